@@ -1,7 +1,7 @@
 //! Where memory comes from.
 //!
-//! Scanning takes and gives back about a thousand small blocks a message; mimalloc does that with 7 % fewer
-//! instructions of the whole scan than glibc's allocator (docs/decisions/126-allocator.md).
+//! Scanning takes and gives back about a thousand small blocks a message; mimalloc does that with 7
+//! % fewer instructions of the whole scan than glibc's allocator (docs/decisions/126-allocator.md).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CStr;
@@ -11,8 +11,9 @@ use mimalloc::MiMalloc;
 
 /// Environment variable that chooses: `system` is the C library's, or one that is loaded before it.
 const VARIABLE: &CStr = c"GAUNTLET_ALLOCATOR";
-/// Blocks from this size on are the C library's in any case. 32 KB: messages and what is made of them, which one thread
-/// takes and another gives back; mimalloc keeps a lot of such memory for the next one.
+/// Blocks from this size on are the C library's in any case. 32 KB: messages and what is made of
+/// them, which one thread takes and another gives back; mimalloc keeps a lot of such memory for the
+/// next one.
 const LARGE_BYTES_MIN: usize = 32 << 10;
 const NOT_CHOSEN: u8 = 0;
 const OURS: u8 = 1;
@@ -35,8 +36,9 @@ fn is_system() -> bool {
 
 #[cold]
 fn choose() -> bool {
-    // SAFETY: the name ends with a zero byte. The first block is asked for before `main`, so that nothing changes
-    // the environment meanwhile; what is found is compared at once, up to its zero byte.
+    // SAFETY: the name ends with a zero byte. The first block is asked for before `main`, so that
+    // nothing changes the environment meanwhile; what is found is compared at once, up to its zero
+    // byte.
     let is_system = unsafe {
         let value = libc::getenv(VARIABLE.as_ptr());
         !value.is_null() && CStr::from_ptr(value) == c"system"
@@ -50,8 +52,8 @@ fn is_from_system(bytes: usize) -> bool {
     bytes >= LARGE_BYTES_MIN || is_system()
 }
 
-// SAFETY: every block comes from one of two allocators that keep the contract, and goes back there: its size, which
-// the caller has to give again, says which one it is.
+// SAFETY: every block comes from one of two allocators that keep the contract, and goes back there:
+// its size, which the caller has to give again, says which one it is.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is the same there.
@@ -104,8 +106,9 @@ impl Allocator {
     /// # Safety
     /// As of [`GlobalAlloc::realloc`].
     unsafe fn moved(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: the caller says that the new size is a valid one with this alignment; the new block is another one, and
-        // what is copied is in both; the old block is from where its layout says.
+        // SAFETY: the caller says that the new size is a valid one with this alignment; the new
+        // block is another one, and what is copied is in both; the old block is from where its
+        // layout says.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
             if !new.is_null() {
@@ -117,17 +120,18 @@ impl Allocator {
     }
 }
 
-/// Blocks of the C library from this size on are mapped, and given back when they are freed. 256 KB.
+/// Blocks of the C library from this size on are mapped, and given back when they are freed. 256
+/// KB.
 const MMAP_BYTES_MIN: i32 = 256 << 10;
 /// Free memory at the end of its heap above which it is given back. 512 KB.
 const TRIM_BYTES_MIN: i32 = 512 << 10;
 
 /// Fixes both thresholds while a node runs. Other C libraries have nothing to fix.
 ///
-/// glibc raises its threshold for blocks of their own each time such a block is freed, up to 32 MB. Large blocks
-/// of all sizes then live in the heaps, which they tear apart: a node that took 4,800 messages of 30 KB over 950
-/// sessions at once with glibc's allocator kept 300 MB, with fixed thresholds 210
-/// (bench-runs/2026-11-21-serve.md).
+/// glibc raises its threshold for blocks of their own each time such a block is freed, up to 32 MB.
+/// Large blocks of all sizes then live in the heaps, which they tear apart: a node that took 4,800
+/// messages of 30 KB over 950 sessions at once with glibc's allocator kept 300 MB, with fixed
+/// thresholds 210 (bench-runs/2026-11-21-serve.md).
 pub(crate) fn keep_memory_small() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: mallopt takes two numbers and changes settings of the allocator only; it is called

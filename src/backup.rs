@@ -12,6 +12,7 @@ use gauntlet_store::backup::back_up;
 const AFTER_HELP: &str = "\
 In it: message log, quarantine with its bodies, people, what was learned, lists, keys. Not in it: the
 spool (from a copy, mail in flight would be delivered twice), the Maildir, and the configuration file.
+Root's backup belongs to whom the data folder belongs to.
 A backup is complete when it holds `backup.json`. To go back to it, stop the node and put a copy of it
 in the data folder's place, or start a node with --data.
 
@@ -41,11 +42,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let skip = [node.inside(&config.spool.path), node.inside(&config.route.maildir)];
     let made = back_up(&node.data, &args.target, &skip, now_ms())
         .with_context(|| format!("no backup was made of {}", node.data.display()))?;
-    let megabytes = made.bytes as f64 / 1e6;
+    let mebibytes = made.bytes as f64 / f64::from(1 << 20);
     let (target, databases, files) = (args.target.display(), made.databases, made.files);
     writeln!(
         std::io::stdout(),
-        "{target}: {databases} databases and {files} files, {megabytes:.1} MB"
+        "{target}: {databases} databases and {files} files, {mebibytes:.1} MiB"
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,18 +19,21 @@ use crate::user;
 
 /// Between two looks whether it is time.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
-/// Under this name the last round of the schedule is kept among the marks of digests: no address has it.
+/// Under this name the last round of the schedule is kept among the marks of digests: no address
+/// has it.
 const SCHEDULE_MARK: &str = "scheduled round";
 /// Milliseconds of an hour and a day.
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 const AFTER_HELP: &str = "\
-The node sends them by itself at digest.hour, if digest.enabled. Everybody is told once of each message.
+The node sends them by itself at digest.hour, if digest.enabled. Each message is in one digest of a recipient only; probe
+accounts (learning.probes) get none. Exit status of send: 0 all sent, 1 some failed, 2 digest.enabled is false.
 
 Examples:
   gauntlet digest preview ann@example.org    what she would get now, as a message
-  gauntlet digest send --now                 send all that is due, through the running node";
+  gauntlet digest send --now                 send all that is due, through the running node
+  gauntlet digest send --now --force         the same where digest.enabled is false";
 
 /// Arguments of `gauntlet digest`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +52,9 @@ enum Action {
         /// Do not wait for digest.hour
         #[arg(long, required = true)]
         now: bool,
+        /// Send them although digest.enabled is false
+        #[arg(long)]
+        force: bool,
     },
     /// Print the digest that an address would get; its links work
     Preview {
@@ -72,8 +78,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Preview { address } => {
             match digest(&quarantine, &users, &options, address, now_ms())? {
                 Some(made) => out.write_all(made.raw.as_bytes())?,
-                None => bail!("nothing is held for {address} that no digest told of"),
+                None => bail!("nothing new is held for {address} since the last digest"),
             }
+        }
+        Action::Send { force, .. } if !config.digest.enabled && !force => {
+            eprintln!(
+                "error: digest.enabled is false: this node sends no digests, and none was sent; set it, \
+                 or use --force to send this round all the same"
+            );
+            return Ok(ExitCode::from(2));
         }
         Action::Send { .. } => {
             let data = &config.node.data;
@@ -109,10 +122,11 @@ fn options(config: &Config) -> anyhow::Result<DigestOptions> {
         "" => format!("postmaster@{}", config.node.host_name()),
         from => from.to_owned(),
     };
-    Ok(DigestOptions { url, from, link_days: d.link_days, texts: texts(config)? })
+    let no_digest = config.learning.probes.iter().map(|a| a.trim().to_lowercase()).collect();
+    Ok(DigestOptions { url, from, link_days: d.link_days, texts: texts(config)?, no_digest })
 }
 
-/// What pages and mails to people say: the catalogue that console.texts names, else English.
+/// Texts of pages and mails: the catalogue that console.texts names, else English.
 pub(crate) fn texts(config: &Config) -> anyhow::Result<Arc<Texts>> {
     let path = &config.console.texts;
     if path.as_os_str().is_empty() {
@@ -120,7 +134,7 @@ pub(crate) fn texts(config: &Config) -> anyhow::Result<Arc<Texts>> {
     }
     let place = || format!("console.texts: {}", path.display());
     let catalogue = std::fs::read_to_string(path).with_context(place)?;
-    let read = Texts::parse(&catalogue).map_err(anyhow::Error::msg).with_context(place)?;
+    let read = Texts::parse(&catalogue).with_context(place)?;
     Ok(Arc::new(read))
 }
 
@@ -135,8 +149,8 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
                 let Some(node) = node.upgrade() else { return };
                 let now = now_ms();
                 let Some(due) = due(&node.config(), &users, now) else { continue };
-                // First the mark: a round that fails is not tried again every few seconds. Whom it did not
-                // reach is told with the next.
+                // First the mark: a round that fails is not tried again every few seconds. Whom it
+                // did not reach is notified by the next.
                 if let Err(error) = users.set_digest_mark(SCHEDULE_MARK, due, 0) {
                     tracing::error!(%error, "digests wait: their round could not be noted");
                     continue;
@@ -164,7 +178,8 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// When today's round was due: the hour is past, and the schedule made no round since. What was sent by hand is none.
+/// When today's round was due: the hour is past, and the schedule made no round since. What was
+/// sent by hand is none.
 fn due(config: &Config, users: &Users, now: i64) -> Option<i64> {
     let due = now.div_euclid(DAY_MS) * DAY_MS + i64::from(config.digest.hour) * HOUR_MS;
     let is_due = config.digest.enabled

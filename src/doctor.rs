@@ -1,6 +1,6 @@
-//! `gauntlet doctor`: is what a node stands on in order?
+//! `gauntlet doctor`: checks of what a node depends on.
 //!
-//! Each check says what it found and, where something is wrong, what to do.
+//! Each check reports a status, details and, unless it passes, a remediation hint.
 
 mod acme;
 mod privacy;
@@ -19,8 +19,8 @@ use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::net::resolver::{Kind, Outcome, Resolver};
 use gauntlet_gateway::outbound::settings::MTA_STS_OFF;
 use gauntlet_gateway::outbound::signing::{KeyRing, KeyState};
+use gauntlet_gateway::secrets::SandboxStatus;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::Standing;
 
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
@@ -50,30 +50,32 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Health {
-    Good,
-    Odd,
-    Bad,
+pub(crate) enum Status {
+    Ok,
+    Warning,
+    Error,
 }
 
-impl Health {
+impl Status {
+    /// As the command prints it and the API has it; programs read it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Health::Good => "good",
-            Health::Odd => "odd",
-            Health::Bad => "bad",
+            Status::Ok => "good",
+            Status::Warning => "odd",
+            Status::Error => "bad",
         }
     }
 }
 
 /// What was found, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(pub(crate) Vec<(Health, &'static str, String)>);
+pub(crate) struct Findings(pub(crate) Vec<(Status, &'static str, String)>);
 
 impl Findings {
-    fn add(&mut self, health: Health, what: &'static str, text: impl Into<String>) {
-        self.0.push((health, what, text.into()));
+    fn add(&mut self, status: Status, what: &'static str, text: impl Into<String>) {
+        self.0.push((status, what, text.into()));
     }
 }
 
@@ -93,12 +95,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             writeln!(out, "{:<5} {what:<12} {text}", health.name())?;
         }
     }
-    let bad = found.0.iter().any(|(health, _, _)| *health == Health::Bad);
+    let bad = found.0.iter().any(|(health, _, _)| *health == Status::Error);
     Ok(if bad { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Examines what a node of this configuration stands on. Asks the network; do not call it on a thread
-/// of an async runtime. A node cannot read its own keys: it names who can.
+/// Checks what a node of this configuration depends on. Sends requests to the network; do not call
+/// it on a thread of an async runtime. A node cannot read its own keys: it passes the secrets
+/// process that can.
 pub(crate) fn examine(
     config: &Config,
     file: Option<&Path>,
@@ -136,12 +139,12 @@ pub(crate) fn examine(
 fn console(config: &Config, found: &mut Findings) {
     let address = &config.console.address;
     match config.console.exposure() {
-        Some(danger) => found.add(Health::Bad, "console", danger),
+        Some(danger) => found.add(Status::Error, "console", danger),
         None if address.is_empty() => {}
         None => {
             let how =
                 if config.console.tls { "HTTPS of its own" } else { "this machine or a proxy" };
-            found.add(Health::Good, "console", format!("{address}: reached by {how}"));
+            found.add(Status::Ok, "console", format!("{address}: reached by {how}"));
         }
     }
 }
@@ -149,19 +152,19 @@ fn console(config: &Config, found: &mut Findings) {
 /// The kernel holds the node to what it needs.
 fn sandbox(config: &Config, found: &mut Findings) {
     if config.node.sandbox == Sandbox::Off {
-        found.add(Health::Odd, "sandbox", "switched off by node.sandbox; set it to \"auto\"");
+        found.add(Status::Warning, "sandbox", "switched off by node.sandbox; set it to \"auto\"");
         return;
     }
-    let Standing { holds, lacks } = gauntlet_gateway::admin::sandbox::available();
+    let SandboxStatus { holds, lacks } = gauntlet_gateway::admin::sandbox::available();
     let holds = holds.join(", ");
     if lacks.is_empty() {
-        found.add(Health::Good, "sandbox", format!("the kernel has {holds}"));
+        found.add(Status::Ok, "sandbox", format!("the kernel has {holds}"));
     } else {
         let text = format!(
             "the kernel lacks {}; use one from 5.13 on that has them switched on (it has: {holds})",
             lacks.join("; ")
         );
-        found.add(Health::Odd, "sandbox", text);
+        found.add(Status::Warning, "sandbox", text);
     }
 }
 
@@ -170,12 +173,12 @@ fn clock(found: &mut Findings) {
     match gauntlet_gateway::clock::error_ms() {
         Some(error) => {
             let text = format!("synchronised, wrong by {error} ms at most");
-            found.add(Health::Good, "clock", text);
+            found.add(Status::Ok, "clock", text);
         }
         None => found.add(
-            Health::Odd,
+            Status::Warning,
             "clock",
-            "nobody synchronises the clock, as far as the system knows; run chrony, ntpd or \
+            "the clock is not synchronised, as far as the system knows; run chrony, ntpd or \
              systemd-timesyncd (in a container: on its host)",
         ),
     }
@@ -187,9 +190,9 @@ fn groups(config: &Config, found: &mut Findings) {
         match answer {
             Ok(members) => {
                 let text = format!("the database of {name:?} answers: {members} members");
-                found.add(Health::Good, "groups", text);
+                found.add(Status::Ok, "groups", text);
             }
-            Err(error) => found.add(Health::Bad, "groups", format!("group {name:?}: {error:#}")),
+            Err(error) => found.add(Status::Error, "groups", format!("group {name:?}: {error:#}")),
         }
     }
 }
@@ -200,11 +203,11 @@ fn roots(config: &Config, found: &mut Findings) {
     match gauntlet_gateway::net::web::hop_tls(&config.sender.roots) {
         Ok(tls) if tls.can_verify() => {
             let text = format!("certificates are verified by {}", roots.display());
-            found.add(Health::Good, "roots", text);
+            found.add(Status::Ok, "roots", text);
         }
-        Ok(_) if config.sender.mta_sts => found.add(Health::Bad, "roots", MTA_STS_OFF),
-        Ok(_) => found.add(Health::Odd, "roots", "no certificate of others can be verified"),
-        Err(error) => found.add(Health::Bad, "roots", format!("{error:#}")),
+        Ok(_) if config.sender.mta_sts => found.add(Status::Error, "roots", MTA_STS_OFF),
+        Ok(_) => found.add(Status::Warning, "roots", "no certificate of others can be verified"),
+        Err(error) => found.add(Status::Error, "roots", format!("{error:#}")),
     }
 }
 
@@ -215,9 +218,9 @@ async fn answers(resolver: &Resolver, found: &mut Findings) -> bool {
     let (outcome, took) = (asked.answer.outcome, asked.took.as_millis());
     let fine = outcome.is_certain();
     match fine {
-        true => found.add(Health::Good, "resolver", format!("{servers} answers in {took} ms")),
+        true => found.add(Status::Ok, "resolver", format!("{servers} answers in {took} ms")),
         false => found.add(
-            Health::Bad,
+            Status::Error,
             "resolver",
             format!("{servers}: {}; set dns.servers to a resolver that answers", outcome.name()),
         ),
@@ -225,10 +228,11 @@ async fn answers(resolver: &Resolver, found: &mut Findings) -> bool {
     fine
 }
 
-/// Every list has two entries for tests (RFC 5782 section 5): 127.0.0.2 is listed, 127.0.0.1 is not.
+/// Every list has two entries for tests (RFC 5782 section 5): 127.0.0.2 is listed, 127.0.0.1 is
+/// not.
 async fn lists(resolver: &Resolver, config: &Config, found: &mut Findings) {
     if config.dns_list.is_empty() {
-        found.add(Health::Good, "lists", "no DNS list is configured");
+        found.add(Status::Ok, "lists", "no DNS list is configured");
     }
     for list in &config.dns_list {
         let zone = list.zone.trim().trim_matches('.');
@@ -249,7 +253,7 @@ async fn lists(resolver: &Resolver, config: &Config, found: &mut Findings) {
         };
         if refuses(&listed) || refuses(&clean) {
             found.add(
-                Health::Bad,
+                Status::Error,
                 "lists",
                 format!(
                     "{zone} refuses to answer us: probably because {} is an open public resolver; \
@@ -258,14 +262,14 @@ async fn lists(resolver: &Resolver, config: &Config, found: &mut Findings) {
                 ),
             );
         } else if says(&clean) {
-            found.add(Health::Bad, "lists", format!("{zone} lists everything; take it out"));
+            found.add(Status::Error, "lists", format!("{zone} lists everything; take it out"));
         } else if says(&listed) {
-            found.add(Health::Good, "lists", format!("{zone} answers"));
+            found.add(Status::Ok, "lists", format!("{zone} answers"));
         } else {
             let outcome = listed.outcome.name();
             let text =
                 format!("{zone}: no answer for its own test entry ({outcome}); is it alive?");
-            found.add(Health::Odd, "lists", text);
+            found.add(Status::Warning, "lists", text);
         }
     }
 }
@@ -280,7 +284,7 @@ async fn our_name(
     let name = config.node.host_name();
     if !name.contains('.') {
         let text = format!("{name:?} is no full name; set node.name, others judge us by it");
-        found.add(Health::Bad, "our name", text);
+        found.add(Status::Error, "our name", text);
         return;
     }
     let mut addresses = Vec::new();
@@ -289,23 +293,27 @@ async fn our_name(
     }
     match addresses.is_empty() {
         true => {
-            found.add(Health::Bad, "our name", format!("{name} has no address; publish A or AAAA"));
+            found.add(
+                Status::Error,
+                "our name",
+                format!("{name} has no address; publish A or AAAA"),
+            );
         }
-        false => found.add(Health::Good, "our name", format!("{name} has {addresses:?}")),
+        false => found.add(Status::Ok, "our name", format!("{name} has {addresses:?}")),
     }
     for ip in address.map_or(addresses, |ip| vec![ip]) {
         let names = resolver.ask_names(ip).await.answer;
         if names.names().any(|n| n.eq_ignore_ascii_case(&name)) {
-            found.add(Health::Good, "reverse name", format!("{ip} is {name}"));
+            found.add(Status::Ok, "reverse name", format!("{ip} is {name}"));
             continue;
         }
         let said: Vec<&str> = names.names().collect();
         let said = if said.is_empty() { names.outcome.name().to_owned() } else { said.join(", ") };
         found.add(
-            Health::Bad,
+            Status::Error,
             "reverse name",
             format!(
-                "{ip} is not {name} but: {said}; ask whoever gave you the address for a PTR record"
+                "{ip} is not {name} but: {said}; ask the provider of the address for a PTR record"
             ),
         );
     }
@@ -326,18 +334,18 @@ async fn keys(
         let name = key.record_name();
         let answer = resolver.ask(&name, Kind::Txt).await.answer;
         let (health, text) = match key.publication(answer.texts()) {
-            Publication::Good => (Health::Good, format!("{name} is published")),
+            Publication::Good => (Status::Ok, format!("{name} is published")),
             Publication::Testing => (
-                Health::Odd,
+                Status::Warning,
                 format!("{name} says t=y: verifiers take the mail as not signed; take t=y out"),
             ),
             Publication::BareRsa => {
                 let (bare, line) = (crate::dkim::BARE_RSA, key.zone_line());
-                (Health::Bad, format!("{name} {bare}; publish this instead: {line}"))
+                (Status::Error, format!("{name} {bare}; publish this instead: {line}"))
             }
             Publication::Different => {
                 let (said, line) = (answer.outcome.name(), key.zone_line());
-                (Health::Bad, format!("{name} is not published ({said}): {line}"))
+                (Status::Error, format!("{name} is not published ({said}): {line}"))
             }
         };
         found.add(health, "dkim", text);

@@ -1,5 +1,5 @@
-//! Examples for the help of subcommands that have none in their own file. They stand here together so
-//! that one test can see that each is understood.
+//! Examples for the help of subcommands that have none in their own file. They stand here together
+//! so that one test can see that each is understood.
 
 use clap::{Command, CommandFactory};
 
@@ -37,9 +37,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("queue delete", &["gauntlet queue delete 1M7YFK6WX0000"]),
     ("quarantine list", &["gauntlet quarantine list --recipient ann@example.org"]),
     ("quarantine folders", &["gauntlet quarantine folders --json"]),
-    ("quarantine show", &["gauntlet quarantine show 1M7YFK6WX0000-0 > message.eml"]),
-    ("quarantine release", &["gauntlet quarantine release 1M7YFK6WX0000-0 --learn"]),
-    ("quarantine delete", &["gauntlet quarantine delete 1M7YFK6WX0000-0"]),
+    ("quarantine show", &["gauntlet quarantine show 1M7YFK6WX0000 > message.eml"]),
+    ("quarantine release", &["gauntlet quarantine release 1M7YFK6WX0000 --learn"]),
+    ("quarantine delete", &["gauntlet quarantine delete 1M7YFK6WX0000"]),
     ("quarantine rotate-key", &["gauntlet quarantine rotate-key"]),
     ("senders list", &["gauntlet senders list --json"]),
     ("senders allow", &["gauntlet senders allow partner.example"]),

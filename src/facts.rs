@@ -49,7 +49,8 @@ pub(crate) struct Args {
     /// Ask what these SpamAssassin rules ask too: a folder or file (may be repeated)
     #[arg(long, value_name = "DIR")]
     rules: Vec<PathBuf>,
-    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be repeated)
+    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be
+    /// repeated)
     #[arg(long, value_name = "DIR", requires = "rules")]
     site: Vec<PathBuf>,
     /// Print one JSON object
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config.dns.servers.clone_from(&args.dns);
     }
     if args.client.is_some() {
-        // Whoever names a client wants to know about it.
+        // A client that is named is to be examined.
         config.facts.our_networks.clear();
     }
     let raw = file::with_crlf(&file::read(&args.message)?);

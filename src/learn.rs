@@ -1,4 +1,4 @@
-//! `gauntlet learn`: tell the classifier what messages are.
+//! `gauntlet learn`: train the classifier with labelled messages.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,8 +23,8 @@ running node takes it over within seconds. Learning the same message twice chang
 said last holds; --forget takes it back. The corrections of one reporter count 20 messages together at
 most, and make no signature alone; the administrator's (no --reporter) count in full.
 
---probe is for mail that came to an address that nobody uses: it becomes signatures of known bad mail
-in DATA/signatures, and teaches the classifier nothing. Each message counts every time it is given.
+--probe is for mail that came to an address that no user has: it becomes signatures of known bad mail
+in DATA/signatures, and does not train the classifier. Each message counts every time it is given.
 
 Examples:
   gauntlet learn --data /var/lib/gauntlet --spam missed.eml

@@ -12,8 +12,8 @@ use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_gateway::Node;
 use gauntlet_learning::{Corrections, corrections, signatures};
 
-/// Learns all that the data folder holds. Takes as long as training on as many messages as there are
-/// corrections: up to about a second.
+/// Learns all that the data folder holds. Takes as long as training on as many messages as there
+/// are corrections: up to about a second.
 pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
     let standing = Corrections::read(data)?;
     let (table, entries) = signatures::load(data)?;
@@ -24,8 +24,8 @@ pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
     })
 }
 
-/// Looks for what was learned (by `gauntlet learn`, the console, probe accounts) while the node runs,
-/// and gives it to the node. On a thread of its own, which ends with the node.
+/// Looks for what was learned (by `gauntlet learn`, the console, probe accounts) while the node
+/// runs, and gives it to the node. On a thread of its own, which ends with the node.
 pub(crate) fn watch(node: &Arc<Node>) -> anyhow::Result<()> {
     let mut seen = marks(&node.config().node.data);
     let node = Arc::downgrade(node);

@@ -71,7 +71,7 @@ enum Command {
     Status(status::Args),
     /// Ask whether the clock is believed, or say that it is right
     Clock(clock::Args),
-    /// Tell one message's life by its id
+    /// Print the history of one message by its id
     Trace(trace::Args),
     /// Find messages of the log
     Messages(messages::Args),
@@ -103,11 +103,11 @@ enum Command {
     Backup(backup::Args),
     /// Say who did what
     Activity(activity::Args),
-    /// List, keep and forget the searches that people keep
+    /// List, keep and forget the searches that users keep
     Searches(searches::Args),
-    /// Show and change what a person wants for their own mail
+    /// Show and change what a user wants for their own mail
     Own(own::Args),
-    /// Add, list and remove the people who may use the console
+    /// Add, list and remove the users who may use the console
     User(user::Args),
     /// Make, list and revoke the tokens of programs that use the console's API
     Token(token::Args),
@@ -117,7 +117,7 @@ enum Command {
     Tune(Box<tune::Args>),
     /// Say how many nodes, how much disk and which links a site needs
     Size(size::Args),
-    /// Tell the classifier what messages are
+    /// Train the classifier with labelled messages
     Learn(learn::Args),
     /// Make a model for the classifier from labelled mail
     Train(train::Args),
@@ -138,8 +138,9 @@ enum Command {
 }
 
 impl Command {
-    /// Files that it makes may hold people's mail, addresses or keys, and are for their owner only. What the
-    /// others write (manual pages, rules, models, measurements) is meant to be read by others.
+    /// Files that it makes may hold users's mail, addresses or keys, and are for their owner only.
+    /// What the others write (manual pages, rules, models, measurements) is meant to be read by
+    /// others.
     fn handles_mail(&self) -> bool {
         !matches!(
             self,
@@ -200,7 +201,7 @@ fn main() -> ExitCode {
         Command::Man(args) => man::run(&args),
     };
     result.unwrap_or_else(|error| {
-        // Whoever read our output has seen enough: that is no fault.
+        // The reader of our output closed the pipe (`head`): that is no error.
         if is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
@@ -209,7 +210,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The error with its causes, without those that the one before has told already.
+/// The error with its causes, without those whose text the one before contains.
 fn with_causes(error: &anyhow::Error) -> String {
     let mut with_causes = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -45,14 +45,27 @@ impl NodeArgs {
     /// # Errors
     /// As [`NodeArgs::load`].
     pub(crate) fn loaded(&self) -> anyhow::Result<Loaded> {
-        let mut loaded = Loaded::load(self.config.as_deref(), crate::config::environment())?;
+        self.with_data(Loaded::load(self.config.as_deref(), crate::config::environment())?)
+    }
+
+    fn with_data(&self, mut loaded: Loaded) -> anyhow::Result<Loaded> {
         if let Some(data) = &self.data {
             loaded.config.node.data.clone_from(data);
         }
         Ok(loaded)
     }
 
-    /// The configuration of a node that was started before. Root becomes the owner of the data folder.
+    /// The same of this text, which somebody else has read from the file.
+    ///
+    /// # Errors
+    /// It holds a mistake.
+    pub(crate) fn loaded_from(&self, text: &str) -> anyhow::Result<Loaded> {
+        let path = self.config.as_deref().context("there is no configuration file")?;
+        self.with_data(Loaded::load_text(text, path, crate::config::environment())?)
+    }
+
+    /// The configuration of a node that was started before. Root becomes the owner of the data
+    /// folder.
     ///
     /// # Errors
     /// As [`NodeArgs::load`], or there is no data folder.
@@ -62,7 +75,8 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The same for a command that also reads or writes files of whoever runs it: root stays root.
+    /// The same for a command that also reads or writes files of the user who runs it: root stays
+    /// root.
     ///
     /// # Errors
     /// As [`NodeArgs::load_existing`].
@@ -72,7 +86,8 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The node's data folder. A configuration is read only if that says where it is. Root becomes its owner.
+    /// The node's data folder. A configuration is read only if that says where it is. Root becomes
+    /// its owner.
     ///
     /// # Errors
     /// As [`NodeArgs::load`].
@@ -101,7 +116,7 @@ impl NodeArgs {
     }
 }
 
-/// Becomes the owner of this data folder for good, if root is somebody else.
+/// Becomes the owner of this data folder for good, if root runs the command and is not its owner.
 ///
 /// # Errors
 /// The system's.

@@ -1,4 +1,4 @@
-//! `gauntlet own`: what somebody wants for their own mail.
+//! `gauntlet own`: a user's settings for their own mail.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -49,7 +49,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Read a policy and say what is wrong or odd about it
+    /// Read a policy and print its errors and warnings
     Check {
         /// The policy file
         file: PathBuf,
@@ -135,8 +135,8 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
         let (line, rule) = (warning.line, &warning.rule);
         writeln!(out, "{}:{line}: rule {rule:?}: {}", file.display(), warning.message)?;
     }
-    let odd = policy.warnings.len();
-    writeln!(out, "{}: {} rules, {odd} warnings", file.display(), policy.rules.len())?;
+    let warnings = policy.warnings.len();
+    writeln!(out, "{}: {} rules, {warnings} warnings", file.display(), policy.rules.len())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -26,10 +26,10 @@ first, seals every body with it, and forgets the old keys; --keep-old leaves bod
 
 Examples:
   gauntlet quarantine list --folder suspect
-  gauntlet quarantine show 1M7YFK6WX0000-0 > message.eml
-  gauntlet quarantine release 1M7YFK6WX0000-0 --learn
-  gauntlet quarantine release 1M7YFK6WX0000-0 --to boss@example.org
-  gauntlet quarantine delete 1M7YFK6WX0000-0
+  gauntlet quarantine show 1M7YFK6WX0000 > message.eml
+  gauntlet quarantine release 1M7YFK6WX0000 --learn
+  gauntlet quarantine release 1M7YFK6WX0000 --to boss@example.org
+  gauntlet quarantine delete 1M7YFK6WX0000
   gauntlet quarantine rotate-key";
 
 /// Arguments of `gauntlet quarantine`.
@@ -80,7 +80,7 @@ enum Action {
         /// Address instead of its recipients; repeat for more
         #[arg(long)]
         to: Vec<String>,
-        /// Teach the classifier that it is wanted
+        /// Train the classifier with it as ham
         #[arg(long)]
         learn: bool,
     },

@@ -55,7 +55,7 @@ enum Action {
         #[arg(required = true)]
         ids: Vec<String>,
     },
-    /// Take messages out of the queue; nobody is told
+    /// Delete messages from the queue, without reports to their senders
     Delete {
         /// Ids
         #[arg(required = true)]

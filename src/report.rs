@@ -19,8 +19,8 @@ use crate::digest;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
-Days are whole days of UTC. Accuracy is what people said: releases and corrections; what nobody looked at is not
-known. The node mails reports by itself if report.to names somebody.
+Days are whole days of UTC. Accuracy is what users said: releases and corrections; what no user looked at is not
+known. The node mails reports by itself if report.to names recipients.
 
 Examples:
   gauntlet report --days 30
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.node.ask(&Request::Submit { to: to.clone(), message })?;
             writeln!(out, "sent to {to}")?;
         }
-        anyhow::ensure!(!config.report.to.is_empty(), "report.to names nobody");
+        anyhow::ensure!(!config.report.to.is_empty(), "report.to names no recipient");
     } else if args.json {
         writeln!(out, "{}", serde_json::to_string(&made)?)?;
     } else if args.csv.is_none() && args.pdf.is_none() {
@@ -110,7 +110,7 @@ struct Due {
 }
 
 impl Due {
-    /// The moment whose day is the last of the report.
+    /// The time whose day is the last of the report.
     fn until_ms(self) -> i64 {
         self.at_ms.div_euclid(DAY_MS) * DAY_MS - DAY_MS
     }
@@ -161,7 +161,7 @@ fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
     }
     let due = due(settings.every, settings.hour, now);
     // Marks of reports stand among those of digests, under names that no address has. They have no
-    // time, since that tells when digests went out.
+    // time, since that shows when digests went out.
     let mark = |to: &str| format!("report to {to}");
     let mut made: Option<Report> = None;
     for to in &settings.to {
@@ -190,20 +190,20 @@ mod tests {
     #[test]
     fn reports_are_due_after_their_hour() {
         let at = |day: &str, hour: i64| day_number(day).unwrap() * DAY_MS + hour * HOUR_MS;
-        let told = |every, day: &str, hour| {
+        let covered = |every, day: &str, hour| {
             let due = due(every, 6, at(day, hour));
             let last = due.until_ms().div_euclid(DAY_MS);
             (day_name(last - due.days + 1), day_name(last))
         };
         let days = |first: &str, last: &str| (first.to_owned(), last.to_owned());
         use ReportEvery::{Day, Month, Week};
-        assert_eq!(told(Day, "2026-11-21", 6), days("2026-11-20", "2026-11-20"));
-        assert_eq!(told(Day, "2026-11-21", 5), days("2026-11-19", "2026-11-19"));
+        assert_eq!(covered(Day, "2026-11-21", 6), days("2026-11-20", "2026-11-20"));
+        assert_eq!(covered(Day, "2026-11-21", 5), days("2026-11-19", "2026-11-19"));
         // 2026-11-21 is a Saturday.
-        assert_eq!(told(Week, "2026-11-21", 7), days("2026-11-09", "2026-11-15"));
-        assert_eq!(told(Week, "2026-11-23", 6), days("2026-11-16", "2026-11-22"));
-        assert_eq!(told(Week, "2026-11-23", 5), days("2026-11-09", "2026-11-15"));
-        assert_eq!(told(Month, "2026-03-01", 6), days("2026-02-01", "2026-02-28"));
-        assert_eq!(told(Month, "2026-03-01", 5), days("2026-01-01", "2026-01-31"));
+        assert_eq!(covered(Week, "2026-11-21", 7), days("2026-11-09", "2026-11-15"));
+        assert_eq!(covered(Week, "2026-11-23", 6), days("2026-11-16", "2026-11-22"));
+        assert_eq!(covered(Week, "2026-11-23", 5), days("2026-11-09", "2026-11-15"));
+        assert_eq!(covered(Month, "2026-03-01", 6), days("2026-02-01", "2026-02-28"));
+        assert_eq!(covered(Month, "2026-03-01", 5), days("2026-01-01", "2026-01-31"));
     }
 }

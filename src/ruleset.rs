@@ -51,8 +51,8 @@ impl RulesetArgs {
         self.load_with(None)
     }
 
-    /// The same, with the lists and thresholds of a configuration; those count for no rules of others that
-    /// judge alone.
+    /// The same, with the lists and thresholds of a configuration; those count for no rules of
+    /// others that judge alone.
     ///
     /// # Errors
     /// If rules cannot be loaded, or a list has an entry that is none.

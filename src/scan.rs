@@ -59,7 +59,7 @@ console, rules of other files and the policy do not. The envelope is what the me
 Return-Path, client by the Received field with which it came in from outside; who is on a list by header From
 or a link needs neither. Which rules of the policy act: gauntlet policy explain.
 
-Without --network nobody is asked, and rules that need the network do not fire. With it, each message
+Without --network there are no network requests, and rules that need the network do not fire. With it, each message
 costs a node's look-ups; rules ask theirs with --profile full. --keep-facts writes a JSON line a message:
 {\"file\",\"envelope\",\"facts\"}; --facts judges by them again, whatever the DNS says today.
 

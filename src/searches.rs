@@ -1,4 +1,4 @@
-//! `gauntlet searches`: the searches that people keep in the console.
+//! `gauntlet searches`: the searches that users keep in the console.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print what somebody sees: their own, then what others share
+    /// Print what a user sees: their own, then what others share
     List {
         /// Whose
         login: String,

@@ -17,15 +17,16 @@ use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
 use gauntlet_content::process::client::Pool;
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, own_rules};
+use gauntlet_gateway::admin::key_access::unreadable_keys;
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::admin::sandbox;
-use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings, Sandbox};
+use gauntlet_gateway::config::{Config, Loaded, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::scan::probes::Probes;
 use gauntlet_gateway::scan::unpacking::Unpacking;
+use gauntlet_gateway::secrets::SandboxStatus;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::Standing;
 use gauntlet_gateway::{Judge, Listeners, Node};
 use gauntlet_inputs::rules::without_rules;
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
@@ -36,7 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
-use self::node_state::Effective;
+use self::node_state::EffectiveSettings;
 use crate::node_args::NodeArgs;
 use crate::{content_process, digest, learning, report};
 
@@ -51,16 +52,16 @@ pub(crate) struct Args {
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 /// Threads of stores, logs, console and what blocks.
 const THREADS_BESIDE: usize = 24;
-/// Problems of rule files that are told in the log one by one.
+/// Problems of rule files that are logged one by one.
 const PROBLEMS_LOGGED_MAX: usize = 20;
 
 /// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = args.node.loaded()?;
     let config = loaded.config.clone();
-    has_threads(threads_wanted(&config)).map_err(anyhow::Error::msg)?;
-    let settings = Effective::default();
-    settings.take(&loaded);
+    has_threads(threads_wanted(&config))?;
+    let settings = EffectiveSettings::default();
+    settings.apply(&loaded);
     // Before the text logs and the secrets process, which write into it.
     data_folder::prepare(&config)?;
     // Before there is any thread, and while the node may still read what only root may.
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let descriptors = raise_descriptor_limit();
     tracing::info!(descriptors, "open files allowed");
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    // The runtime reads this variable itself if it is not told a number.
+    // The runtime reads this variable itself if no number is set.
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
         runtime.worker_threads(socket_threads());
     }
@@ -85,8 +86,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the database have
-/// threads of their own; more threads for sockets take CPU time by waking each other (decision 127).
+/// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the
+/// database have threads of their own; more threads for sockets take CPU time by waking each other
+/// (decision 127).
 fn socket_threads() -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
@@ -98,10 +100,11 @@ fn threads_wanted(config: &Config) -> usize {
     socket_threads() + scanning + THREADS_BESIDE
 }
 
-/// Says in the log what the kernel holds the processes to, and what not; returns it for the welcome.
-fn describe_sandbox(node: &Standing, secrets: &Secrets) -> String {
+/// Logs which restrictions the kernel enforces on the processes, and which it lacks; returns them
+/// for [`announce`].
+fn describe_sandbox(node: &SandboxStatus, secrets: &Secrets) -> String {
     let mut all = Vec::new();
-    for (process, confined) in [("node", node), ("secrets process", secrets.standing())] {
+    for (process, confined) in [("node", node), ("secrets process", secrets.status())] {
         let holds = confined.holds.join(", ");
         if confined.lacks.is_empty() {
             tracing::info!(process, holds, "sandbox");
@@ -120,14 +123,14 @@ fn describe_sandbox(node: &Standing, secrets: &Secrets) -> String {
 async fn serve(
     args: &Args,
     config: Config,
-    settings: Effective,
+    settings: EffectiveSettings,
     (secrets, unpacking): (Arc<Secrets>, Option<Arc<Pool>>),
     sandbox: &str,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (listeners, socket) = open_listeners(&config, &secrets)?;
+    let (listeners, console_listener) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
@@ -138,20 +141,21 @@ async fn serve(
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
-    let starting =
-        |socket| Console::start(&node, users.clone(), settings.clone(), secrets.clone(), socket);
-    let console = socket.map(starting).transpose()?;
+    let start = |listener| {
+        Console::start(&node, users.clone(), settings.clone(), secrets.clone(), listener)
+    };
+    let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.create_first_administrator(now_ms())?;
     if let Err(error) = announce(&node, console.as_ref(), password.as_deref(), sandbox) {
-        // Nobody reads us; the mail does not mind.
+        // Standard output is closed: mail goes on without it.
         let hint = "`gauntlet user passwd admin` makes a new one-time password";
         tracing::warn!(%error, hint, "standard output takes nothing");
     }
     tracing::info!(ruleset = node.ruleset(), "ready");
     let broken = loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(args, &node, &settings, &users),
+            _ = hang_up.recv() => reload(args, &node, &settings, (&users, &secrets)),
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             why = secrets.ended() => break Some(why),
@@ -173,7 +177,7 @@ async fn serve(
     }
 }
 
-/// Binds all ports, then gives root away if the configuration says to whom.
+/// Binds all ports, then drops root if the configuration names a user.
 fn open_listeners(
     config: &Config,
     secrets: &Arc<Secrets>,
@@ -184,11 +188,14 @@ fn open_listeners(
         address => Some(
             std::net::TcpListener::bind(address)
                 .map_err(|e| {
-                    anyhow::anyhow!("{e}{}", gauntlet_gateway::inbound::receiver::remedy(&e))
+                    anyhow::anyhow!("{e}{}", gauntlet_gateway::inbound::receiver::remediation(&e))
                 })
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
+    for warning in unreadable_keys(config)? {
+        tracing::warn!("{warning}");
+    }
     drop_root(config)?;
     if privileges::is_root() {
         tracing::warn!("running as root: set node.user to a user of its own");
@@ -197,7 +204,7 @@ fn open_listeners(
     Ok((listeners, console))
 }
 
-/// Gives root away for good if the configuration says to whom.
+/// Drops root for good if the configuration names a user.
 fn drop_root(config: &Config) -> anyhow::Result<()> {
     if config.node.user.is_empty() {
         return Ok(());
@@ -206,27 +213,54 @@ fn drop_root(config: &Config) -> anyhow::Result<()> {
     Account::find(&config.node.user)?.enter().with_context(named)
 }
 
-fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
-    let taken = args.node.loaded().and_then(|loaded| {
+/// The configuration as it is now. Where its file was replaced by another, the sandbox may know only the one of
+/// the start; the secrets process, which may read any file, reads it then.
+fn load_again(args: &Args, secrets: &Secrets) -> anyhow::Result<Loaded> {
+    match args.node.loaded() {
+        Err(error) if is_denied(&error) => match secrets.configuration() {
+            Ok(text) => args.node.loaded_from(&text),
+            Err(_) => Err(error),
+        },
+        loaded => loaded,
+    }
+}
+
+/// A file could not be read for want of permission.
+fn is_denied(error: &anyhow::Error) -> bool {
+    let denied = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    // Some errors keep the system's as text.
+    let code = format!("(os error {})", libc::EACCES);
+    error.chain().any(denied) || format!("{error:#}").contains(&code)
+}
+
+fn reload(
+    args: &Args,
+    node: &Node,
+    settings: &EffectiveSettings,
+    (users, secrets): (&Users, &Secrets),
+) {
+    let applied = load_again(args, secrets).and_then(|loaded| {
         node.reload(loaded.config.clone())?;
-        settings.take(&loaded);
+        settings.apply(&loaded);
         Ok(())
     });
-    match taken {
+    match applied {
         Ok(()) => {
             users.attempts().set_limits(node.config().sign_in.limits());
             record_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
         }
         Err(error) => {
-            let denied = |cause: &(dyn std::error::Error + 'static)| {
-                let io = cause.downcast_ref::<std::io::Error>();
-                io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
-            };
-            let denied = error.chain().any(denied) && node.config().node.sandbox != Sandbox::Off;
-            let hint = "a file that the configuration did not name at the start needs a restart";
+            let denied = is_denied(&error) && node.config().node.sandbox != Sandbox::Off;
+            let hint = "the sandbox (node.sandbox) lets the node read the files that the configuration named at \
+                        the start; a file that is new, or that was replaced in a folder with keys or the data \
+                        folder below it, needs a restart: write into the file instead of replacing it, or keep \
+                        keys and data in other folders";
             let error = match denied {
-                true => format!("{error:#}; {hint} (node.sandbox)"),
+                true => format!("{error:#}; {hint}"),
                 false => format!("{error:#}"),
             };
             tracing::error!(error, "configuration not reloaded; everything stays as it was");
@@ -234,8 +268,8 @@ fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
     }
 }
 
-/// Notes the policy in force as a version, if it is none yet: the history tells of files that were changed
-/// by hand.
+/// Notes the policy in force as a version, if it is none yet: the history then has files that were
+/// changed by hand.
 fn record_policy(node: &Node) {
     let config = node.config();
     let noted = Policies::open(&policy_source::folder(&config))
@@ -285,7 +319,8 @@ fn judge_of(config: &Config, users: &Users, pool: Option<&Arc<Pool>>) -> anyhow:
             let (own, own_report) = own_rules::with(paths, &options)?;
             log_loaded(&own, &own_report);
             let (ruleset, mut report) = Ruleset::load(paths, &options)?;
-            // What files say about our own rules is no mistake.
+            // Scores for our own rules in these files are no error: the own rules were loaded with
+            // them.
             let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
             report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
             log_loaded(&ruleset, &report);
@@ -306,7 +341,7 @@ fn judge_of(config: &Config, users: &Users, pool: Option<&Arc<Pool>>) -> anyhow:
     Ok(Judge { snapshot, policy, limits: config.limits, probes, scans, unpacking })
 }
 
-/// Says in the log what was loaded, and what is wrong with it.
+/// Logs what was loaded, and its problems.
 fn log_loaded(ruleset: &gauntlet_rules::Ruleset, report: &LoadReport) {
     let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
     for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
@@ -348,20 +383,20 @@ impl Console {
     fn start(
         node: &Arc<Node>,
         users: Arc<Users>,
-        settings: Effective,
+        settings: EffectiveSettings,
         secrets: Arc<Secrets>,
-        socket: std::net::TcpListener,
+        listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
         let config = node.config();
-        socket.set_nonblocking(true)?;
-        let address = socket.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
         let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
         if let Some(danger) = config.console.exposure() {
             tracing::error!("{danger}");
         }
         let tls = match (config.console.tls, node.tls()) {
             (false, _) => None,
-            (true, Some(shown)) => Some(Tls::new(shown)),
+            (true, Some(config)) => Some(Tls::new(config)),
             (true, None) => bail!(
                 "console.tls needs a listener with a certificate, whose it shows: set \
                  listener.certificate, listener.self_signed or acme.directory"
@@ -388,7 +423,7 @@ impl Console {
             texts: digest::texts(&config)?,
             oidc: oidc(&config),
         };
-        let places = Arc::new(ConsoleConnections::new(&config));
+        let connections = Arc::new(ConsoleConnections::new(&config));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -398,11 +433,11 @@ impl Console {
             .context("cannot start the console's runtime")?;
         let thread = std::thread::Builder::new().name("console".to_owned()).spawn(move || {
             let served = runtime.block_on(async {
-                let listener = tokio::net::TcpListener::from_std(socket)?;
+                let listener = tokio::net::TcpListener::from_std(listener)?;
                 let until = async {
                     let _stopped_or_dropped = stopped.await;
                 };
-                gauntlet_console::serve(listener, state, places, until).await
+                gauntlet_console::serve(listener, state, connections, until).await
             });
             if let Err(error) = served {
                 tracing::error!(%error, "the console ended");
@@ -431,7 +466,7 @@ fn oidc(config: &Config) -> Option<Arc<OidcOptions>> {
     (!options.issuer.is_empty()).then(|| Arc::new(options))
 }
 
-/// Says where everything is: to a person on standard output, and to the log.
+/// Prints listeners, folders and the first password on standard output.
 fn announce(
     node: &Node,
     console: Option<&Console>,
@@ -440,8 +475,8 @@ fn announce(
 ) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "gauntlet {} is ready", env!("CARGO_PKG_VERSION"))?;
-    for (what, place) in handle::places(node) {
-        writeln!(out, "  {what:<14} {place}")?;
+    for (name, location) in handle::locations(node) {
+        writeln!(out, "  {name:<14} {location}")?;
     }
     if let Some(console) = console {
         let place = node.config().console.place(&console.address.to_string());

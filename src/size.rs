@@ -27,7 +27,7 @@ const E1_BITS: f64 = 2e6;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// People whose mail it is
+    /// Users whose mail it is
     #[arg(long, value_name = "N")]
     users: f64,
     /// Messages/s that one node was measured to sustain

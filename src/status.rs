@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use gauntlet_gateway::control::{Answer, Request};
 
+use crate::doctor::resources::describe_room;
 use crate::messages::moment;
 use crate::node_args::NodeArgs;
 use crate::serve::node_state;
@@ -24,7 +25,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     node: NodeArgs,
-    /// Print all numbers, as `/metrics` tells them
+    /// Print all numbers, as `/metrics` has them
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
     /// Print JSON
@@ -61,8 +62,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "sessions     {}", status.sessions)?;
         writeln!(out, "queue        {} messages, the oldest for {seconds} s", status.queued)?;
         for disk in disks {
-            let (free, total) = (disk.free >> 20, disk.total >> 20);
-            writeln!(out, "disk         {}: {free} of {total} MiB free, {}", disk.what, disk.path)?;
+            let room = describe_room(disk.free, disk.total);
+            writeln!(out, "disk         {}: {room}, {}", disk.what, disk.path)?;
         }
         for route in routes {
             let (to, tls) = (route.goes_to, route.tls);

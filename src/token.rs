@@ -11,7 +11,8 @@ use crate::node_args::NodeArgs;
 use crate::user::{self, WHO};
 
 const AFTER_HELP: &str = "\
-Scopes: status:read, messages:read, and :read and :write of quarantine, policy, senders, users, queue.
+Scopes: status:read, messages:read, submission:write, and :read and :write of quarantine, policy, senders, users,
+queue.
 A program sends its token as `Authorization: Bearer TOKEN`; /api/openapi.json names every operation.
 
 Examples:

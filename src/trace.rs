@@ -64,9 +64,13 @@ pub(crate) fn show(
     }
     for stage in &record.stages {
         let ms = stage.at_us as f64 / 1_000.0;
-        writeln!(out, "  {:<11} after {ms:.1} ms {}", stage.name, visible(&stage.detail))?;
+        let detail = match (stage.name.as_str(), stage.detail.as_str()) {
+            ("passed on", "") => "the next hop has replied, the client waits",
+            (_, detail) => detail,
+        };
+        writeln!(out, "  {:<11} after {ms:.1} ms {}", stage.name, visible(detail))?;
     }
-    writeln!(out, "  answered    after {} ms", record.latency_ms)?;
+    writeln!(out, "  answered    after {} ms, to the client", record.latency_ms)?;
     for event in events {
         let at = clock::rfc5322(event.at_ms);
         writeln!(

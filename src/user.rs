@@ -1,4 +1,4 @@
-//! `gauntlet user`: the people who may use the console.
+//! `gauntlet user`: the users who may use the console.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Add somebody; prints a one-time password unless one is read
+    /// Add a user; prints a one-time password unless one is read
     Add {
         /// What they sign in with, e.g. their mail address
         login: String,
@@ -39,9 +39,10 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Begin a new user database where the old one is lost; prints the password of its administrator
+    /// Begin a new user database where the old one is lost; prints the password of its
+    /// administrator
     NewDatabase,
-    /// Give somebody another role, other folders and addresses, and end their sessions
+    /// Change a user's role, folders and addresses, and end their sessions
     Change {
         /// Whom
         login: String,
@@ -61,7 +62,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Set somebody's password and end their sessions; prints a one-time password unless one is read
+    /// Set a user's password and end their sessions; prints a one-time password unless one is read
     Passwd {
         /// Whose
         login: String,
@@ -69,15 +70,15 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Take somebody's second factor away, e.g. because their telephone is lost, and end their sessions
+    /// Remove a user's second factor, e.g. because their phone is lost, and end their sessions
     SecondFactorOff {
         /// Whose
         login: String,
     },
-    /// Passwords of somebody's mail programs: with a second factor they log in with these only
+    /// Passwords of a user's mail programs: with a second factor they log in with these only
     #[command(subcommand)]
     AppPassword(AppPasswordAction),
-    /// Remove somebody, end their sessions and revoke the tokens that they made
+    /// Remove a user, end their sessions and revoke the tokens that they made
     Remove {
         /// Whom
         login: String,
@@ -93,7 +94,7 @@ enum AppPasswordAction {
         /// Which program it is for
         name: String,
     },
-    /// Print somebody's: name, when it was made, last use
+    /// Print those of a user: name, when it was made, last use
     List {
         /// Whose
         login: String,
@@ -133,7 +134,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 created_ms: now_ms(),
             };
             users.add(&user, &password, WHO, now_ms())?;
-            tell(login, &password, one_time)?;
+            print_password(login, &password, one_time)?;
         }
         Action::Change { login, role, folders, addresses } => {
             if !users.change_rights(login, *role, folders, addresses, WHO, now_ms())? {
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if !users.set_password(login, &password, one_time, WHO, now_ms())? {
                 bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
             }
-            tell(login, &password, one_time)?;
+            print_password(login, &password, one_time)?;
         }
         Action::SecondFactorOff { login } => {
             if !users.remove_totp(login, WHO, now_ms())? {
@@ -172,6 +173,13 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
                 format!("there is no user {login:?}; `gauntlet user list` prints everybody")
             })?;
             writeln!(out, "{made}")?;
+            let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
+            if users.list()?.iter().any(waits) {
+                eprintln!(
+                    "note: mail programs get 535 with it: {login} has a one-time password, and replacing it revokes \
+                     all app passwords; make another one after that"
+                );
+            }
         }
         AppPasswordAction::List { login, json } => {
             for one in users.app_passwords(login)? {
@@ -194,7 +202,7 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The people of the node with this data folder.
+/// The users of the node with this data folder.
 pub(crate) fn open(data: &Path) -> anyhow::Result<Users> {
     must_exist(data)?;
     lost::check_not_lost(data)?;
@@ -212,7 +220,7 @@ fn new_database(data: &Path) -> anyhow::Result<ExitCode> {
     }
     let users = Users::open(&data.join("console"))?;
     if let Some(password) = users.create_first_administrator(now_ms())? {
-        tell("admin", &password, true)?;
+        print_password("admin", &password, true)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -231,7 +239,7 @@ fn password(users: &Users, from_input: bool) -> anyhow::Result<(String, bool)> {
     Ok((line.trim_end_matches(['\r', '\n']).to_owned(), false))
 }
 
-fn tell(login: &str, password: &str, one_time: bool) -> std::io::Result<()> {
+fn print_password(login: &str, password: &str, one_time: bool) -> std::io::Result<()> {
     if one_time {
         writeln!(std::io::stdout(), "one-time password of {login}: {password}")?;
     }

@@ -102,7 +102,8 @@ fn ends(test: &str, messages: &[(String, Vec<u8>)]) -> Vec<(String, String)> {
     found
 }
 
-/// Parameters by which some program reads the name `setup.exe`; `N` stands for the parameter's name.
+/// Parameters by which some program reads the name `setup.exe`; `N` stands for the parameter's
+/// name.
 const NAMES: [(&str, &str); 30] = [
     ("quoted-pair", "x=\"a\\\"; N=\"setup.exe\""),
     ("open-quote", "x=\"a; N=setup.exe"),
@@ -191,7 +192,8 @@ fn names_that_some_program_reads_are_judged() {
     }
 }
 
-/// Other scripts' letters that look like an extension open nothing, and a comma ends no name in quotes.
+/// Other scripts' letters that look like an extension open nothing, and a comma ends no name in
+/// quotes.
 #[test]
 fn names_that_no_program_reads_as_a_program_are_delivered() {
     let harmless = [

@@ -1,4 +1,5 @@
-//! What the console does, on the command line: find messages, held mail and its keys, senders, reports.
+//! What the console does, on the command line: find messages, held mail and its keys, senders,
+//! reports.
 
 use std::process::Output;
 

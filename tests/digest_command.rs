@@ -46,18 +46,22 @@ fn a_digest_is_sent_once_and_its_links_are_obeyed() {
     let node =
         Node::start(&format!("[policy]\npath = {file:?}\n[digest]\nfrom = \"gw@example.org\"\n"));
     let nothing = digest(&node, &["preview", "ann@example.org"]);
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing is held"));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing new is held"));
     spam(&node);
     assert_eq!(node.maildir().len(), 0, "it is held");
     let preview = digest(&node, &["preview", "ann@example.org"]);
     let text = String::from_utf8(preview.stdout).unwrap();
     assert!(text.starts_with("From: gw@example.org\r\nTo: ann@example.org\r\n"), "{text}");
-    let sent = digest(&node, &["send", "--now"]);
+    // Nobody is written to where digests are off, unless it is forced.
+    let off = digest(&node, &["send", "--now"]);
+    assert_eq!(off.status.code(), Some(2), "{off:?}");
+    assert!(String::from_utf8_lossy(&off.stderr).contains("digest.enabled is false"));
+    let sent = digest(&node, &["send", "--now", "--force"]);
     let said = String::from_utf8_lossy(&sent.stdout).into_owned();
     assert_eq!(said, "1 digests sent, 0 failed\n", "{}", String::from_utf8_lossy(&sent.stderr));
     node.wait_for_empty_queue();
     assert_eq!(node.maildir().len(), 1, "the digest is delivered");
-    assert_eq!(digest(&node, &["send", "--now"]).stdout, b"0 digests sent, 0 failed\n");
+    assert_eq!(digest(&node, &["send", "--now", "--force"]).stdout, b"0 digests sent, 0 failed\n");
     // Release, and allow the sender: the held message comes, and the next is not held.
     let raw = node.maildir().remove(0);
     let message = gauntlet_mail::Message::parse(&raw);
@@ -71,7 +75,25 @@ fn a_digest_is_sent_once_and_its_links_are_obeyed() {
     assert_eq!(node.maildir().len(), 3, "her own list counts from the next message on");
 }
 
-/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could end meanwhile.
+#[test]
+fn a_probe_account_gets_no_digest() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    let policy =
+        "[[rule]]\nname = \"Spam\"\nwhen.class = \"spam\"\ndo = { quarantine = \"spam\" }\n";
+    std::fs::write(&file, policy).unwrap();
+    let node = Node::start(&format!(
+        "[policy]\npath = {file:?}\n[digest]\nenabled = true\n[learning]\nprobes = [\"Ann@example.org\"]\n"
+    ));
+    spam(&node);
+    let sent = digest(&node, &["send", "--now"]);
+    assert_eq!(String::from_utf8_lossy(&sent.stdout), "0 digests sent, 0 failed\n");
+    node.wait_for_empty_queue();
+    assert_eq!(node.maildir().len(), 0);
+}
+
+/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could
+/// end meanwhile.
 fn this_hour() -> u64 {
     loop {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -110,7 +132,8 @@ fn the_clock_sends_digests_at_their_hour_and_once_a_day() {
     let raw = node.maildir().remove(0);
     let told = String::from_utf8(part(&raw, ("text", "plain"))).unwrap();
     assert!(told.contains("/link/") && told.contains("MEDICINE"), "{told}");
-    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes at once.
+    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes
+    // at once.
     spam(&node);
     node.stop();
     node.run();

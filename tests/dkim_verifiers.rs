@@ -1,5 +1,6 @@
-//! What we sign is verified by other programs' verifiers (Mail::DKIM and OpenDKIM), with the records that
-//! `gauntlet dkim new` prints, served by a real DNS server; and what they sign is verified by us.
+//! What we sign is verified by other programs' verifiers (Mail::DKIM and OpenDKIM), with the
+//! records that `gauntlet dkim new` prints, served by a real DNS server; and what they sign is
+//! verified by us.
 
 use std::io::Write;
 use std::path::Path;
@@ -264,7 +265,8 @@ fn we_verify_what_others_sign() {
     for form in ["-pubout", "-RSAPublicKey_out"] {
         let Some(zone) = Zone::serve(&openssl(form)) else { return };
         for method in ["simple/simple", "simple/relaxed", "relaxed/simple", "relaxed/relaxed"] {
-            // Of the simple form, such fields are not found: the result is fail, never a false pass.
+            // Of the simple form, such fields are not found: the result is fail, never a false
+            // pass.
             let fits = |(what, _): &(&str, &[u8])| *what != OBSOLETE || method.starts_with('r');
             for (what, mail) in MAILS.into_iter().filter(fits) {
                 let what = format!("{form}, {method}, {what}");

@@ -1,10 +1,12 @@
-//! `gauntlet doctor` finds what would relay for strangers, names it, and has nothing against what would not.
+//! `gauntlet doctor` finds what would relay for strangers, names it, and has nothing against what
+//! would not.
 
 use std::process::Command;
 
 use crate::common::Node;
 
-/// What doctor says about relaying with this configuration, line by line; whether it found something bad.
+/// What doctor says about relaying with this configuration, line by line; whether it found
+/// something bad.
 fn relaying(node: &Node, config: &str) -> (Vec<String>, bool) {
     let path = node.folder.path().join("doctor.toml");
     let config = format!("[node]\nname = \"gw.test\"\ndata = {:?}\n{config}", node.data());
@@ -37,7 +39,8 @@ fn a_node_for_our_domains_is_fine() {
 
 #[test]
 fn what_listens_there_and_takes_mail_for_anybody_is_named() {
-    // It was started without domains of its own, which loopback allows; the configuration says otherwise.
+    // It was started without domains of its own, which loopback allows; the configuration says
+    // otherwise.
     let node = Node::start("");
     let listener = format!("[[listener]]\naddress = \"{}\"\n", node.smtp);
     let (said, bad) = relaying(&node, &format!("{listener}{OURS}"));

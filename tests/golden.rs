@@ -1,7 +1,7 @@
 //! The messages of `samples/` get the verdicts that stand beside them, with LF and with CRLF.
 //!
-//! `GAUNTLET_BLESS=1 cargo test --test it golden::` writes the verdicts anew; the change is then reviewed
-//! like any other.
+//! `GAUNTLET_BLESS=1 cargo test --test it golden::` writes the verdicts anew; the change is then
+//! reviewed like any other.
 
 use std::path::{Path, PathBuf};
 

@@ -49,6 +49,7 @@ mod serve_milter;
 mod serve_mta_sts;
 mod serve_next_hop;
 mod serve_peers;
+mod serve_policy_actions;
 mod serve_pressure;
 mod serve_private;
 mod serve_rates;

@@ -1,4 +1,5 @@
-//! `--limit` and `--max` of commands: what is asked for is printed, or the command says what it can.
+//! `--limit` and `--max` of commands: what is asked for is printed, or the command says what it
+//! can.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,9 +1,10 @@
-//! A message gets the same verdict by every door: from `gauntlet scan`, by SMTP, as a milter, by spamd's
-//! and rspamd's protocols and by our own.
+//! A message gets the same verdict by every door: from `gauntlet scan`, by SMTP, as a milter, by
+//! spamd's and rspamd's protocols and by our own.
 //!
-//! Old mail of the corpus is judged by SMTP and as a milter as mail that a client of today brings (its date is
-//! past, the client is this machine); by the other doors as what its own trace fields say it was. So
-//! there the two agree with each other, and the four with each other; the samples agree everywhere.
+//! Old mail of the corpus is judged by SMTP and as a milter as mail that a client of today brings
+//! (its date is past, the client is this machine); by the other doors as what its own trace fields
+//! say it was. So there the two agree with each other, and the four with each other; the samples
+//! agree everywhere.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -156,8 +157,8 @@ fn messages() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().filter_map(read).collect()
 }
 
-/// What spamd's protocol says of points: who compares them comes to the verdict, and they are the rules' own
-/// where those say the same.
+/// What spamd's protocol says of points: who compares them comes to the verdict, and they are the
+/// rules' own where those say the same.
 fn check_points(head: &str, scanned: &Verdict, name: &str) {
     let spam = ["spam", "phishing", "malware", "unscannable"].contains(&scanned.class.as_str());
     let said = if spam { "Spam: True ; " } else { "Spam: False ; " };

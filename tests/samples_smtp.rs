@@ -1,5 +1,5 @@
-//! The messages of `samples/` get the same verdict by SMTP as from `gauntlet scan`: the verdict that
-//! stands beside them, whether the file has LF or CRLF.
+//! The messages of `samples/` get the same verdict by SMTP as from `gauntlet scan`: the verdict
+//! that stands beside them, whether the file has LF or CRLF.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Passwords and tokens of the configuration stand in no output, no log and no file of the data folder.
+//! Passwords and tokens of the configuration stand in no output, no log and no file of the data
+//! folder.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -26,8 +27,8 @@ fn assert_clean(what: &str, text: &str) {
     assert!(!text.to_lowercase().contains(SECRET), "{what}: {text}");
 }
 
-/// A web server that answers the first request with a redirection to a place with a secret in it, and
-/// the others not at all.
+/// A web server that answers the first request with a redirection to a place with a secret in it,
+/// and the others not at all.
 fn redirecting() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -61,7 +61,8 @@ fn only_named_hosts_say_whom_they_speak_for() {
     assert!(mail.contains("[127.0.0.1]") && !mail.contains("192.0.2.1"), "{mail}");
 }
 
-/// A next hop that offers STARTTLS and answers it with one more reply in clear text. Gives what it heard.
+/// A next hop that offers STARTTLS and answers it with one more reply in clear text. Gives what it
+/// heard.
 fn speaking_before_tls(
     listener: TcpListener,
     sessions: Arc<AtomicUsize>,

@@ -1,5 +1,5 @@
-//! Certificates from an authority: Pebble (Let's Encrypt's own test server) gives them, beside a DNS server
-//! of its package that sends every name to this machine.
+//! Certificates from an authority: Pebble (Let's Encrypt's own test server) gives them, beside a
+//! DNS server of its package that sends every name to this machine.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -32,7 +32,8 @@ fn wait_for_port(port: u16) {
 
 fn run(program: &Path, arguments: &[&str]) -> Running {
     let mut command = Command::new(program);
-    // One nonce in five is refused, as it may happen with any authority; proofs are looked at at once.
+    // One nonce in five is refused, as it may happen with any authority; proofs are looked at at
+    // once.
     command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "20");
     command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
     Running(command.spawn().unwrap())

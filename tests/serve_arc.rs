@@ -1,4 +1,5 @@
-//! A node seals mail that goes on (ARC), and the next one verifies the seal though the mail was changed.
+//! A node seals mail that goes on (ARC), and the next one verifies the seal though the mail was
+//! changed.
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Sink, Smtp};

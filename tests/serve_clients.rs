@@ -1,5 +1,5 @@
-//! Clients that people use: Node's nodemailer, msmtp, Python's smtplib (in serve_tls.rs too), swaks with a
-//! login; each sends through a node as its manual says.
+//! Clients that people use: Node's nodemailer, msmtp, Python's smtplib (in serve_tls.rs too), swaks
+//! with a login; each sends through a node as its manual says.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A clock that is ahead of the time that has passed: nothing that is held or queued goes for it, everybody
-//! is told, and an administrator decides.
+//! A clock that is ahead of the time that has passed: nothing that is held or queued goes for it,
+//! everybody is told, and an administrator decides.
 
 use std::process::{Command, Output};
 

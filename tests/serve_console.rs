@@ -1,5 +1,5 @@
-//! The console of a running node: HTTPS of its own, who releases a program that the policy stopped, and
-//! what mail programs log in with once there is a second factor.
+//! The console of a running node: HTTPS of its own, who releases a program that the policy stopped,
+//! and what mail programs log in with once there is a second factor.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

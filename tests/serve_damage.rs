@@ -1,4 +1,5 @@
-//! Damage to the data folder: what is lost or spoiled is named, with what to do, and costs nothing else.
+//! Damage to the data folder: what is lost or spoiled is named, with what to do, and costs nothing
+//! else.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! Outbound mail goes by MX (RFC 5321 section 5.1), with a real DNS server and next hops on loopback
-//! addresses.
+//! Outbound mail goes by MX (RFC 5321 section 5.1), with a real DNS server and next hops on
+//! loopback addresses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

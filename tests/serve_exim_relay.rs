@@ -1,5 +1,5 @@
-//! Exim as client and as next hop: it hands mail to a node (CHUNKING, PIPELINING, STARTTLS) and takes mail
-//! from it. `check` unpacks Exim (tests/unpack-exim) and names it by GAUNTLET_EXIM.
+//! Exim as client and as next hop: it hands mail to a node (CHUNKING, PIPELINING, STARTTLS) and
+//! takes mail from it. `check` unpacks Exim (tests/unpack-exim) and names it by GAUNTLET_EXIM.
 
 use crate::common::exim::Exim;
 use crate::common::postfix::free_address;

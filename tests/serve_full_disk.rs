@@ -1,5 +1,5 @@
-//! A disk that fills while mail comes: refused mail is told 4xx, and what was answered 250 is delivered or
-//! held, though the node is killed on the full disk.
+//! A disk that fills while mail comes: refused mail is told 4xx, and what was answered 250 is
+//! delivered or held, though the node is killed on the full disk.
 //!
 //! The data folder is a tmpfs of its own, in a mount namespace that this thread alone has.
 
@@ -23,8 +23,9 @@ const DISK_BYTES: u64 = 24 << 20;
 /// Everything from this sender is held.
 const HELD: &str = "held@example.org";
 
-/// Mounts a small file system for this thread and the processes that it starts; false if that is not allowed.
-/// `GAUNTLET_FULL_DISK_EXT4` asks for a file with ext4 instead of a tmpfs: another way to run out of room.
+/// Mounts a small file system for this thread and the processes that it starts; false if that is
+/// not allowed. `GAUNTLET_FULL_DISK_EXT4` asks for a file with ext4 instead of a tmpfs: another way
+/// to run out of room.
 fn mount_small(path: &Path) -> bool {
     let none = std::ptr::null();
     // SAFETY: the strings end in NUL and outlive the calls.
@@ -145,8 +146,9 @@ fn small_node(free_bytes_min: u64, route: &str) -> Option<Node> {
     Some(Node::start_in(folder, &config))
 }
 
-/// Fills the disk of a node under load, kills it, makes room and starts it, some times. Threads and processes
-/// that are started here see the file system. `next_hop` is whether mail goes there in cut-through.
+/// Fills the disk of a node under load, kills it, makes room and starts it, some times. Threads and
+/// processes that are started here see the file system. `next_hop` is whether mail goes there in
+/// cut-through.
 fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
     let sink = next_hop.map(|_| Sink::start());
     let route = sink.iter().map(|sink| {

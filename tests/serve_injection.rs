@@ -1,5 +1,5 @@
-//! Header and log injection: whatever clients, balancers and next hops put into a name, an address, a
-//! parameter or a reply, no new header field and no new line of a log comes of it.
+//! Header and log injection: whatever clients, balancers and next hops put into a name, an address,
+//! a parameter or a reply, no new header field and no new line of a log comes of it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -43,15 +43,15 @@ fn xtext(text: &str) -> String {
     text.bytes().map(|b| format!("+{b:02X}")).collect()
 }
 
-/// A line and its replies: one for each line that the node sees in it, or as many as come before it closes
-/// the connection.
+/// A line and its replies: one for each line that the node sees in it, or as many as come before it
+/// closes the connection.
 fn say(client: &mut Smtp, line: &str) -> Option<String> {
     client.write(format!("{line}\r\n").as_bytes()).ok()?;
     (0..=line.matches("\r\n").count()).map(|_| client.reply().ok()).collect()
 }
 
-/// A conversation with such a text at one of the places that take some, and then a message; what was said
-/// to that, if the conversation got so far.
+/// A conversation with such a text at one of the places that take some, and then a message; what
+/// was said to that, if the conversation got so far.
 fn converse(node: &Node, place: usize, evil: &str, token: &str) -> Option<String> {
     let or = |n: usize, evil: String, good: &str| if n == place { evil } else { good.to_owned() };
     let encoded = xtext(evil);
@@ -97,8 +97,8 @@ fn converse(node: &Node, place: usize, evil: &str, token: &str) -> Option<String
 /// Places of [`converse`].
 const PLACES: usize = 15;
 
-/// The part of a message that the node wrote: all before the fields of its sender, or the whole report up
-/// to the header that it quotes.
+/// The part of a message that the node wrote: all before the fields of its sender, or the whole
+/// report up to the header that it quotes.
 fn ours(message: &str) -> &str {
     let end = match message.find("text/rfc822-headers") {
         Some(quoted) => quoted,

@@ -1,8 +1,8 @@
 //! SIGKILL at random moments under load: every message that was answered 250 is there afterwards,
 //! in the Maildir, at the next hop, in quarantine or in the log.
 //!
-//! `GAUNTLET_KILLS` says how often on each of the three ways (25 by default, so 75 in all); `.ci/long` asks
-//! for 300, over which fewer than one message in a thousand may come twice.
+//! `GAUNTLET_KILLS` says how often on each of the three ways (25 by default, so 75 in all);
+//! `.ci/long` asks for 300, over which fewer than one message in a thousand may come twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ impl Load {
         Load { stop, acknowledged, threads }
     }
 
-    /// Waits until a few messages are acknowledged, so that on a busy machine, too, the kill hits load.
+    /// Waits until a few messages are acknowledged, so that on a busy machine, too, the kill hits
+    /// load.
     fn wait_for_some(&self) {
         let start = Instant::now();
         while self.acknowledged.lock().unwrap().len() < 2
@@ -70,8 +71,8 @@ impl Load {
     }
 }
 
-/// From so many kills on duplicates are held to a share of all messages, and load lasts longer between
-/// two kills: a node that is killed five times a second is no node.
+/// From so many kills on duplicates are held to a share of all messages, and load lasts longer
+/// between two kills: a node that is killed five times a second is no node.
 const MANY_KILLS: u64 = 100;
 /// Messages of which at most one may come twice, over many kills.
 const DUPLICATE_IN: usize = 1_000;

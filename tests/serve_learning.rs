@@ -1,4 +1,5 @@
-//! A running node learns: from mail to a probe account, and from `gauntlet learn`, without a restart.
+//! A running node learns: from mail to a probe account, and from `gauntlet learn`, without a
+//! restart.
 
 use std::path::Path;
 use std::process::Command;

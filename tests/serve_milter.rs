@@ -227,7 +227,8 @@ fn mtas_that_do_it_wrong_are_dropped_and_the_node_lives() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"\0\0").unwrap();
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "closed");
-    // And one who does it right, with an abort, a second message and a client after it, is answered.
+    // And one who does it right, with an abort, a second message and a client after it, is
+    // answered.
     let one = |to: &[u8]| {
         [
             packet(b'M', b"<a@example.org>\0"),

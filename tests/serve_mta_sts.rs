@@ -1,4 +1,5 @@
-//! MTA-STS without settings of its own: by the roots that the system trusts, or said loudly that it is off.
+//! MTA-STS without settings of its own: by the roots that the system trusts, or said loudly that it
+//! is off.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

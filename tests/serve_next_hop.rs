@@ -1,4 +1,5 @@
-//! Mail goes to a next hop: each recipient's own answer, retries, bounces, reload, drain, full disk.
+//! Mail goes to a next hop: each recipient's own answer, retries, bounces, reload, drain, full
+//! disk.
 
 use std::time::Duration;
 
@@ -54,6 +55,13 @@ fn cut_through_answers_what_the_next_hop_answered() {
     let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
     let all = log.search(&gauntlet_store::Query::default()).unwrap();
     assert_eq!(all.messages.len(), 3, "every message has its line");
+    for found in &all.messages {
+        // The client got its answer after the next hop had replied, not when the message was judged.
+        let record = log.get(&found.id).unwrap().unwrap().record;
+        let last = record.stages.iter().map(|s| s.at_us).max().unwrap();
+        let answered_us = u64::from(record.latency_ms) * 1_000 + 999;
+        assert!(answered_us >= last, "{} after {:?}", record.latency_ms, record.stages);
+    }
 }
 
 #[test]

@@ -33,8 +33,8 @@ fn node() -> Node {
     Node::start(&config)
 }
 
-/// A message that takes a while to judge: half a megabyte of different words, and as many links as are all
-/// read (with more it would be held for that).
+/// A message that takes a while to judge: half a megabyte of different words, and as many links as
+/// are all read (with more it would be held for that).
 fn heavy(token: &str) -> Vec<u8> {
     let mut mail = message(token, 0);
     for i in 0..9_000 {
@@ -145,8 +145,8 @@ fn smtp(places: &Places, mail: &[u8]) -> Said {
     }
 }
 
-/// Brings the same kind of message often and at once, and again until each was judged. How many were
-/// put off.
+/// Brings the same kind of message often and at once, and again until each was judged. How many
+/// were put off.
 fn bring(places: &Places, door: &str, ask: fn(&Places, &[u8]) -> Said) -> usize {
     let put_off = AtomicUsize::new(0);
     let begin = std::sync::Barrier::new(AT_ONCE);

@@ -1,5 +1,6 @@
-//! Mail, keys and passwords of a node are for its owner only, whatever the umask is and whatever an older
-//! version left; and a power cut soon after the first start does not keep it from starting again.
+//! Mail, keys and passwords of a node are for its owner only, whatever the umask is and whatever an
+//! older version left; and a power cut soon after the first start does not keep it from starting
+//! again.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -125,8 +126,8 @@ fn commands_leave_no_database_open_to_others() {
     assert!(files.is_empty(), "{files:?}");
 }
 
-/// Files that are written once, empty and cut short, as a power cut leaves what nobody synced. What is our
-/// own is made anew; where a loss would matter the node says which file, and what to do.
+/// Files that are written once, empty and cut short, as a power cut leaves what nobody synced. What
+/// is our own is made anew; where a loss would matter the node says which file, and what to do.
 #[test]
 fn a_node_with_files_cut_short_starts_or_says_why_and_loses_no_mail() {
     let mut node = held_by_policy("[quarantine]\nencrypt = true\n");

@@ -1,4 +1,5 @@
-//! Recipients are checked before a message is taken: by list, file, SQLite, and the next hop itself.
+//! Recipients are checked before a message is taken: by list, file, SQLite, and the next hop
+//! itself.
 
 use std::process::Command;
 

@@ -46,8 +46,8 @@ impl Site {
     }
 }
 
-/// Which generation a client meets: by the size it is offered, a recipient, a field of the policy, the
-/// certificate. All must be of one.
+/// Which generation a client meets: by the size it is offered, a recipient, a field of the policy,
+/// the certificate. All must be of one.
 fn met(node: &Node, site: &Site, shown: &str) -> (u32, bool) {
     let mut client = Smtp::connect(node.smtp).unwrap();
     let greeting = client.say("EHLO client.example").unwrap();
@@ -126,6 +126,95 @@ const BREAKS: [(&str, Break); 14] = [
     ("countries", |_| "[facts]\ncountries = \"/nowhere/countries\"\n".into()),
     ("networks", |_| "[facts]\nour_networks = [\"nonsense\"]\n".into()),
 ];
+/// A configuration with its key and its data folder below its folder, replaced by a new file as editors and
+/// configuration management do; named by a relative and by an absolute path.
+#[test]
+fn a_replaced_configuration_beside_keys_and_data_is_read_again() {
+    for relative in [true, false] {
+        let site = Site { folder: tempfile::tempdir().unwrap() };
+        site.make(1);
+        let config = |bytes| beside_keys(&site, bytes);
+        std::fs::create_dir(site.file("tls")).unwrap();
+        for name in ["chain.pem", "key.pem"] {
+            std::fs::rename(site.file(name), site.file(&format!("tls/{name}"))).unwrap();
+        }
+        site.write("gauntlet.toml", &config(1_000_001));
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        command.current_dir(site.folder.path()).args(["serve", "--config"]);
+        match relative {
+            true => command.arg("gauntlet.toml"),
+            false => command.arg(site.file("gauntlet.toml")),
+        };
+        let log = site.file("node.log");
+        command.env_remove("GAUNTLET_CONFIG").stdout(std::fs::File::create(&log).unwrap());
+        command.stderr(std::fs::File::options().append(true).open(&log).unwrap());
+        let child = Ended(command.spawn().unwrap());
+        let said = |what: &str, count: usize| {
+            let begun = std::time::Instant::now();
+            loop {
+                let text = std::fs::read_to_string(&log).unwrap();
+                if text.matches(what).count() >= count {
+                    return text;
+                }
+                assert!(begun.elapsed() < crate::common::PATIENCE, "no {what}:\n{text}");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        };
+        let replace = |name: &str, text: &str| {
+            site.write("beside", text);
+            std::fs::rename(site.file("beside"), site.file(name)).unwrap();
+        };
+        let hang_up = || {
+            let pid = child.0.id().to_string();
+            assert!(
+                std::process::Command::new("kill").args(["-HUP", &pid]).status().unwrap().success()
+            );
+        };
+        let welcome = said("ready", 1);
+        replace("gauntlet.toml", &config(1_000_002));
+        hang_up();
+        said("configuration reloaded", 1);
+        let words = welcome.lines().find(|l| l.trim_start().starts_with("smtp,")).unwrap();
+        let address = words.split_whitespace().nth(2).unwrap().parse().unwrap();
+        let mut client = Smtp::connect(address).unwrap();
+        let greeting = client.say("EHLO client.example").unwrap();
+        assert!(greeting.contains("SIZE 1000002"), "{greeting}");
+        // Of other files that were replaced the log says why they cannot be read, and what to do.
+        if welcome.contains("Landlock (version") {
+            replace("policy.toml", "[[rule]]\nname = \"x\"\ndo = \"deliver\"\n");
+            hang_up();
+            let text = said("not reloaded", 1);
+            for hint in
+                ["policy.toml", "the sandbox (node.sandbox)", "write into the file", "restart"]
+            {
+                assert!(text.contains(hint), "{hint}:\n{text}");
+            }
+        }
+    }
+}
+
+/// Settings with this limit: keys and data below the configuration's folder.
+fn beside_keys(site: &Site, bytes: u32) -> String {
+    let (chain, key) = (site.file("tls/chain.pem"), site.file("tls/key.pem"));
+    format!(
+        "[node]\nname = \"gw.test\"\ndata = {:?}\n[console]\naddress = \"\"\n\
+         [receiver]\nmessage_bytes_max = {bytes}\n[policy]\npath = {:?}\n\
+         [[listener]]\naddress = \"127.0.0.1:0\"\ncertificate = [{chain:?}]\nkey = [{key:?}]\n",
+        site.file("data"),
+        site.file("policy.toml"),
+    )
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _it_may_have_ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
 #[test]
 fn a_reload_of_which_any_part_fails_changes_nothing() {
     let site = Site { folder: tempfile::tempdir().unwrap() };

@@ -1,5 +1,5 @@
-//! Clients that take what others need: memory, sessions, descriptors. Whoever does keeps what a share gives
-//! him, and everybody else gets through.
+//! Clients that take what others need: memory, sessions, descriptors. Whoever does keeps what a
+//! share gives him, and everybody else gets through.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! A node that is started as root and becomes another user: what that user put into the data folder leads
-//! root nowhere else, and the sandbox holds.
+//! A node that is started as root and becomes another user: what that user put into the data folder
+//! leads root nowhere else, and the sandbox holds.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -270,8 +270,8 @@ fn a_folder_that_the_user_could_replace_is_not_given_away() {
     assert_eq!(fs::metadata(places.data().join("log")).unwrap().uid(), 0);
 }
 
-/// The data folder is made where there is none, also in a folder that is the user's; commands of root leave
-/// nothing of root's in it.
+/// The data folder is made where there is none, also in a folder that is the user's; commands of
+/// root leave nothing of root's in it.
 #[test]
 fn commands_of_root_work_as_the_owner_of_the_data_folder() {
     let Some(nobody) = nobody() else { return };
@@ -318,6 +318,65 @@ fn commands_of_root_work_as_the_owner_of_the_data_folder() {
 }
 
 #[test]
+fn a_backup_by_root_belongs_to_the_owner_of_the_data_folder() {
+    let Some(nobody) = nobody() else { return };
+    let places = Places::new(nobody);
+    let running = places.start("", "self_signed = true", "");
+    assert!(running.takes_mail(), "{}", places.log());
+    let config = places.folder.path().join("gauntlet.toml");
+    // A folder that is there already, and the owner's: nothing that is put into it leads root elsewhere.
+    let (made, given) = (places.folder.path().join("made"), places.folder.path().join("given"));
+    fs::create_dir(&given).unwrap();
+    places.give(&given);
+    for copy in [&made, &given] {
+        let mut backup = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        backup.args(["backup", "--config"]).arg(&config).arg(copy);
+        let output = backup.env_remove("GAUNTLET_CONFIG").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let others =
+            Command::new("find").arg(copy).args(["!", "-user", "nobody"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&others.stdout), "");
+        assert!(copy.join("backup.json").is_file());
+    }
+    drop(running);
+    // A node of that user starts on it.
+    let text = fs::read_to_string(&config).unwrap();
+    fs::rename(places.data(), places.folder.path().join("before")).unwrap();
+    fs::rename(&made, places.data()).unwrap();
+    assert!(!text.is_empty());
+    assert!(places.start("", "self_signed = true", "").takes_mail(), "{}", places.log());
+}
+
+/// Root reads the key at the start; the node, which is another user by then, cannot read it again.
+#[test]
+fn a_key_that_only_root_can_read_is_named_at_the_start_and_by_doctor() {
+    let Some(nobody) = nobody() else { return };
+    let places = Places::new(nobody);
+    let made = rcgen::generate_simple_self_signed(vec!["gw.test".to_owned()]).unwrap();
+    let (chain, key) =
+        (places.folder.path().join("chain.pem"), places.folder.path().join("key.pem"));
+    fs::write(&chain, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let listener = format!("certificate = [{chain:?}]\nkey = [{key:?}]");
+    let running = places.start("", &listener, "");
+    assert!(running.takes_mail(), "{}", places.log());
+    let warned = format!("{}: node.user nobody cannot read this key", key.display());
+    assert!(places.log().contains(&warned) && places.log().contains("chgrp"), "{}", places.log());
+    let doctor = || {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        doctor.args(["doctor", "--config"]).arg(places.folder.path().join("gauntlet.toml"));
+        let output = doctor.env_remove("GAUNTLET_CONFIG").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = doctor();
+    assert!(said.contains(&warned), "{said}");
+    places.give(&key);
+    let said = doctor();
+    assert!(!said.contains("cannot read this key"), "{said}");
+}
+
+#[test]
 fn the_sandbox_is_required_and_in_force_as_another_user() {
     let Some(nobody) = nobody() else { return };
     if !Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
@@ -340,8 +399,8 @@ fn the_sandbox_is_required_and_in_force_as_another_user() {
     assert!(running.welcome.contains("Landlock (version"), "{}", running.welcome);
 }
 
-/// Landlock takes 16 rulesets of a process on top of each other: who is started below as many has none left,
-/// as on a kernel without it.
+/// Landlock takes 16 rulesets of a process on top of each other: who is started below as many has
+/// none left, as on a kernel without it.
 #[test]
 fn without_landlock_the_node_says_so_and_require_refuses() {
     let Some(nobody) = nobody() else { return };
@@ -366,7 +425,8 @@ fn without_landlock_the_node_says_so_and_require_refuses() {
     assert!(places.log().contains("the kernel does not do it"), "{}", places.log());
 }
 
-/// Stacks rulesets that forbid nothing that is needed here (making block devices) until no more fit.
+/// Stacks rulesets that forbid nothing that is needed here (making block devices) until no more
+/// fit.
 fn exhaust_landlock() -> std::io::Result<()> {
     let forbids_block_devices: [u64; 1] = [1 << 11];
     // SAFETY: integers, and a structure of the size that is given.

@@ -1,4 +1,5 @@
-//! Private keys and the user database are in a process of their own: looked at from outside, byte by byte.
+//! Private keys and the user database are in a process of their own: looked at from outside, byte
+//! by byte.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -56,8 +57,8 @@ fn in_memory(pid: u32, wanted: &[(&'static str, Vec<u8>)]) -> Option<Vec<&'stati
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    // The system's search: hundreds of megabytes are looked through, by a test that is not optimised.
-    // SAFETY: both pointers are valid for the lengths beside them.
+    // The system's search: hundreds of megabytes are looked through, by a test that is not
+    // optimised. SAFETY: both pointers are valid for the lengths beside them.
     let found = unsafe {
         libc::memmem(bytes.as_ptr().cast(), bytes.len(), wanted.as_ptr().cast(), wanted.len())
     };
@@ -125,7 +126,8 @@ fn prime_of(path: &Path) -> Vec<u8> {
 fn forms(text: &'static str, bytes: &'static str, path: &Path) -> Vec<(&'static str, Vec<u8>)> {
     let (pem, der) = pem(path);
     let line = pem.lines().nth(1).unwrap().as_bytes().to_vec();
-    // The end of the DER is in the private half of RSA's PKCS#1; PKCS#8 of curves starts with the seed.
+    // The end of the DER is in the private half of RSA's PKCS#1; PKCS#8 of curves starts with the
+    // seed.
     let part = if der.len() > 500 { der[der.len() - 64..].to_vec() } else { der[..48].to_vec() };
     vec![(text, line), (bytes, part)]
 }
@@ -240,7 +242,8 @@ fn the_secrets_process_ends_with_the_node() {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
         status.is_ok_and(|s| !s.contains("State:\tZ"))
     };
-    // A service manager tells all processes to end; this one waits until the node has no more to ask.
+    // A service manager tells all processes to end; this one waits until the node has no more to
+    // ask.
     let told = Command::new("kill").args(["-TERM", &secrets.to_string()]).status().unwrap();
     assert!(told.success());
     let mut client = Smtp::connect(node.smtp).unwrap();

@@ -1,5 +1,5 @@
-//! A sender that an administrator blocks or allows in the console: it counts from the next message on,
-//! without a restart.
+//! A sender that an administrator blocks or allows in the console: it counts from the next message
+//! on, without a restart.
 
 use crate::common::{Node, Smtp, message};
 

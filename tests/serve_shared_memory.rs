@@ -1,5 +1,6 @@
-//! Files that SQLite keeps beside a database (`-shm`) vanish under a running node: somebody tidied up, or copied
-//! a backup over it. The node goes on, and what was said to be kept is there after the next start.
+//! Files that SQLite keeps beside a database (`-shm`) vanish under a running node: somebody tidied
+//! up, or copied a backup over it. The node goes on, and what was said to be kept is there after
+//! the next start.
 
 use std::process::Command;
 

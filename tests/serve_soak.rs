@@ -1,8 +1,8 @@
-//! A soak: load at 70 % of what the node can do, while next hop and DNS fail at random. Every message is
-//! accounted for, memory stays flat.
+//! A soak: load at 70 % of what the node can do, while next hop and DNS fail at random. Every
+//! message is accounted for, memory stays flat.
 //!
-//! `GAUNTLET_SOAK_SECONDS` says how long (10 by default, 60 in CI, `.ci/long` asks for 1,800); the seed is
-//! printed. What the node can do is measured first, with everything well.
+//! `GAUNTLET_SOAK_SECONDS` says how long (10 by default, 60 in CI, `.ci/long` asks for 1,800); the
+//! seed is printed. What the node can do is measured first, with everything well.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,5 +1,5 @@
-//! Whom a node believes: load balancers (PROXY), relays (XCLIENT), nodes on the same port, logins by
-//! SCRAM; and that it gives root away.
+//! Whom a node believes: load balancers (PROXY), relays (XCLIENT), nodes on the same port, logins
+//! by SCRAM; and that it gives root away.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

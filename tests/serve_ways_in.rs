@@ -1,5 +1,6 @@
-//! One rule for every way in: what is judged is what is passed on. NUL, bare CR and bare LF are refused by
-//! SMTP and LMTP, in DATA and BDAT, and by a milter; services judge what every reader makes of them.
+//! One rule for every way in: what is judged is what is passed on. NUL, bare CR and bare LF are
+//! refused by SMTP and LMTP, in DATA and BDAT, and by a milter; services judge what every reader
+//! makes of them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -159,7 +160,8 @@ fn services_judge_what_a_reader_will_see() {
         (spamd, rspamd, http)
     };
     for (name, bytes, _) in attacks() {
-        // EICAR alone is for a virus scanner; what else is no attack without SMTP is not judged here.
+        // EICAR alone is for a virus scanner; what else is no attack without SMTP is not judged
+        // here.
         if !(name.starts_with("GTUBE") || name.contains("setup.exe") || name.contains("forged")) {
             continue;
         }

@@ -41,16 +41,24 @@ fn settings_are_tried_beside_each_other_and_written() {
     let value: serde_json::Value = serde_json::from_str(&out).expect(&errors);
     let tuning = &value["tuning"];
     let steps = tuning["steps"].as_array().unwrap();
+    // On a busy machine a step may come to nothing: then the results say so.
+    let unmeasured = tuning["unmeasured"].as_array().unwrap();
+    let is_unmeasured = |step: &str| {
+        unmeasured.iter().any(|why| why.as_str().unwrap().starts_with(&format!("{step}:")))
+    };
     for setting in ["placement", "automata"] {
         let of = steps.iter().filter(|step| step["setting"] == setting).count();
-        assert!(of > 0, "{setting}: {tuning}");
+        assert!(of > 0 || is_unmeasured(setting), "{setting}: {tuning}");
     }
     for step in steps {
         assert!(step["ratio"]["mean"].as_f64().unwrap() > 0.0, "{step}");
     }
-    assert!(tuning["noise"]["low"].is_f64(), "{tuning}");
-    assert!(tuning["tuned_over_first"]["mean"].as_f64().unwrap() > 0.0, "{tuning}");
-    assert_eq!(tuning["ladder"][0]["name"], "out of the box");
+    let noise = &tuning["noise"];
+    assert!(noise["low"].is_f64() || is_unmeasured("noise"), "{tuning}");
+    assert!(noise.is_null() || tuning["ladder"][0]["name"] == "out of the box", "{tuning}");
+    let over = &tuning["tuned_over_first"];
+    let is_known = over["mean"].as_f64().is_some_and(|mean| mean > 0.0);
+    assert!(is_known || is_unmeasured("tuned over out of the box"), "{tuning}");
     assert!(!tuning["missing"].as_array().unwrap().is_empty(), "no machine has everything");
     let settings = std::fs::read_to_string(&file).unwrap();
     assert!(settings.starts_with("# What helped beyond noise"), "{settings}");

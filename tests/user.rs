@@ -56,6 +56,11 @@ fn passwords_of_mail_programs_are_made_and_revoked() {
     assert!(listed.starts_with("phone") && listed.contains("never used"), "{listed}");
     assert!(!text(&app(&["list", "ada", "--json"]).stdout).contains(&secret));
     assert!(app(&["revoke", "ada", "phone"]).status.success());
+    // While a one-time password waits, an app password lets nobody in: who makes one is told.
+    user(data, &["add", "bob"], "");
+    let waiting = app(&["new", "bob", "phone"]);
+    assert!(waiting.status.success() && text(&waiting.stderr).contains("535"), "{waiting:?}");
+    assert!(made.stderr.is_empty(), "{}", text(&made.stderr));
     for (args, why) in [
         (["new", "eve", "phone"], "no user \"eve\""),
         (["revoke", "ada", "phone"], "has no app password"),

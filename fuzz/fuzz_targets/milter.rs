@@ -1,4 +1,5 @@
-//! Any bytes as an MTA that speaks to its mail filter, as they are and as packets behind a negotiation.
+//! Any bytes as an MTA that speaks to its mail filter, as they are and as packets behind a
+//! negotiation.
 //!
 //! `cargo +nightly fuzz run milter`
 

@@ -1,5 +1,5 @@
-//! A pattern, a zero byte, a text: our engines, the prefilter and PCRE2 on the pattern as written say
-//! the same.
+//! A pattern, a zero byte, a text: our engines, the prefilter and PCRE2 on the pattern as written
+//! say the same.
 //!
 //! `cargo +nightly fuzz run rules_matcher`
 

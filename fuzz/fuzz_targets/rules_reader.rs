@@ -1,4 +1,5 @@
-//! Any bytes as a rule file: nothing panics, every problem says something, and what was read can be run.
+//! Any bytes as a rule file: nothing panics, every problem says something, and what was read can be
+//! run.
 //!
 //! `cargo +nightly fuzz run rules_reader`
 

@@ -1,4 +1,5 @@
-//! Any bytes as a conversation: the accepting and the sending side, commands, replies, transparency.
+//! Any bytes as a conversation: the accepting and the sending side, commands, replies,
+//! transparency.
 //!
 //! `cargo +nightly fuzz run smtp_session`
 

@@ -51,7 +51,8 @@ pub(crate) struct Args {
     /// Labelled mail to count verdicts on
     #[arg(long, value_name = "DIR")]
     judge: Vec<PathBuf>,
-    /// A model of `gauntlet train` in place of the shipped one: what that has not learned from can be judged
+    /// A model of `gauntlet train` in place of the shipped one: what that has not learned from can
+    /// be judged
     #[arg(long, value_name = "FILE", requires = "judge")]
     model: Option<PathBuf>,
     /// SpamAssassin's rules, for the contest in which both judge by the same ones
@@ -68,7 +69,6 @@ pub(crate) struct Args {
     markdown: bool,
 }
 
-/// Names of peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PeerName {
     /// SpamAssassin's daemon

@@ -1,4 +1,5 @@
-//! `gauntlet bench disk`: reads by size of the buffer, and how long it takes until a write is durable.
+//! `gauntlet bench disk`: reads by size of the buffer, and how long it takes until a write is
+//! durable.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -24,7 +24,7 @@ Messages go out in the order of their files' names, in a loop, stamped with run,
 From and To are rewritten (60,000 users a side; 94 % of messages have one recipient, some up to 32).
 What comes back drives what is sent: --window messages are in flight of each instance at most. One
 that has not come back within --patience (quarantined, discarded, stuck) is counted as held and
-stands in nobody's way.
+is no bottleneck.
 
 Exit codes: 0 measured; 2 nothing could be measured; 3 the client was the limit, or messages that were
 accepted neither came back nor were held.

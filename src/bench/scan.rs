@@ -81,10 +81,11 @@ fn table(report: &Report) -> String {
         (
             "workload",
             format!(
-                "{} messages, {:.1} MB, {}",
+                "{} messages, {:.1} MB, {}{}",
                 report.workload_messages,
                 report.workload_bytes as f64 / 1e6,
-                report.workload_hash
+                report.workload_hash,
+                scan::skipped(report.files_skipped)
             ),
         ),
         ("ruleset", report.ruleset.clone()),

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Folders of messages, one a file; a labels.tsv there says which are ham and spam
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// How to speak to it
+    /// Protocol
     #[arg(long, value_enum, default_value_t = ProtocolName::Smtp)]
     protocol: ProtocolName,
     /// Connections at once
@@ -107,7 +107,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Names of protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProtocolName {
     /// RFC 5321

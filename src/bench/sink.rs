@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2626")]
     listen: SocketAddr,
-    /// What to speak
+    /// Protocol
     #[arg(long, value_enum, default_value_t = ProtocolName::Smtp)]
     protocol: ProtocolName,
-    /// Speak HTTP: answer every GET with one byte, /bytes/N with N of them
+    /// Serve HTTP: answer every GET with one byte, /bytes/N with N of them
     #[arg(long, conflicts_with_all = ["protocol", "delay_ms", "stall_after", "defer_every", "threads"])]
     http: bool,
     /// Wait before each answer to a message, in milliseconds
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     threads: usize,
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.http {
         return http(args);
@@ -75,12 +75,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start the sink's threads")?;
     runtime.block_on(serve(args, behaviour))?;
-    // Whoever is still connected has been told nothing that is not so.
+    // A client that is still connected has no answer for what is not counted.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers HTTP until whoever started it is gone, or it is killed.
+/// Answers HTTP until the process that started it is gone, or it is killed.
 fn http(args: &Args) -> anyhow::Result<ExitCode> {
     let listener = std::net::TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -119,7 +119,7 @@ async fn serve(args: &Args, behaviour: Behaviour) -> anyhow::Result<()> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         result = server => result.context("the listener failed")?,
-        () = tell(&counts) => {}
+        () = report_counts(&counts) => {}
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
         () = orphaned() => {}
@@ -133,7 +133,7 @@ async fn serve(args: &Args, behaviour: Behaviour) -> anyhow::Result<()> {
 }
 
 /// Prints what came, each second in which something did.
-async fn tell(counts: &Counts) {
+async fn report_counts(counts: &Counts) {
     let mut before = (0, 0);
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -146,7 +146,8 @@ async fn tell(counts: &Counts) {
     }
 }
 
-/// Ends when the standard input is a pipe whose other end is closed: whoever started us is gone.
+/// Ends when the standard input is a pipe whose other end is closed: the process that started us is
+/// gone.
 async fn orphaned() {
     use std::os::unix::fs::FileTypeExt;
     let is_pipe = std::fs::metadata("/dev/stdin").is_ok_and(|m| m.file_type().is_fifo());

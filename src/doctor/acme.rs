@@ -7,7 +7,7 @@ use gauntlet_gateway::net::acme;
 use gauntlet_gateway::net::resolver::{Kind, Resolver};
 use gauntlet_gateway::secrets::Secrets;
 
-use super::{Findings, Health};
+use super::{Findings, Status};
 
 /// The certificate is there, and nothing failed.
 pub(super) fn certificate(config: &Config, secrets: Option<&Arc<Secrets>>, found: &mut Findings) {
@@ -24,13 +24,13 @@ pub(super) fn certificate(config: &Config, secrets: Option<&Arc<Secrets>>, found
             "no certificate at {at}: {}; it is tried again by itself, and at once after a reload",
             failed.why
         );
-        found.add(Health::Bad, "certificate", text);
+        found.add(Status::Error, "certificate", text);
     } else if !acme::certificate(&config.node.data).exists() {
         let text = format!(
             "none from {} yet; is `gauntlet serve` running? It shows one that it signed itself meanwhile",
             config.acme.directory
         );
-        found.add(Health::Odd, "certificate", text);
+        found.add(Status::Warning, "certificate", text);
     }
 }
 
@@ -50,6 +50,6 @@ pub(super) async fn names(resolver: &Resolver, config: &Config, found: &mut Find
                 "{name} (acme.names) has no address: the authority cannot ask for a proof; publish A or AAAA"
             ),
         };
-        found.add(Health::Bad, "certificate", text);
+        found.add(Status::Error, "certificate", text);
     }
 }

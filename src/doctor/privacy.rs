@@ -3,21 +3,23 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use gauntlet_gateway::admin::key_access::unreadable_keys;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::privileges::Account;
 use gauntlet_store::files;
 
-use super::{Findings, Health};
+use super::{Findings, Status};
 
 /// Name of these checks.
 const CHECK: &str = "privacy";
 
-/// Folders with mail, keys outside them, and a configuration file with passwords are for their owner only.
+/// Folders with mail, keys outside them, and a configuration file with passwords are for their
+/// owner only.
 pub(super) fn privacy(config: &Config, file: Option<&Path>, found: &mut Findings) {
     let data = &config.node.data;
     if !data.is_dir() {
         let text = format!("{}: there is no data folder yet", data.display());
-        found.add(Health::Odd, CHECK, text);
+        found.add(Status::Warning, CHECK, text);
         return;
     }
     owner(config, found);
@@ -30,6 +32,9 @@ pub(super) fn privacy(config: &Config, file: Option<&Path>, found: &mut Findings
     let sealing = config.node.inside(&config.quarantine.key_file);
     for path in keys.chain([sealing]).filter(|path| !path.starts_with(data)) {
         key_is_private(&path, found);
+    }
+    for warning in unreadable_keys(config).unwrap_or_default() {
+        found.add(Status::Warning, CHECK, warning);
     }
     if let (Some(file), Some(secret)) = (file, secret_of(config)) {
         file_is_private(file, &format!("it holds {secret}"), found);
@@ -50,7 +55,7 @@ fn owner(config: &Config, found: &mut Findings) {
             "{data} belongs to user id {owner}, not to {who}: the node does not start; \
              `chown -R {wanted} {data}`"
         );
-        found.add(Health::Bad, CHECK, text);
+        found.add(Status::Error, CHECK, text);
     }
 }
 
@@ -58,17 +63,17 @@ fn folder_is_private(folder: &Path, found: &mut Findings) {
     let place = folder.display();
     match files::exposed(folder) {
         Ok(exposed) => match &exposed.first {
-            None => found.add(Health::Good, CHECK, format!("{place} is for its owner only")),
+            None => found.add(Status::Ok, CHECK, format!("{place} is for its owner only")),
             Some(first) => {
                 let (count, first) = (exposed.count, first.display());
                 let text = format!(
                     "{count} files or folders in {place} are open to other users of this machine, \
                      first {first}; restart the node, which mends it, or `chmod -R go= {place}`"
                 );
-                found.add(Health::Bad, CHECK, text);
+                found.add(Status::Error, CHECK, text);
             }
         },
-        Err(error) => found.add(Health::Bad, CHECK, format!("{place}: {error}")),
+        Err(error) => found.add(Status::Error, CHECK, format!("{place}: {error}")),
     }
 }
 
@@ -78,7 +83,7 @@ fn key_is_private(path: &Path, found: &mut Findings) {
     if open {
         let place = path.display();
         let text = format!("every user can use the private key {place}; `chmod o= {place}`");
-        found.add(Health::Bad, CHECK, text);
+        found.add(Status::Error, CHECK, text);
     }
 }
 
@@ -86,7 +91,7 @@ fn file_is_private(path: &Path, why: &str, found: &mut Findings) {
     if mode(path).is_some_and(|mode| mode & 0o007 != 0) {
         let place = path.display();
         let text = format!("every user can read {place}, and {why}; `chmod o= {place}`");
-        found.add(Health::Bad, CHECK, text);
+        found.add(Status::Error, CHECK, text);
     }
 }
 

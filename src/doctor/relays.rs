@@ -1,5 +1,5 @@
-//! Whether strangers can send mail to anywhere through us: listeners of the internet are asked, and the
-//! networks that others are trusted by are looked at.
+//! Whether strangers can send mail to anywhere through us: listeners of the internet are asked, and
+//! the networks that others are trusted by are looked at.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use gauntlet_gateway::config::{Config, ListenerRole, ListenerSettings};
 use gauntlet_gateway::network::Network;
 
-use super::{Findings, Health};
+use super::{Findings, Status};
 
 /// Patience with a listener.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) fn open_relay(config: &Config, found: &mut Findings) {
     }
 }
 
-/// Networks that need no login are ours, and only ours may say for whom they speak.
+/// Clients of networks that need no login may send for others, so these must be networks of ours.
 fn trust(listener: &ListenerSettings, found: &mut Findings) {
     let ListenerSettings { address, networks, proxy_from, xclient_from, .. } = listener;
     let outbound = listener.role == ListenerRole::Outbound;
@@ -41,13 +41,13 @@ fn trust(listener: &ListenerSettings, found: &mut Findings) {
                 "{address} relays for strangers: listener.{key} has {network}, and who is in it \
                  {what}; list your own networks"
             );
-            found.add(Health::Bad, "relaying", text);
+            found.add(Status::Error, "relaying", text);
             fine = false;
         }
     }
     if fine {
         let text = format!("{address} takes mail to anywhere from {} only", networks.join(", "));
-        found.add(Health::Good, "relaying", text);
+        found.add(Status::Ok, "relaying", text);
     }
 }
 
@@ -61,7 +61,7 @@ fn ask(config: &Config, listener: &ListenerSettings, found: &mut Findings) {
             let text = format!(
                 "{address} takes mail for anybody, which is allowed on loopback only ({reply})"
             );
-            found.add(Health::Odd, "relaying", text);
+            found.add(Status::Warning, "relaying", text);
         }
         Ok(Some(reply)) => {
             let hint = match config.domains.local.is_empty() {
@@ -71,15 +71,15 @@ fn ask(config: &Config, listener: &ListenerSettings, found: &mut Findings) {
                 }
             };
             let text = format!("{address} relays for strangers ({reply}); {hint}");
-            found.add(Health::Bad, "relaying", text);
+            found.add(Status::Error, "relaying", text);
         }
         Ok(None) => {
             let text = format!("{address} refuses mail for strangers");
-            found.add(Health::Good, "relaying", text);
+            found.add(Status::Ok, "relaying", text);
         }
         Err(error) => {
             let text = format!("{address} cannot be asked ({error}); is the node running?");
-            found.add(Health::Odd, "relaying", text);
+            found.add(Status::Warning, "relaying", text);
         }
     }
 }
@@ -97,7 +97,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Offers a message for a domain that nobody has (RFC 6761); the reply if it is taken.
+/// Offers a message for a domain that cannot exist (RFC 6761); the reply if it is taken.
 fn takes_strangers(address: SocketAddr) -> std::io::Result<Option<String>> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -11,15 +11,17 @@ use gauntlet_gateway::net::acme;
 use gauntlet_gateway::net::tls;
 use gauntlet_gateway::secrets::{Life, Secrets};
 
-use super::{Findings, Health};
+use super::{Findings, Status};
 
-/// Free share of a disk below which it is odd.
+/// Free share of a disk below which there is a warning.
 const DISK_FREE_ODD: f64 = 0.10;
-/// Days before a certificate's end from which on it is odd, and bad.
+/// Days before a certificate's end from which on it is a warning, and an error.
 const CERTIFICATE_DAYS_ODD: i64 = 21;
 const CERTIFICATE_DAYS_BAD: i64 = 5;
-/// Age of the oldest message that waits, in minutes, from which on it is odd.
-const QUEUE_MINUTES_ODD: i64 = 60;
+/// Days that are named; beyond, a number says nothing.
+const DAYS_NAMED_MAX: i64 = 3_652;
+/// Age of the oldest message that waits, in minutes, from which on it is a warning.
+const QUEUE_MINUTES_WARNING: i64 = 60;
 
 /// A disk that data is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,12 @@ pub(crate) struct Disk {
     pub(crate) free: u64,
     /// Bytes in all.
     pub(crate) total: u64,
+}
+
+/// Free and total bytes of a disk in GiB: for `gauntlet status` and `gauntlet doctor` alike.
+pub(crate) fn describe_room(free: u64, total: u64) -> String {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    format!("{:.1} of {:.1} GiB free", gib(free), gib(total))
 }
 
 /// The disks of data and spool; one line if they are the same.
@@ -63,8 +71,8 @@ fn room(path: &Path) -> Option<Room> {
     let device = std::fs::metadata(path).ok()?.dev();
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `name` ends in NUL and lives through the call; statvfs fills the struct it is given, and it
-    // is read only if the call says that it did.
+    // SAFETY: `name` ends in NUL and lives through the call; statvfs fills the struct it is given,
+    // and it is read only if the call says that it did.
     let found = unsafe {
         if libc::statvfs(name.as_ptr(), found.as_mut_ptr()) != 0 {
             return None;
@@ -78,18 +86,16 @@ fn room(path: &Path) -> Option<Room> {
 /// There is room for mail.
 pub(super) fn disk(config: &Config, found: &mut Findings) {
     for disk in disks(config) {
-        let (free, total) = (disk.free as f64 / 1e9, disk.total as f64 / 1e9);
-        let place = disk.path.display();
-        let text = format!("{place}: {free:.1} of {total:.1} GB free");
+        let text = format!("{}: {}", disk.path.display(), describe_room(disk.free, disk.total));
         let min = config.spool.free_bytes_min;
         if disk.free < min {
             let hint =
                 format!("under spool.free_bytes_min ({min} bytes): new mail gets 452; make room");
-            found.add(Health::Bad, "disk", format!("{text}, {hint}"));
-        } else if free < DISK_FREE_ODD * total {
-            found.add(Health::Odd, "disk", format!("{text}; make room before it is full"));
+            found.add(Status::Error, "disk", format!("{text}, {hint}"));
+        } else if (disk.free as f64) < DISK_FREE_ODD * disk.total as f64 {
+            found.add(Status::Warning, "disk", format!("{text}; make room before it is full"));
         } else {
-            found.add(Health::Good, "disk", text);
+            found.add(Status::Ok, "disk", text);
         }
     }
 }
@@ -103,30 +109,35 @@ pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, foun
         let (start, end) = match life {
             Ok(life) => life,
             Err(error) => {
-                found.add(Health::Bad, "certificate", format!("{place}: {error}"));
+                found.add(Status::Error, "certificate", format!("{place}: {error}"));
                 continue;
             }
         };
         let days = (end - now).div_euclid(86_400);
-        let (odd, bad) = match path == given {
+        let (warning_days, error_days) = match path == given {
             true => given_days(start, end),
             false => (CERTIFICATE_DAYS_ODD, CERTIFICATE_DAYS_BAD),
         };
         let (health, text) = if days < 0 {
-            (Health::Bad, format!("{place} is over since {} days; renew it", -days))
-        } else if days < bad {
-            (Health::Bad, format!("{place} ends in {days} days; renew it"))
-        } else if days < odd {
-            (Health::Odd, format!("{place} ends in {days} days; is its renewal under way?"))
+            (Status::Error, format!("{place} is over since {} days; renew it", -days))
+        } else if days < error_days {
+            (Status::Error, format!("{place} ends in {days} days; renew it"))
+        } else if days < warning_days {
+            (Status::Warning, format!("{place} ends in {days} days; is its renewal under way?"))
         } else {
-            (Health::Good, format!("{place} is good for {days} days"))
+            (Status::Ok, format!("{place} is good for {}", span(days)))
         };
         found.add(health, "certificate", text);
     }
 }
 
-/// Days before the end of an authority's certificate from which on it is odd and bad: it is renewed when a
-/// third of its life is left, which may be as short as two days.
+/// Days in words: a certificate that never ends says year 9999.
+fn span(days: i64) -> String {
+    if days > DAYS_NAMED_MAX { "more than 10 years".to_owned() } else { format!("{days} days") }
+}
+
+/// Days before the end of an authority's certificate from which on it is a warning and an error: it
+/// is renewed when a third of its life is left, which may be as short as two days.
 fn given_days(start: i64, end: i64) -> (i64, i64) {
     let life = (end - start) / 86_400;
     (life / 5, life / 20)
@@ -138,14 +149,14 @@ pub(super) fn questions(config: &Config, found: &mut Findings) {
         return;
     };
     for problem in &status.problems {
-        found.add(Health::Bad, "node", problem.as_str());
+        found.add(Status::Error, "node", problem.as_str());
     }
     for question in &status.questions {
-        found.add(Health::Bad, "clock", question.as_str());
+        found.add(Status::Error, "clock", question.as_str());
     }
 }
 
-/// When certificates are good, from whoever may read their files.
+/// When certificates are valid, from the process that may read their files.
 fn lives(config: &Config, secrets: Option<&Arc<Secrets>>) -> Vec<Life> {
     let Some(secrets) = secrets else {
         let read = tls::expiry::lives(config).into_iter();
@@ -160,17 +171,37 @@ pub(super) fn queue(config: &Config, found: &mut Findings) {
     let oldest = match control::ask(&config.node.data, &Request::List { max: 1 }) {
         Ok(Answer::Messages(waiting)) => waiting.into_iter().next(),
         _ => {
-            found.add(Health::Odd, "queue", "no node answers there; is `gauntlet serve` running?");
+            found.add(
+                Status::Warning,
+                "queue",
+                "no node answers there; is `gauntlet serve` running?",
+            );
             return;
         }
     };
     let Some(oldest) = oldest else {
-        found.add(Health::Good, "queue", "nothing waits");
+        found.add(Status::Ok, "queue", "nothing waits");
         return;
     };
     let since = ids::parse(&oldest.id).map_or(0, |id| now_ms() - ids::time_of(id));
     let minutes = since.max(0) / 60_000;
     let text = format!("the oldest message waits for {minutes} minutes: {}", oldest.reply);
-    let odd = minutes >= QUEUE_MINUTES_ODD;
-    found.add(if odd { Health::Odd } else { Health::Good }, "queue", text.trim_end_matches(": "));
+    let is_late = minutes >= QUEUE_MINUTES_WARNING;
+    found.add(
+        if is_late { Status::Warning } else { Status::Ok },
+        "queue",
+        text.trim_end_matches(": "),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_readable() {
+        assert_eq!(describe_room(3 << 29, 10 << 30), "1.5 of 10.0 GiB free");
+        assert_eq!(span(3_652), "3652 days");
+        assert_eq!(span(755_725), "more than 10 years");
+    }
 }

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(file) => read_policy(Some(file))?,
         None => in_force,
     };
-    // What single people want is no part of a file.
+    // What single users want is no part of a file.
     let policy = Policy { people: people.clone(), ..policy };
     let before = Policy { people, ..before };
     let data = &config.node.data;
@@ -127,7 +127,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    /// What judges mail again: the rules that are named, else our own with what the node has learned.
+    /// What judges mail again: the rules that are named, else our own with what the node has
+    /// learned.
     fn snapshot(&self, data: &Path) -> anyhow::Result<Option<Snapshot>> {
         if self.rules.is_empty() && !self.rescan {
             return Ok(None);

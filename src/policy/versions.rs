@@ -96,7 +96,7 @@ pub(super) fn rollback(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
     put(&config, &edition.text, &note)
 }
 
-/// Puts a text into force and tells the node, if one runs.
+/// Puts a text into force and has the node reload it, if one runs.
 fn put(config: &Config, text: &str, note: &str) -> anyhow::Result<ExitCode> {
     let policies = Policies::open(&policy_source::folder(config))?;
     let who = author();

@@ -72,7 +72,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One example.
 struct Example {
     rule: String,
     hits: bool,

@@ -30,7 +30,7 @@ pub(super) struct NetworkArgs {
     /// Write what was found out to this file
     #[arg(long, value_name = "FILE", requires = "network")]
     keep_facts: Option<PathBuf>,
-    /// Judge by what was kept in this file, and ask nobody
+    /// Judge by what was kept in this file, without network requests
     #[arg(long, value_name = "FILE", conflicts_with = "views")]
     facts: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Kept {
 /// Where facts come from.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Nobody is asked.
+    /// No network requests.
     Nowhere,
     /// The network.
     Live(Box<Live>),

@@ -1,4 +1,4 @@
-//! What a person sees on standard error: a bar while it runs, and a summary at the end.
+//! What a user sees on standard error: a bar while it runs, and a summary at the end.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};

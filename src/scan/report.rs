@@ -35,7 +35,7 @@ pub(crate) enum Style {
         /// With the time of each filter.
         costs: bool,
     },
-    /// One line a message, for people.
+    /// One line a message, for users.
     Table {
         /// With colours.
         colour: bool,
@@ -68,7 +68,8 @@ struct Line<'a> {
     costs: Option<&'a [FilterCost]>,
 }
 
-/// One message as the oracle prints it. A hit's score is the rule's, shown once however often it hit.
+/// One message as the oracle prints it. A hit's score is the rule's, shown once however often it
+/// hit.
 #[derive(Serialize)]
 pub(crate) struct SubtestsLine<'a> {
     file: &'a str,

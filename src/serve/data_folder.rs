@@ -8,8 +8,9 @@ use gauntlet_gateway::config::Config;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_store::files;
 
-/// Makes the data folder, which holds people's mail, for its owner only: the user of the configuration. Folders
-/// above it are as usual: the node may be another user than the one who makes them.
+/// Makes the data folder, which holds users's mail, for its owner only: the user of the
+/// configuration. Folders above it are as usual: the node may be another user than the one who
+/// makes them.
 pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     let data = &config.node.data;
     let account = privileges::to_become(config)?;
@@ -21,7 +22,8 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     account.map_or(Ok(()), |account| has_nothing_of_root(data, &account))
 }
 
-/// Refuses a data folder of somebody else: its owner can read all mail in it, whatever the modes are.
+/// Refuses a data folder of another user: its owner can read all mail in it, whatever the modes
+/// are.
 fn belongs_to_us(data: &Path, account: Option<&Account>) -> anyhow::Result<()> {
     let owner = files::owner(data).with_context(|| unusable(data))?;
     let us = files::effective_user();
@@ -37,8 +39,8 @@ fn belongs_to_us(data: &Path, account: Option<&Account>) -> anyhow::Result<()> {
     )
 }
 
-/// Takes the rights of group and others from all that holds mail: a version before this one, or a copy made
-/// with `cp`, may have left them.
+/// Takes the rights of group and others from all that holds mail: a version before this one, or a
+/// copy made with `cp`, may have left them.
 pub(super) fn make_private(config: &Config) -> anyhow::Result<()> {
     let data = &config.node.data;
     let outside = [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path));
@@ -87,13 +89,15 @@ const FOLDERS: [&str; 17] = [
     "maildir",
 ];
 
-/// Refuses what root left in the data folder of another user, as a node without node.user does, or a command
-/// of an earlier version. Root does not give it away: it could not tell it from links to what is not the node's.
+/// Refuses what root left in the data folder of another user, as a node without node.user does, or
+/// a command of an earlier version. Root does not give it away: it could not distinguish it from
+/// links to what is not the node's.
 fn has_nothing_of_root(data: &Path, account: &Account) -> anyhow::Result<()> {
     let _acting = account.act()?;
     for name in FOLDERS {
         let path = data.join(name);
-        // Not of what a link names: that may be another disk's, and is the administrator's to arrange.
+        // Not of what a link names: that may be another disk's, and is the administrator's to
+        // arrange.
         let Ok(seen) = std::fs::symlink_metadata(&path) else { continue };
         if seen.is_dir() && seen.uid() == 0 {
             bail!(

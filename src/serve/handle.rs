@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gauntlet_console::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
     QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
@@ -16,14 +16,14 @@ use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_verdict::Thresholds;
 
-use super::node_state::{self, Effective};
+use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
     pub(super) node: Arc<Node>,
     pub(super) policies: Arc<Policies>,
-    pub(super) settings: Effective,
+    pub(super) settings: EffectiveSettings,
     pub(super) secrets: Arc<Secrets>,
 }
 
@@ -40,7 +40,7 @@ impl NodeHandle for Handle {
             queued: node.queue.count(),
             queue_age_ms: node.queue_age_ms(),
             sessions: node.sessions(),
-            places: places(node),
+            locations: locations(node),
         }
     }
 
@@ -48,13 +48,13 @@ impl NodeHandle for Handle {
         self.node.render_metrics()
     }
 
-    fn senders_changed(&self) -> Result<(), String> {
+    fn senders_changed(&self) -> Result<(), NodeError> {
         // Rules are read again too: a second at most, and no session notices.
-        self.node.reload(Config::clone(&self.node.config())).map_err(|e| format!("{e:#}"))
+        self.node.reload(Config::clone(&self.node.config())).map_err(|e| with_causes(&e))
     }
 
-    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
-        Ok(match self.node.release(id, order)? {
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError> {
+        Ok(match self.node.release(id, order).map_err(NodeError::new)? {
             Release::Done(addresses) => Released::Done(addresses),
             Release::NotHeld(state) => Released::NotHeld(state),
             Release::NotAllowed => Released::NotAllowed,
@@ -62,28 +62,30 @@ impl NodeHandle for Handle {
         })
     }
 
-    fn users_changed(&self) -> Result<(), String> {
-        self.node.reload_policy().map_err(|e| format!("{e:#}"))
+    fn users_changed(&self) -> Result<(), NodeError> {
+        self.node.reload_policy().map_err(|e| with_causes(&e))
     }
 
-    fn policy(&self) -> Result<Edition, String> {
+    fn policy(&self) -> Result<Edition, NodeError> {
         let now = now_ms();
-        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| format!("{e:#}"))
+        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| with_causes(&e))
     }
 
-    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError> {
         let PolicyOrder { text, base, who, note } = *order;
         let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
         let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
-        let version = saved.map_err(|e| format!("{e:#}"))?;
-        let kept = |e| format!("Version {} is kept, but not in use yet: {e:#}", version.number);
+        let version = saved.map_err(|e| with_causes(&e))?;
+        let kept = |e| {
+            NodeError::new(format!("Version {} is kept, but not in use yet: {e:#}", version.number))
+        };
         self.node.reload_policy().map_err(kept)?;
         Ok(version)
     }
 
     fn queue(&self, max: usize) -> Vec<QueuedMail> {
         let listed = control::list(&self.node, max);
-        let told = listed.into_iter().map(|w| QueuedMail {
+        let waiting = listed.into_iter().map(|w| QueuedMail {
             id: w.id,
             due_ms: w.due_ms,
             active: w.active,
@@ -93,18 +95,20 @@ impl NodeHandle for Handle {
             attempts: w.attempts,
             reply: w.reply,
         });
-        told.collect()
+        waiting.collect()
     }
 
-    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String> {
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, NodeError> {
         let queue = &self.node.queue;
-        let parse = |id: &&str| ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"));
-        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, String>>()?;
+        let parse = |id: &&str| {
+            ids::parse(id).ok_or_else(|| NodeError::new(format!("{id:?} is no message id")))
+        };
+        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, NodeError>>()?;
         match order {
             QueueOrder::Retry => Ok(queue.retry(&ids)),
             QueueOrder::Hold => Ok(queue.hold(&ids)),
             QueueOrder::Delete => {
-                ids.iter().try_for_each(|id| queue.delete(*id, who))?;
+                ids.iter().try_for_each(|id| queue.delete(*id, who)).map_err(NodeError::new)?;
                 Ok(ids.len())
             }
         }
@@ -114,8 +118,8 @@ impl NodeHandle for Handle {
         self.node.judge().snapshot.thresholds
     }
 
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String> {
-        node_state::send_web_request(&self.node.config(), question).map_err(|e| format!("{e:#}"))
+    fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError> {
+        node_state::send_web_request(&self.node.config(), request).map_err(|e| with_causes(&e))
     }
 
     fn groups(&self) -> Groups {
@@ -131,7 +135,7 @@ impl NodeHandle for Handle {
     }
 
     fn settings(&self) -> Vec<EffectiveSetting> {
-        self.settings.lines()
+        self.settings.list()
     }
 
     fn health(&self) -> Vec<HealthCheck> {
@@ -146,27 +150,32 @@ impl NodeHandle for Handle {
         node_state::disks(&self.node.config())
     }
 
-    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        self.node.correct(id, spam, who)
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError> {
+        self.node.correct(id, spam, who).map_err(NodeError::new)
     }
 }
 
-/// Where things are, for people.
-pub(super) fn places(node: &Node) -> Vec<(String, String)> {
+/// An error with all its causes on one line.
+fn with_causes(error: &anyhow::Error) -> NodeError {
+    NodeError::new(format!("{error:#}"))
+}
+
+/// Listeners, next hop and folders as (name, address or path), for the overview and the log.
+pub(super) fn locations(node: &Node) -> Vec<(String, String)> {
     let config = node.config();
-    let mut places: Vec<(String, String)> = Vec::new();
+    let mut locations: Vec<(String, String)> = Vec::new();
     for (role, address) in node.addresses() {
-        places.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
+        locations.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
     }
     for (protocol, place) in node.services() {
-        places.push((protocol.name().to_owned(), place.clone()));
+        locations.push((protocol.name().to_owned(), place.clone()));
     }
     let next_hop = &config.route.next_hop;
     if next_hop.is_empty() {
-        places.push(("maildir".into(), node.maildir().display().to_string()));
+        locations.push(("maildir".into(), node.maildir().display().to_string()));
     } else {
-        places.push(("next hop".into(), next_hop.clone()));
+        locations.push(("next hop".into(), next_hop.clone()));
     }
-    places.push(("data".into(), config.node.data.display().to_string()));
-    places
+    locations.push(("data".into(), config.node.data.display().to_string()));
+    locations
 }

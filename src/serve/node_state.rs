@@ -1,4 +1,4 @@
-//! What the console tells about the node: rules and their cost, settings, health, routes, disks.
+//! The node's state as the console shows it: rules and their cost, settings, health, routes, disks.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -16,20 +16,20 @@ use crate::doctor::{self, resources};
 
 /// The effective settings; a reload replaces them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Effective(Arc<RwLock<Vec<EffectiveSetting>>>);
+pub(super) struct EffectiveSettings(Arc<RwLock<Vec<EffectiveSetting>>>);
 
-impl Effective {
-    /// Takes those of a configuration over.
-    pub(super) fn take(&self, loaded: &Loaded) {
-        let lines = loaded.settings().into_iter().map(|s| EffectiveSetting {
+impl EffectiveSettings {
+    /// Replaces them by those of a configuration.
+    pub(super) fn apply(&self, loaded: &Loaded) {
+        let settings = loaded.settings().into_iter().map(|s| EffectiveSetting {
             value: s.value,
             key: s.key,
             origin: s.origin.to_string(),
         });
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = lines.collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings.collect();
     }
 
-    pub(super) fn lines(&self) -> Vec<EffectiveSetting> {
+    pub(super) fn list(&self) -> Vec<EffectiveSetting> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -92,11 +92,11 @@ fn costs_of(ruleset: &Ruleset, costs: &[(u64, u64)]) -> impl Iterator<Item = Rul
     })
 }
 
-/// What `gauntlet doctor` finds.
+/// The checks of `gauntlet doctor`.
 pub(super) fn health(config: &Config, secrets: &Arc<Secrets>) -> Vec<HealthCheck> {
     match doctor::examine(config, None, None, Some(secrets)) {
         Ok(found) => {
-            let line = |(health, check, text): (doctor::Health, &str, String)| HealthCheck {
+            let line = |(health, check, text): (doctor::Status, &str, String)| HealthCheck {
                 check: check.to_owned(),
                 health: health.name(),
                 text,
@@ -147,12 +147,12 @@ pub(crate) fn mail_routes(config: &Config) -> Vec<MailRoute> {
     routes
 }
 
-/// Asks a web server on a runtime of its own.
+/// Sends a request on a runtime of its own.
 pub(super) fn send_web_request(
     config: &Config,
-    question: &WebRequest,
+    request: &WebRequest,
 ) -> anyhow::Result<(u16, String)> {
-    let WebRequest { url, headers, body } = question.clone();
+    let WebRequest { url, headers, body } = request.clone();
     let tls = web::hop_tls(&config.sender.roots)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(web::ask(&web::Asked { url, headers, body }, &tls))

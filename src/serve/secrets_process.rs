@@ -1,15 +1,17 @@
-//! `gauntlet secrets-process`: what `gauntlet serve` starts for private keys. Not for people.
+//! `gauntlet secrets-process`: what `gauntlet serve` starts for private keys. Not to be run by
+//! hand.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use gauntlet_gateway::admin::sandbox;
 use gauntlet_gateway::admin::secrets_process::{self, State};
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::secrets::{Secrets, Standing};
+use gauntlet_gateway::secrets::{SandboxStatus, Secrets};
 
 use crate::node_args::NodeArgs;
 
@@ -47,7 +49,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Ok(config) = node.load() {
         super::text_logs::start_errors(&config)?;
     }
-    let opened = State::open(Box::new(move || node.load()), settle);
+    let file = node.file().map(Path::to_owned);
+    let opened = State::open(Box::new(move || node.load()), file, settle);
     // The node says why it did not start: no need to say it twice.
     let failed = opened.is_err();
     match secrets_process::serve(connections, opened) {
@@ -67,12 +70,12 @@ fn connection(fd: RawFd) -> anyhow::Result<UnixStream> {
         fd > 2 && is_socket,
         "{fd} is no socket of a node: `gauntlet serve` starts this process by itself"
     );
-    // SAFETY: the node left this descriptor open for us, and nobody else here knows it.
+    // SAFETY: the node left this descriptor open for us, and no other code of this process uses it.
     Ok(UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// The node ends this process by closing its sockets, once its last message is signed: a signal that a
-/// service manager sends to all processes must not be faster.
+/// The node ends this process by closing its sockets, once its last message is signed: a signal
+/// that a service manager sends to all processes must not be faster.
 fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
         // SAFETY: SIG_IGN runs no code of ours.
@@ -81,7 +84,7 @@ fn ignore_signals() {
 }
 
 /// Gives up what is not needed once the keys are read.
-fn settle(config: &Config) -> anyhow::Result<Standing> {
+fn settle(config: &Config) -> anyhow::Result<SandboxStatus> {
     super::drop_root(config)?;
     sandbox::enter_secrets(config)
 }

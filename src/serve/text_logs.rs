@@ -1,9 +1,9 @@
-//! Logs: structured lines on standard error, and the text logs of Receiver, Engine and Sender, a file
-//! a day each, in `logs` below the data folder.
+//! Logs: structured lines on standard error, and the text logs of Receiver, Engine and Sender, a
+//! file a day each, in `logs` below the data folder.
 //!
-//! Text logs are written by a thread of their own, some times a second: a wake-up a line would cost more than
-//! the line. If it cannot keep up, lines are dropped rather than mail held up: the message log is the record,
-//! these are for reading along.
+//! Text logs are written by a thread of their own, some times a second: a wake-up a line would cost
+//! more than the line. If it cannot keep up, lines are dropped rather than mail held up: the
+//! message log is the record, these are for reading along.
 
 mod buffered;
 
@@ -61,8 +61,8 @@ const ROLES: [(&str, &[&str]); 3] = [
 /// What must live until the last line is written.
 pub(super) type Guards = Vec<buffered::Guard>;
 
-/// Starts all logs. Text logs that cannot be written are left out: a data folder that is of no use is
-/// reported by whoever needs it.
+/// Starts all logs. Text logs that cannot be written are left out: a data folder that is of no use
+/// is reported by the caller that needs it.
 ///
 /// # Errors
 /// `log.level` is not understood, or a thread cannot be started.
@@ -81,7 +81,8 @@ pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
     Ok(guards)
 }
 
-/// Starts the log on standard error alone: for the secrets process, whose lines stand among the node's.
+/// Starts the log on standard error alone: for the secrets process, whose lines stand among the
+/// node's.
 ///
 /// # Errors
 /// `log.level` is not understood.

@@ -1,5 +1,5 @@
-//! A real Exim for tests, in a folder of its own. Debian's exim4-daemon-heavy cannot be installed beside
-//! Postfix: `check` unpacks it (tests/unpack-exim) and names it by GAUNTLET_EXIM.
+//! A real Exim for tests, in a folder of its own. Debian's exim4-daemon-heavy cannot be installed
+//! beside Postfix: `check` unpacks it (tests/unpack-exim) and names it by GAUNTLET_EXIM.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -28,8 +28,8 @@ impl Exim {
         found
     }
 
-    /// Starts it beside a node, with these settings behind the general ones and these transports behind
-    /// one named `maildir`.
+    /// Starts it beside a node, with these settings behind the general ones and these transports
+    /// behind one named `maildir`.
     pub(crate) fn start(
         exim: &Path,
         address: SocketAddr,
@@ -37,7 +37,8 @@ impl Exim {
         settings: &str,
         transports: &str,
     ) -> Self {
-        // In /tmp, since Exim gives up its rights, and the temporary folder may be closed to others.
+        // In /tmp, since Exim gives up its rights, and the temporary folder may be closed to
+        // others.
         let folder = tempfile::Builder::new().prefix("exim").tempdir_in("/tmp").unwrap();
         for (name, mode) in [("", 0o755), ("spool", 0o777), ("mail", 0o777), ("log", 0o777)] {
             let path = folder.path().join(name);

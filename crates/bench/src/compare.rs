@@ -1,7 +1,7 @@
-//! Peers beside us: each is started privately, and both take the same messages in turn (A B A B), so
-//! that a machine that drifts drifts under both.
+//! Peers beside us: each is started privately, and both take the same messages in turn (A B A B),
+//! so that a machine that drifts drifts under both.
 //!
-//! A *contest* is one job: a filter's by the protocol that both speak, a relay's by SMTP to the same
+//! A *contest* is one job: a filter's by the protocol that both have, a relay's by SMTP to the same
 //! sink, or a batch of files. Ratios are by round; CPU time is what the system counts for a server
 //! and all its children. Network tests are off everywhere.
 
@@ -70,7 +70,8 @@ pub struct Options {
     pub connections: usize,
     /// SpamAssassin's rules, for the contest in which both judge by the same ones.
     pub rules: PathBuf,
-    /// Our model in place of the shipped one, so that mail which that one has learned from is unseen.
+    /// Our model in place of the shipped one, so that mail which that one has learned from is
+    /// unseen.
     pub model: Option<PathBuf>,
 }
 
@@ -104,11 +105,11 @@ pub struct Entry {
 /// Verdicts on labelled mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Judged {
-    /// Spam shown.
+    /// Spam messages that the filter judged.
     pub spam: u64,
     /// Of that, called spam.
     pub spam_caught: u64,
-    /// Ham shown.
+    /// Ham messages that the filter judged.
     pub ham: u64,
     /// Of that, called spam.
     pub ham_called_spam: u64,
@@ -142,7 +143,7 @@ pub struct Report {
     pub contests: Vec<Contest>,
     /// Peers that were not measured, with the reason.
     pub missing: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -162,7 +163,7 @@ pub struct HeldOut {
     pub note: String,
 }
 
-/// Holds all contests. `progress` is told what happens.
+/// Holds all contests. `progress` gets a line for each event.
 ///
 /// # Errors
 /// A server of ours that does not start, or a run that fails. A peer that cannot be started is
@@ -219,7 +220,7 @@ fn filters(
         Peer::Clamd => peers::clamd(workers)?,
         _ => peers::spamd(workers, &SpamdRules::default())?,
     };
-    // Where we do not speak the peer's protocol, spamd's is what we are measured by.
+    // Where we lack the peer's protocol, we are measured by spamd's.
     let protocol = if peer == Peer::Rspamd { Protocol::Rspamd } else { Protocol::Spamd };
     let node = |name, settings, notes| {
         let Options { program, version, .. } = options;

@@ -1,9 +1,10 @@
 //! What the disk does: reading a file with buffers of several sizes, and how long it takes until a
 //! write is durable.
 //!
-//! Reads are measured twice: from the system's cache (that is memory and the system call), and cold,
-//! after the system was told to forget the file. Whether it did is looked up (mincore); what a
-//! hypervisor keeps nobody here can tell. Cases are measured in turn, round after round.
+//! Reads are measured twice: from the system's cache (that is memory and the system call), and
+//! cold, after the system was asked to drop the file from its cache (fadvise). Whether it did is
+//! looked up (mincore); what a hypervisor caches is not visible here. Cases are measured in turn,
+//! round after round.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -61,7 +62,7 @@ pub struct Options {
 pub enum Source {
     /// The system's cache.
     Cached,
-    /// The disk, as far as this system can tell.
+    /// The disk, as far as the system reports it.
     Cold,
     /// No file at all (`/dev/zero`): what system calls with that buffer do at most.
     Zero,
@@ -108,7 +109,7 @@ pub struct Report {
     pub health: Health,
     /// Why figures are not the disk's.
     pub invalid: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -255,7 +256,7 @@ fn make(path: &Path, bytes: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Tells the system to forget a file; the share of it that is still in the cache.
+/// Drops a file from the page cache; the share of it that is still in the cache.
 fn drop_page_cache(path: &Path) -> anyhow::Result<f64> {
     let file = File::open(path).context("cannot open the file")?;
     let length = usize::try_from(file.metadata()?.len())?;

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use hdrhistogram::Histogram;
 
-/// Longest latency that is told apart, in nanoseconds (an hour).
+/// Longest latency that is recorded, in nanoseconds (an hour).
 const NANOS_MAX: u64 = 3_600_000_000_000;
 
 /// An empty histogram of nanoseconds: three digits are exact.

@@ -49,7 +49,7 @@ const CALIBRATION: Duration = Duration::from_secs(1);
 pub struct Target {
     /// The URL as it was given.
     pub url: String,
-    /// Where it listens.
+    /// Address and port of its listener.
     pub address: SocketAddr,
     /// Host and port of the URL.
     pub host: String,
@@ -102,7 +102,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Runs of each server.
     pub rounds: u32,
-    /// Connections at once, step by step; the last step that is tried is the one at which half fail.
+    /// Connections at once, step by step; the last step that is tried is the one at which half
+    /// fail.
     pub ladder: Vec<usize>,
     /// Longest wait until the server has recovered from the last step.
     pub recovery_max: Duration,
@@ -112,16 +113,16 @@ pub struct Options {
     pub calibrate: bool,
 }
 
-/// One run.
+/// One run against one server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// Connections.
+    /// Connections at once.
     pub connections: usize,
     /// Requests answered a second.
     pub requests_per_second: f64,
     /// Bytes of bodies a second, 10^6.
     pub megabytes_per_second: f64,
-    /// Answered.
+    /// Requests that were answered.
     pub answered: u64,
     /// Not answered in time, refused, broken off, or with a status from 400 on.
     pub failed: u64,
@@ -184,7 +185,7 @@ pub struct Subject {
 /// One large download.
 #[derive(Debug, Clone, Serialize)]
 pub struct Download {
-    /// What.
+    /// Address of the resource.
     pub url: String,
     /// 10^6 bytes a second, by round.
     pub megabytes_per_second: Estimate,
@@ -199,7 +200,7 @@ pub struct Download {
 pub struct Report {
     /// Requests/s of this client against a server that does nothing.
     pub ceiling: Option<f64>,
-    /// Servers.
+    /// Results by server.
     pub subjects: Vec<Subject>,
     /// Requests/s of the first over those of the second.
     pub rate_ratio: Option<Estimate>,
@@ -209,7 +210,7 @@ pub struct Report {
     pub missing: Vec<String>,
     /// All figures are the servers'.
     pub valid: bool,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -250,8 +251,9 @@ pub fn run(
     for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
         for ((target, rounds), energy) in options.targets.iter().zip(&mut rounds).zip(&mut energies)
         {
-            // Of the last round: counters that run over twice tell nothing.
+            // Of the last round: counters that wrap around twice are ambiguous.
             let before = counters.clone().and_then(|_| Counters::read(Path::new(energy::POWERCAP)));
+            let before = before.map_err(|e| e.to_string());
             let began = Instant::now();
             let measured = measure(options, target, options.connections, ceiling)?;
             let seconds = began.elapsed().as_secs_f64();
@@ -324,7 +326,7 @@ fn null_target(address: SocketAddr, path: &str) -> Target {
     Target { url: format!("http://{host}{path}"), address, host, path: path.into(), process: None }
 }
 
-/// One run.
+/// One run against one server.
 fn measure(
     options: &Options,
     target: &Target,
@@ -425,7 +427,7 @@ fn climb(
             ));
             continue;
         }
-        // Long enough that whoever is not answered counts as failed.
+        // Long enough that a request without an answer counts as failed.
         let step = Options { time: options.time.max(options.timeout), ..options.clone() };
         let measured = measure(&step, &subject.target, connections, ceiling)?;
         progress(&result_line(&subject.target, &measured));

@@ -1,11 +1,11 @@
-//! A load generator for mail: so many connections, in closed or open loop, over any of the protocols
-//! by which a server takes messages.
+//! A load generator for mail: so many connections, in closed or open loop, over any of the
+//! protocols by which a server takes messages.
 //!
 //! *Closed loop*: every connection sends its next message when the last is answered; latency counts
-//! from the sending. *Open loop*: message number n is due at n / rate, whatever the server does, and
-//! latency counts from when it was due. A server that stalls for a second then delays all messages of
-//! that second, not just one a connection (G. Tene, "How not to measure latency": coordinated
-//! omission).
+//! from the sending. *Open loop*: message number n is due at n / rate, whatever the server does,
+//! and latency counts from when it was due. A server that stalls for a second then delays all
+//! messages of that second, not just one a connection (G. Tene, "How not to measure latency":
+//! coordinated omission).
 //!
 //! Figures are worth something only if the client was not the limit: see [`health`].
 
@@ -55,9 +55,9 @@ pub const RATE_MAX: f64 = 1e6;
 /// What is sent, where, and how fast.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Server.
+    /// Address and port of the server.
     pub target: SocketAddr,
-    /// How it is spoken to.
+    /// Protocol of every connection.
     pub protocol: Protocol,
     /// Connections at once.
     pub connections: usize,
@@ -65,7 +65,7 @@ pub struct Plan {
     pub per_connection: u64,
     /// Messages/s of an open loop; none is a closed loop.
     pub rate: Option<f64>,
-    /// Time measured.
+    /// Time that is measured, after the warm-up.
     pub time: Duration,
     /// Messages to stop after, if that is earlier; 0 for no limit.
     pub messages: u64,
@@ -94,6 +94,15 @@ impl Plan {
     }
 }
 
+/// The time was over before any message was tried: it was too short for this machine as busy as it
+/// is.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("no message was tried in {seconds:.1} s")]
+pub struct NothingTried {
+    /// The time of the run.
+    pub seconds: f64,
+}
+
 /// What all connections share.
 struct Shared {
     plan: Plan,
@@ -105,7 +114,7 @@ struct Shared {
     tallies: Vec<Mutex<Tally>>,
 }
 
-/// The tally, whoever panicked while holding it: counts are whole at every moment.
+/// The tally, even if a thread panicked while holding it: counts are whole at any time.
 fn lock(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -154,7 +163,7 @@ pub fn run(plan: &Plan, corpus: &Corpus) -> anyhow::Result<Measured> {
         );
     }
     if all.tried() == 0 && unsent == 0 {
-        bail!("no message was tried in {seconds:.1} s");
+        return Err(NothingTried { seconds }.into());
     }
     if let Some(error) = all.only_failures() {
         bail!("{} takes no message by {}: {error}", plan.target, plan.protocol.name());

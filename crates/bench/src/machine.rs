@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The machine and the program of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Manifest {
-    /// Model name of the processor, as the system tells it.
+    /// Model name of the processor, as the system reports it.
     pub cpu_model: String,
     /// CPUs that the process may use.
     pub cpus: usize,
@@ -19,7 +19,8 @@ pub struct Manifest {
     pub version: String,
     /// First 64 bits of a hash over the program's file: names this very build.
     pub build: String,
-    /// Commit of the work tree in which the program's file lies, with `+` if the tree differs from it.
+    /// Commit of the work tree in which the program's file lies, with `+` if the tree differs from
+    /// it.
     pub commit: String,
     /// Built with optimisation.
     pub optimised: bool,
@@ -42,7 +43,7 @@ impl Manifest {
     }
 }
 
-/// What this system does not tell.
+/// What this system does not report.
 const UNKNOWN: &str = "unknown";
 
 fn read(path: &str) -> String {

@@ -50,7 +50,7 @@ impl NullServer {
             .context("the null server says nothing")?;
         let address = line.split_ascii_whitespace().last().and_then(|a| a.parse().ok());
         let Some(address) = address else {
-            // It is of no use; nobody is to be told twice.
+            // The child is of no use: the error below is reported, one of `kill` would add nothing.
             let _ = child.kill();
             let _ = child.wait();
             bail!("the null server said {line:?}");

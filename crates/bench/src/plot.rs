@@ -1,5 +1,5 @@
-//! Drawings as SVG and as pictures, line charts made of them, and the page around them: one file that needs
-//! no other.
+//! Drawings as SVG and as pictures, line charts made of them, and the page around them: one file
+//! that needs no other.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ const LEFT: f64 = 76.0;
 const BOTTOM: f64 = 52.0;
 const TOP: f64 = 32.0;
 const RIGHT: f64 = 16.0;
-/// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
+/// Colours that are distinct for any colour vision (Okabe and Ito, 2008).
 pub const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
 /// Size of the characters.
-const LETTERS: f64 = 13.0;
+const FONT_SIZE: f64 = 13.0;
 /// Colour of lines behind.
 pub const GRID: &str = "#e4e4e4";
 /// Colour of numbers.
@@ -39,14 +39,14 @@ pub enum Scale {
 pub struct Axis<'a> {
     /// What it shows, with the unit.
     pub name: &'a str,
-    /// How.
+    /// Linear or logarithmic.
     pub scale: Scale,
 }
 
 /// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// Its name.
+    /// Its name in the legend.
     pub name: String,
     /// Points from left to right. What is not a number is left out.
     pub points: Vec<(f64, f64)>,
@@ -179,19 +179,19 @@ impl Drawing {
         self.shapes.push(Shape::Bar { at, size, colour });
     }
 
-    /// Adds words.
+    /// Adds a text at a point of the drawing.
     pub fn words(&mut self, at: (f64, f64), anchor: Anchor, colour: &'static str, text: &str) {
         let text = text.to_owned();
         let (turned, bold) = (false, false);
         self.shapes.push(Shape::Words { at, anchor, turned, bold, colour, text });
     }
 
-    /// As SVG.
+    /// The drawing as an SVG element.
     pub fn svg(&self) -> String {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {0}\" \
              width=\"{WIDTH}\" height=\"{0}\" font-family=\"sans-serif\" \
-             font-size=\"{LETTERS}\" role=\"img\"><title>{1}</title>\n\
+             font-size=\"{FONT_SIZE}\" role=\"img\"><title>{1}</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
             self.height,
             escape(&self.title)

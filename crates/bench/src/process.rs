@@ -13,7 +13,7 @@ pub struct ResourceUsage {
     pub cpu_seconds: f64,
     /// Resident bytes, shared pages split among those that share them.
     pub memory_bytes: u64,
-    /// Processes.
+    /// Number of processes: the named one and its children.
     pub processes: usize,
 }
 
@@ -70,8 +70,8 @@ fn memory(folder: &Path) -> Option<u64> {
     Some(kib("smaps_rollup", "Pss:").or_else(|| kib("status", "VmRSS:"))? * 1024)
 }
 
-/// CPU seconds so far of this process' threads of these names (at most 15 bytes, as the system keeps
-/// them) that still run, by their numbers.
+/// CPU seconds so far of this process' threads of these names (at most 15 bytes, as the system
+/// keeps them) that still run, by their numbers.
 pub fn own_threads_cpu_seconds(names: &[&str]) -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {

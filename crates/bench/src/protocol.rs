@@ -1,4 +1,4 @@
-//! The protocols by which load is sent, and which sinks speak.
+//! Protocols of load generators and sinks.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ pub enum Protocol {
     Smtp,
     /// RFC 2033, to a delivery agent or a content filter.
     Lmtp,
-    /// What spamc speaks to spamd: `CHECK`.
+    /// The protocol of spamc and spamd: `CHECK`.
     Spamd,
-    /// What clamdscan speaks to clamd: `INSTREAM`.
+    /// The protocol of clamdscan and clamd: `INSTREAM`.
     Clamd,
-    /// What rspamc speaks to rspamd: `POST /checkv2`.
+    /// The protocol of rspamc and rspamd: `POST /checkv2`.
     Rspamd,
-    /// What an MTA speaks to its mail filters, version 6.
+    /// Milter, version 6.
     Milter,
 }
 

@@ -80,7 +80,7 @@ impl Table {
 pub struct Chart {
     /// Name of its file, to which `.svg` is added.
     pub name: String,
-    /// The drawing.
+    /// What is drawn.
     pub drawing: plot::Drawing,
 }
 
@@ -110,12 +110,12 @@ pub struct Page {
     pub tables: Vec<Table>,
     /// Drawings.
     pub charts: Vec<Chart>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
 impl Page {
-    /// For a terminal.
+    /// The report as plain text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for table in &self.tables {

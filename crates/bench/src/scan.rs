@@ -20,7 +20,7 @@ use crate::usage;
 
 /// Bytes of messages held in memory at most.
 const WORKLOAD_BYTES_MAX: u64 = 8 << 30;
-/// Longest scan that the histogram tells apart, in nanoseconds (60 s).
+/// Longest scan that the histogram records, in nanoseconds (60 s).
 const SCAN_NANOS_MAX: u64 = 60_000_000_000;
 
 /// Messages to scan, in the order of their names.
@@ -29,13 +29,25 @@ pub struct Workload {
     messages: Vec<Vec<u8>>,
     bytes: u64,
     hash: String,
+    /// Files left out because their names say that they are no mail.
+    files_skipped: usize,
 }
 
+/// Extensions of what stands beside messages and is none: verdicts, settings, notes.
+const NO_MAIL: [&str; 3] = ["json", "toml", "md"];
+
 impl Workload {
-    /// Reads every file below the folder, or one file. Hidden files and `labels.tsv` are left out.
+    /// Reads every file below the folder, or one file. Hidden files and `labels.tsv` are left out,
+    /// and files whose extension is `.json`, `.toml` or `.md`, which are counted.
+    ///
+    /// # Errors
+    /// A file that cannot be read, no message at all, or more than 8 GiB of them.
     pub fn load(folder: &Path) -> anyhow::Result<Self> {
         let mut paths = Vec::new();
         collect(folder, &mut paths)?;
+        let files = paths.len();
+        paths.retain(|path| path == folder || !is_no_mail(path));
+        let files_skipped = files - paths.len();
         paths.sort();
         let (mut messages, mut bytes, mut hash) = (Vec::new(), 0, blake3::Hasher::new());
         for path in &paths {
@@ -50,9 +62,10 @@ impl Workload {
             messages.push(message);
         }
         if messages.is_empty() {
-            bail!("there is no message in {}", folder.display());
+            bail!("there is no message in {}{}", folder.display(), skipped(files_skipped));
         }
-        Ok(Workload { messages, bytes, hash: hash.finalize().to_hex()[..16].to_owned() })
+        let hash = hash.finalize().to_hex()[..16].to_owned();
+        Ok(Workload { messages, bytes, hash, files_skipped })
     }
 }
 
@@ -61,6 +74,20 @@ impl Workload {
     pub fn messages(&self) -> &[Vec<u8>] {
         &self.messages
     }
+}
+
+/// Files that were left out, for the end of a line; empty if there are none.
+pub fn skipped(files: usize) -> String {
+    match files {
+        0 => String::new(),
+        1 => "; 1 file that is no mail was skipped".to_owned(),
+        n => format!("; {n} files that are no mail were skipped"),
+    }
+}
+
+fn is_no_mail(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|e| NO_MAIL.iter().any(|known| e.eq_ignore_ascii_case(known)))
 }
 
 fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
@@ -92,8 +119,8 @@ pub struct Report {
     pub p50_us: f64,
     /// 99th percentile of the same.
     pub p99_us: f64,
-    /// What each filter took of a message in the mean, in microseconds of wall time, in the order in
-    /// which they run. What several filters look at is made by the first of them.
+    /// What each filter took of a message in the mean, in microseconds of wall time, in the order
+    /// in which they run. What several filters look at is made by the first of them.
     pub filters: Vec<FilterTime>,
     /// Largest resident memory of the process, the workload included.
     pub peak_rss_bytes: u64,
@@ -107,6 +134,8 @@ pub struct Report {
     pub workload_messages: usize,
     /// Their size.
     pub workload_bytes: u64,
+    /// Files of the workload's folder that were skipped: they are no mail by their extension.
+    pub files_skipped: usize,
     /// Names the workload: the first 64 bits of a hash over all its messages.
     pub workload_hash: String,
     /// Version of the ruleset.
@@ -165,6 +194,7 @@ pub fn run(
         threads,
         workload_messages: workload.messages.len(),
         workload_bytes: workload.bytes,
+        files_skipped: workload.files_skipped,
         workload_hash: workload.hash.clone(),
         ruleset: snapshot.version.to_string(),
         manifest: Manifest::here(version),
@@ -172,8 +202,8 @@ pub fn run(
     })
 }
 
-/// The same, between two halves of the workload that a private spamd checks: both meet the machine in
-/// the same state. Fails if spamd cannot be started or does not answer.
+/// The same, between two halves of the workload that a private spamd checks: both meet the machine
+/// in the same state. Fails if spamd cannot be started or does not answer.
 pub fn run_beside(
     workload: &Workload,
     snapshot: &Snapshot,
@@ -298,7 +328,17 @@ mod tests {
         assert_eq!((report.workload_messages, report.workload_bytes), (2, 50));
         assert!(report.messages > 0 && report.messages_per_second > 0.0);
         assert!(report.filters.iter().any(|f| f.filter == "classifier" && f.us_per_message > 0.0));
+        for name in ["b.json", "sub/a.TOML", "sub/notes.md"] {
+            std::fs::write(folder.path().join(name), "{}").unwrap();
+        }
+        let with_others = Workload::load(folder.path()).unwrap();
+        assert_eq!((with_others.messages.len(), with_others.files_skipped), (2, 3));
+        assert_eq!(with_others.hash, workload.hash, "they change nothing");
+        // A file that is named is a message, whatever its name.
+        assert_eq!(Workload::load(&folder.path().join("b.json")).unwrap().messages.len(), 1);
         let empty = tempfile::tempdir().unwrap();
-        assert!(Workload::load(empty.path()).is_err());
+        std::fs::write(empty.path().join("x.json"), "{}").unwrap();
+        let error = Workload::load(empty.path()).unwrap_err().to_string();
+        assert!(error.ends_with("1 file that is no mail was skipped"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! Servers that do nothing: each takes messages by its protocol, forgets them and says that all is
-//! well. They show what a load generator can do at most, and stand behind a gateway that is measured.
+//! well. They show what a load generator can do at most, and stand behind a gateway that is
+//! measured.
 //!
 //! On purpose a sink may also be slow, stall, or refuse.
 
@@ -52,11 +53,11 @@ pub struct Behaviour {
 /// What a sink took.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Messages.
+    /// Messages taken.
     pub messages: AtomicU64,
     /// Bytes read.
     pub bytes: AtomicU64,
-    /// Connections.
+    /// Connections accepted.
     pub connections: AtomicU64,
 }
 
@@ -95,7 +96,7 @@ pub async fn serve(
 }
 
 async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
-    // A client that breaks off is not the sink's trouble.
+    // A client that breaks off is no error of the sink.
     let _ = stream.set_nodelay(true);
     let _ = match shared.protocol {
         Protocol::Smtp | Protocol::Lmtp => mail(&mut stream, &shared).await,

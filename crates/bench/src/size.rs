@@ -1,8 +1,8 @@
 //! Sizing: from measured capacity and a site's own traffic to nodes, disk, database and links.
 //!
 //! Units: messages/s, bytes, days; a busy window is the share of a day's mail that comes within so
-//! many hours. The rules are those of MailMarshal's performance study of 2006, whose worked examples
-//! are this module's tests:
+//! many hours. The rules are those of MailMarshal's performance study of 2006, whose worked
+//! examples are this module's tests:
 //!
 //! - the load of the busy window, not of the day, has to be carried;
 //! - a node is planned below what it sustains, so that a backlog after an outage drains;
@@ -20,7 +20,7 @@ const LINK_BITS_PER_BYTE: f64 = 10.0;
 /// What a site's mail is like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// People.
+    /// Users.
     pub users: f64,
     /// Messages a user and day, both directions, spam included.
     pub messages_per_user: f64,
@@ -89,7 +89,7 @@ pub struct Retention {
     pub quarantined_bytes: f64,
     /// Messages a user and day that rules hold.
     pub held: f64,
-    /// Bytes of each.
+    /// Bytes of a held message, in the mean.
     pub held_bytes: f64,
     /// Days that both are kept.
     pub quarantine_days: f64,
@@ -139,7 +139,7 @@ pub struct Plan {
     pub busy_rate: f64,
     /// Nodes that carry it at what they sustain, without a spare.
     pub nodes_min: u32,
-    /// Nodes to run.
+    /// Nodes to run, spares included.
     pub nodes: u32,
     /// Messages/s of each while all run.
     pub node_rate: f64,
@@ -154,9 +154,9 @@ pub struct Plan {
     pub node_bytes_per_user: f64,
     /// Bytes of the message log.
     pub database_bytes: f64,
-    /// Both.
+    /// Files of the nodes and the message log together, in bytes.
     pub disk_bytes: f64,
-    /// Both with headroom.
+    /// The same with headroom, in bytes.
     pub disk_bytes_with_headroom: f64,
     /// Bits/s that the busy window needs of a link, the busier direction.
     pub link_bits_per_second: f64,
@@ -177,9 +177,9 @@ pub struct Link {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{name} is {value}: it must be {must}")]
 pub struct SizeError {
-    /// Which figure.
+    /// Name of the figure.
     pub name: &'static str,
-    /// What it is.
+    /// Its value, in the unit of its name.
     pub value: f64,
     /// What it must be.
     pub must: &'static str,

@@ -1,8 +1,9 @@
 //! A private `spamd` beside the engine, for the CPU time of the same messages in the same run.
 //!
-//! It listens on a free loopback port with one child, local tests alone, without Bayes and without users'
-//! preferences, and is ended with the value. CPU time is what the system counts for the process and all
-//! its children (Linux: `/proc`), in steps of 10 ms, so that a pass should take seconds.
+//! It listens on a free loopback port with one child, local tests alone, without Bayes and without
+//! users' preferences, and is ended with the value. CPU time is what the system counts for the
+//! process and all its children (Linux: `/proc`), in steps of 10 ms, so that a pass should take
+//! seconds.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -40,8 +41,8 @@ pub struct SpamdReport {
 }
 
 impl Spamd {
-    /// Starts it and waits until it answers. Fails if there is no `spamd` on the path, or if it does
-    /// not listen in two minutes.
+    /// Starts it and waits until it answers. Fails if there is no `spamd` on the path, or if it
+    /// does not listen in two minutes.
     pub fn start(rules: &SpamdRules) -> anyhow::Result<Self> {
         Ok(Spamd { server: peers::spamd(1, rules)? })
     }

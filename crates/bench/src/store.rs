@@ -1,11 +1,12 @@
 //! The spool and the message log alone: how many messages a second they make durable.
 //!
-//! Writers are threads in closed loop: each hands over a message, waits until it is durable (and its
-//! line of the log is), marks it done and takes the next. Cases are measured in turn, round after
-//! round (A B C A B C), so that a machine that slows down slows all of them.
+//! Writers are threads in closed loop: each hands over a message, waits until it is durable (and
+//! its line of the log is), marks it done and takes the next. Cases are measured in turn, round
+//! after round (A B C A B C), so that a machine that slows down slows all of them.
 //!
 //! The client is the same process. Its own ceiling is measured first: the same writers against a
-//! store that only answers. A case that comes near it is marked INVALID, as in [`crate::load::health`].
+//! store that only answers. A case that comes near it is marked INVALID, as in
+//! [`crate::load::health`].
 
 mod medium;
 pub mod page;
@@ -116,13 +117,13 @@ pub struct Options {
     pub folder: PathBuf,
     /// Folder of a memory file system, for the log.
     pub memory: PathBuf,
-    /// Backends.
+    /// Backends to measure.
     pub backends: Vec<Backend>,
-    /// Parts.
+    /// Parts of the store to measure.
     pub parts: Vec<Part>,
-    /// Batches.
+    /// Messages a sync to measure with.
     pub batches: Vec<usize>,
-    /// Sizes of messages.
+    /// Sizes of messages to measure with, in bytes.
     pub bytes: Vec<usize>,
     /// Numbers of writers.
     pub writers: Vec<usize>,
@@ -137,7 +138,7 @@ pub struct Options {
 pub struct Measured {
     /// Messages made durable a second.
     pub messages_per_second: f64,
-    /// Messages.
+    /// Messages stored in the run.
     pub messages: u64,
     /// CPU time of the threads of spool and log for each message, in microseconds.
     pub store_cpu_us: f64,
@@ -193,7 +194,7 @@ pub struct Report {
     pub seconds: f64,
     /// The figures of every run are the store's.
     pub valid: bool,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -383,21 +384,21 @@ impl Real {
 
 impl Store for Real {
     fn take(&self, id: u64, body: &Bytes) -> anyhow::Result<()> {
-        let (told, outcome) = sync_channel(1);
+        let (result_sender, outcome) = sync_channel(1);
         let lost = |_| anyhow!("the store did not answer");
         if let Some(spool) = &self.spool {
-            let told = told.clone();
+            let result_sender = result_sender.clone();
             let meta = vec![b'm'; META_BYTES];
             let done = Box::new(move |result: Result<(), _>| {
                 // The writer waits.
-                let _ = told.send(result.map_err(anyhow::Error::from));
+                let _ = result_sender.send(result.map_err(anyhow::Error::from));
             });
             spool.put(id, now_ms(), meta, body.clone(), done);
             outcome.recv().map_err(lost)??;
         }
         if let Some(log) = &self.log {
             let done = Box::new(move |result: Result<_, _>| {
-                let _ = told.send(result.map(|_| ()).map_err(anyhow::Error::from));
+                let _ = result_sender.send(result.map(|_| ()).map_err(anyhow::Error::from));
             });
             log.append_now(vec![record(id, now_ms(), body.len())], Vec::new(), done);
             outcome.recv().map_err(lost)??;
@@ -489,8 +490,8 @@ impl Answering {
 
 impl Store for Answering {
     fn take(&self, _: u64, _: &Bytes) -> anyhow::Result<()> {
-        let (told, outcome) = channel();
-        self.0.send(told)?;
+        let (result_sender, outcome) = channel();
+        self.0.send(result_sender)?;
         Ok(outcome.recv()?)
     }
 

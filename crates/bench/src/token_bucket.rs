@@ -1,4 +1,5 @@
-//! A link that is slower than the machine: a token bucket, shared by all connections of a direction.
+//! A link that is slower than the machine: a token bucket, shared by all connections of a
+//! direction.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

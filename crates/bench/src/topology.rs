@@ -8,24 +8,24 @@ use serde::Serialize;
 
 /// Where Linux describes its CPUs.
 pub const SYSTEM: &str = "/sys/devices/system/cpu";
-/// CPUs that are told apart.
+/// CPUs with their cores and sockets.
 const CPUS_MAX: usize = 1_024;
 
 /// A CPU: a hardware thread of a core of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// Its number.
+    /// Number of the CPU in Linux.
     pub number: usize,
     /// Its core, within the socket.
     pub core: i64,
-    /// Its socket.
+    /// Physical package; 0 if it is not known.
     pub socket: i64,
 }
 
 /// CPUs by socket and core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// By number.
+    /// All CPUs in the order of their numbers.
     pub cpus: Vec<Cpu>,
 }
 
@@ -38,17 +38,46 @@ pub struct CpuSet {
     pub cpus: Vec<usize>,
 }
 
+/// Why a machine cannot place so many threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TooFew {
+    /// Threads of one core.
+    #[error("no core here has {count} threads (the most is {most})")]
+    Threads {
+        /// Wanted.
+        count: usize,
+        /// Those of the core that has most.
+        most: usize,
+    },
+    /// Cores of one socket.
+    #[error("no socket here has {count} cores (the most is {most})")]
+    Cores {
+        /// Wanted.
+        count: usize,
+        /// Those of the socket that has most.
+        most: usize,
+    },
+    /// Sockets.
+    #[error("there are not {count} sockets here but {found}")]
+    Sockets {
+        /// Wanted.
+        count: usize,
+        /// Those of the machine.
+        found: usize,
+    },
+}
+
 impl Topology {
     /// Of this machine: CPUs that this process may use.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system does not report them.
     pub fn here() -> anyhow::Result<Self> {
         Ok(Self::read(Path::new(SYSTEM), &allowed()?))
     }
 
-    /// Of these CPUs, as a folder describes them. What it does not tell is a core of its own on the
-    /// first socket.
+    /// Of these CPUs, as a folder describes them. A CPU that it does not place is a core of its own
+    /// on the first socket.
     pub fn read(system: &Path, numbers: &[usize]) -> Self {
         let sysfs_number = |cpu: usize, file: &str| -> Option<i64> {
             let path = system.join(format!("cpu{cpu}/topology/{file}"));
@@ -76,27 +105,27 @@ impl Topology {
         cores
     }
 
-    /// So many CPUs of one core; why there are none.
+    /// So many CPUs of one core.
     ///
     /// # Errors
-    /// A text for people.
-    pub fn same_core(&self, count: usize) -> Result<CpuSet, String> {
+    /// No core has so many.
+    pub fn same_core(&self, count: usize) -> Result<CpuSet, TooFew> {
         let cores = self.cores();
         let found = cores.values().find(|cpus| cpus.len() >= count);
         match found {
             Some(cpus) => Ok(place(format!("{count} threads of one core"), cpus, count)),
             None => {
                 let most = cores.values().map(Vec::len).max().unwrap_or(0);
-                Err(format!("no core here has {count} threads (the most is {most})"))
+                Err(TooFew::Threads { count, most })
             }
         }
     }
 
-    /// So many cores of one socket, one CPU each; why there are none.
+    /// So many cores of one socket, one CPU each.
     ///
     /// # Errors
-    /// A text for people.
-    pub fn other_cores(&self, count: usize) -> Result<CpuSet, String> {
+    /// No socket has so many.
+    pub fn other_cores(&self, count: usize) -> Result<CpuSet, TooFew> {
         let mut sockets: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for ((socket, _), cpus) in self.cores() {
             sockets.entry(socket).or_default().extend(cpus.first());
@@ -105,22 +134,22 @@ impl Topology {
             Some(cpus) => Ok(place(format!("{count} cores of one socket"), cpus, count)),
             None => {
                 let most = sockets.values().map(Vec::len).max().unwrap_or(0);
-                Err(format!("no socket here has {count} cores (the most is {most})"))
+                Err(TooFew::Cores { count, most })
             }
         }
     }
 
-    /// So many CPUs, each of another socket; why there are none.
+    /// So many CPUs, each of another socket.
     ///
     /// # Errors
-    /// A text for people.
-    pub fn other_sockets(&self, count: usize) -> Result<CpuSet, String> {
+    /// The machine has fewer sockets.
+    pub fn other_sockets(&self, count: usize) -> Result<CpuSet, TooFew> {
         let mut sockets: BTreeMap<i64, usize> = BTreeMap::new();
         for cpu in &self.cpus {
             sockets.entry(cpu.socket).or_insert(cpu.number);
         }
         if sockets.len() < count {
-            return Err(format!("there are not {count} sockets here but {}", sockets.len()));
+            return Err(TooFew::Sockets { count, found: sockets.len() });
         }
         let cpus: Vec<usize> = sockets.into_values().collect();
         Ok(place(format!("{count} sockets"), &cpus, count))
@@ -197,9 +226,9 @@ mod tests {
         assert_eq!(topology.same_core(2).unwrap().cpus, [0, 4]);
         assert_eq!(topology.other_cores(2).unwrap().cpus, [0, 1]);
         assert_eq!(topology.other_sockets(2).unwrap().cpus, [0, 2]);
-        assert!(topology.same_core(3).unwrap_err().contains("the most is 2"));
-        assert!(topology.other_cores(3).unwrap_err().contains("the most is 2"));
-        assert!(topology.other_sockets(3).unwrap_err().contains("but 2"));
+        assert!(topology.same_core(3).unwrap_err().to_string().contains("the most is 2"));
+        assert!(topology.other_cores(3).unwrap_err().to_string().contains("the most is 2"));
+        assert!(topology.other_sockets(3).unwrap_err().to_string().contains("but 2"));
         assert_eq!(topology.describe(), "8 CPUs: 4 cores with up to 2 threads, sockets: 2");
     }
 

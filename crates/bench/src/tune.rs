@@ -1,12 +1,13 @@
-//! The tuning study of 2006 to 2009, done by the machine: from the out-of-the-box state one setting after
-//! the other is varied, what helps beyond noise is kept, and the ladder from before to after is told.
+//! The tuning study of 2006 to 2009, done by the machine: from the out-of-the-box state one setting
+//! after the other is varied, what helps beyond noise is kept, and the ladder from before to after
+//! is reported.
 //!
-//! Every candidate runs beside the best so far: two private nodes, the same messages, in turn (A B B A, so
-//! that neither profits from its place), with the ratio by round. First the out-of-the-box state runs
-//! beside itself: that ratio is the noise, and a candidate is kept only if the lower end of its interval is
-//! above 1 and its mean is above what noise alone reached; and if both hold again in a second
-//! measurement, for of many candidates some look good by chance. At the end the first and the last state
-//! are measured beside each other once more.
+//! Every candidate runs beside the best so far: two private nodes, the same messages, in turn (A B
+//! B A, so that neither profits from its place), with the ratio by round. First the out-of-the-box
+//! state runs beside itself: that ratio is the noise, and a candidate is kept only if the lower end
+//! of its interval is above 1 and its mean is above what noise alone reached; and if both hold
+//! again in a second measurement, for of many candidates some look good by chance. At the end the
+//! first and the last state are measured beside each other once more.
 
 pub mod page;
 pub mod parallel;
@@ -22,7 +23,7 @@ use serde::Serialize;
 use crate::compare::peers::Node;
 use crate::compare::server::Server;
 use crate::load::trial::{self, Estimate, ROUNDS_MAX, Round, Target};
-use crate::load::{Addresses, Corpus, Plan};
+use crate::load::{Addresses, Corpus, NothingTried, Plan};
 use crate::machine::Manifest;
 use crate::null::NullServer;
 use crate::protocol::Protocol;
@@ -37,13 +38,17 @@ const MESSAGES_PER_CONNECTION: u64 = 500;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Time of a run against a server that does nothing.
 const CALIBRATION: Duration = Duration::from_secs(2);
+/// How often a run is made until a message was tried in it.
+const ATTEMPTS_MAX: u32 = 3;
+/// How many times longer each further attempt is.
+const ATTEMPT_GROWTH: u32 = 4;
 /// Most folders that libraries are looked for in.
 const FOLDERS_MAX: usize = 64;
 
 /// What is measured, and how long.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The program.
+    /// The `gauntlet` that is started for each setup.
     pub program: PathBuf,
     /// Folders of messages.
     pub folders: Vec<PathBuf>,
@@ -64,15 +69,16 @@ pub struct Options {
 pub struct Step {
     /// The setting that was varied.
     pub setting: &'static str,
-    /// To what.
+    /// The value that it was set to.
     pub name: String,
     /// Its messages/s over those of the best so far.
     pub ratio: Estimate,
     /// CPU time a message of the best so far over its own.
     pub cpu_ratio: Option<Estimate>,
-    /// The same, measured once more, of the one that helped most.
+    /// Messages/s over those of the best so far, measured once more, of the candidate that helped
+    /// most.
     pub again: Option<Estimate>,
-    /// It is kept.
+    /// It helped twice, and is part of the tuned setup.
     pub kept: bool,
 }
 
@@ -92,27 +98,31 @@ pub struct Rung {
 pub struct Report {
     /// CPUs, cores, sockets.
     pub topology: String,
-    /// The out-of-the-box state beside itself.
-    pub noise: Estimate,
+    /// The out-of-the-box state beside itself; none if it could not be measured, and then nothing
+    /// is kept.
+    pub noise: Option<Estimate>,
     /// All candidates, in the order in which they were tried.
     pub steps: Vec<Step>,
     /// From out of the box to the best.
     pub ladder: Vec<Rung>,
     /// The best found.
     pub tuned: Setup,
-    /// Messages/s of the tuned state over those out of the box, measured beside each other at the end.
-    pub tuned_over_first: Estimate,
-    /// That is at most [`WITHIN`] above 1.
+    /// Messages/s of the tuned state over those out of the box, measured beside each other at the
+    /// end; none if it could not be measured.
+    pub tuned_over_first: Option<Estimate>,
+    /// That is at most [`WITHIN`] above 1; false if it is not known.
     pub out_of_the_box_will_do: bool,
     /// What could not be tried, and why.
     pub missing: Vec<String>,
+    /// Steps in which no message was tried, however often they were repeated with longer time.
+    pub unmeasured: Vec<String>,
     /// Messages/s of this client against a server that does nothing.
     pub ceiling: f64,
     /// Why figures are not the node's.
     pub invalid: Vec<String>,
-    /// Messages, bytes, name.
+    /// The messages that were sent.
     pub workload: trial::Workload,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -124,6 +134,8 @@ struct Workbench<'a> {
     next_hop: SocketAddr,
     ceiling: f64,
     invalid: Vec<String>,
+    /// Steps of which nothing is known, and why.
+    unmeasured: Vec<String>,
 }
 
 /// One state beside another.
@@ -136,7 +148,8 @@ struct Beside {
 /// Tunes. `progress` hears what is done.
 ///
 /// # Errors
-/// No messages, or a node that does not start out of the box.
+/// No messages, or a node that does not start out of the box. A step in which no message is tried
+/// is no error.
 pub fn run(
     options: &Options,
     version: &str,
@@ -150,13 +163,18 @@ pub fn run(
     let mut bench = Workbench::new(options, version, sink.address)?;
     progress(&topology.describe());
     let first = Setup::default();
-    let noise = bench.beside(&first, &first, options.rounds)?;
-    progress(&format!("noise: the same beside itself is {:.3} times as fast", noise.ratio.mean));
-    let mut ladder = vec![Rung {
-        name: "out of the box".to_owned(),
-        messages_per_second: Estimate::of(&noise.rates.0).context("no run was counted")?,
-        gain: None,
-    }];
+    let noise = bench.measure("noise", &first, &first)?;
+    let mut ladder = Vec::new();
+    if let Some(noise) = &noise {
+        let ratio = noise.ratio.mean;
+        progress(&format!("noise: the same beside itself is {ratio:.3} times as fast"));
+        ladder.push(Rung {
+            name: "out of the box".to_owned(),
+            messages_per_second: Estimate::of(&noise.rates.0).context("no run was counted")?,
+            gain: None,
+        });
+    }
+    let noise = noise.map(|noise| noise.ratio);
     let (mut best, mut steps, mut missing) = (first.clone(), Vec::new(), Vec::new());
     for dimension in setup::dimensions(&topology, &library_folders()) {
         let wanted = options.only.is_empty() || options.only.iter().any(|o| o == dimension.setting);
@@ -164,11 +182,11 @@ pub fn run(
             continue;
         }
         missing.extend(dimension.missing);
-        let tried = climb(&mut bench, &best, dimension.candidates, &noise.ratio, &mut missing)?;
+        let tried = climb(&mut bench, &best, dimension.candidates, noise.as_ref(), &mut missing)?;
         for (step, _) in &tried {
             progress(&step_line(step));
         }
-        let (tried, better) = confirmed(&mut bench, &best, tried, &noise.ratio)?;
+        let (tried, better) = confirmed(&mut bench, &best, tried, noise.as_ref())?;
         if let Some((setup, rung)) = better {
             progress(&format!("{}: confirmed", rung.name));
             best = setup;
@@ -176,20 +194,21 @@ pub fn run(
         }
         steps.extend(tried);
     }
-    let last = bench.beside(&best, &first, options.rounds)?;
+    let last = bench.measure("tuned over out of the box", &best, &first)?.map(|last| last.ratio);
     bench.invalid.sort();
     bench.invalid.dedup();
     Ok(Report {
         topology: topology.describe(),
-        noise: noise.ratio,
+        noise,
         steps,
         ladder,
         tuned: best,
-        out_of_the_box_will_do: last.ratio.mean <= 1.0 + WITHIN,
-        tuned_over_first: last.ratio,
+        out_of_the_box_will_do: last.is_some_and(|ratio| ratio.mean <= 1.0 + WITHIN),
+        tuned_over_first: last,
         missing,
         ceiling: bench.ceiling,
         workload: bench.workload(),
+        unmeasured: bench.unmeasured,
         invalid: bench.invalid,
         manifest: Manifest::here(version),
     })
@@ -216,12 +235,15 @@ fn confirmed(
     bench: &mut Workbench<'_>,
     best: &Setup,
     tried: Vec<Tried>,
-    noise: &Estimate,
+    noise: Option<&Estimate>,
 ) -> anyhow::Result<Confirmed> {
     let helped = tried.iter().enumerate().filter(|(_, (step, _))| step.kept);
     let most = helped.max_by(|a, b| a.1.0.ratio.mean.total_cmp(&b.1.0.ratio.mean));
     let (at, again) = match most {
-        Some((at, (_, setup))) => (at, Some(bench.beside(setup, best, bench.options.rounds)?)),
+        Some((at, (step, setup))) => {
+            let what = format!("{}: {}, once more", step.setting, step.name);
+            (at, bench.measure(&what, setup, best)?)
+        }
         None => (0, None),
     };
     let (mut steps, mut better) = (Vec::new(), None);
@@ -244,12 +266,13 @@ fn confirmed(
     Ok((steps, better))
 }
 
-/// Every candidate of a setting beside the best so far. One that does not start is missing.
+/// Every candidate of a setting beside the best so far. One that does not start is missing; one
+/// whose runs try no message is unmeasured.
 fn climb(
     bench: &mut Workbench<'_>,
     best: &Setup,
     candidates: Vec<Candidate>,
-    noise: &Estimate,
+    noise: Option<&Estimate>,
     missing: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Tried>> {
     let mut tried = Vec::new();
@@ -259,8 +282,9 @@ fn climb(
             continue;
         }
         let Candidate { setting, name, .. } = candidate;
-        let beside = match bench.beside(&setup, best, bench.options.rounds) {
-            Ok(beside) => beside,
+        let beside = match bench.measure(&format!("{setting}: {name}"), &setup, best) {
+            Ok(Some(beside)) => beside,
+            Ok(None) => continue,
             Err(error) => {
                 missing.push(format!("{setting}: {name}: {error:#}"));
                 continue;
@@ -273,20 +297,47 @@ fn climb(
     Ok(tried)
 }
 
-/// Whether a ratio is more than noise. One run has no interval and proves nothing.
-fn helps(ratio: &Estimate, noise: &Estimate) -> bool {
+/// Whether a ratio is more than noise. One run has no interval and proves nothing, nor does a ratio
+/// of which nobody knows how much of it is noise.
+fn helps(ratio: &Estimate, noise: Option<&Estimate>) -> bool {
     let above = ratio.low.is_some_and(|low| low > 1.0);
-    above && ratio.mean > noise.mean.max(1.0 / noise.mean)
+    above && noise.is_some_and(|noise| ratio.mean > noise.mean.max(1.0 / noise.mean))
+}
+
+/// Makes a run, again with longer time while no message is tried in it.
+fn until_tried<T>(
+    time: Duration,
+    mut run: impl FnMut(Duration) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut time = time;
+    let mut attempt = 1;
+    loop {
+        match run(time) {
+            Err(error) if attempt < ATTEMPTS_MAX && error.is::<NothingTried>() => {
+                time = time.saturating_mul(ATTEMPT_GROWTH);
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
 }
 
 impl<'a> Workbench<'a> {
     fn new(options: &'a Options, version: &'a str, sink: SocketAddr) -> anyhow::Result<Self> {
         let corpus = Corpus::load(&options.folders)?;
-        let invalid = Vec::new();
-        let mut bench =
-            Workbench { options, version, corpus, next_hop: sink, ceiling: 0.0, invalid };
-        let plan = Plan { time: CALIBRATION, ..bench.plan(sink) };
-        bench.ceiling = trial::ceiling(&plan, sink, CALIBRATION, &bench.corpus)?;
+        let (invalid, unmeasured) = (Vec::new(), Vec::new());
+        let mut bench = Workbench {
+            options,
+            version,
+            corpus,
+            next_hop: sink,
+            ceiling: 0.0,
+            invalid,
+            unmeasured,
+        };
+        let plan = bench.plan(sink);
+        bench.ceiling =
+            until_tried(CALIBRATION, |time| trial::ceiling(&plan, sink, time, &bench.corpus))?;
         Ok(bench)
     }
 
@@ -340,6 +391,18 @@ impl<'a> Workbench<'a> {
         node.start()
     }
 
+    /// [`Workbench::beside`]; none, which is noted under the name of the step, if no message was
+    /// tried in a run.
+    fn measure(&mut self, step: &str, new: &Setup, old: &Setup) -> anyhow::Result<Option<Beside>> {
+        match self.beside(new, old, self.options.rounds) {
+            Err(error) if error.is::<NothingTried>() => {
+                self.unmeasured.push(format!("{step}: {error}, after {ATTEMPTS_MAX} attempts"));
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
     /// Both in turn, now the one first, now the other.
     fn beside(&mut self, new: &Setup, old: &Setup, rounds: u32) -> anyhow::Result<Beside> {
         let (new, old) = (self.start(new)?, self.start(old)?);
@@ -379,8 +442,10 @@ impl<'a> Workbench<'a> {
             address: server.address,
             process: Some(server.process),
         };
-        let plan = self.plan(server.address);
-        trial::round(&plan, &self.corpus, &target, Some(self.ceiling), ANSWER_MAX)
+        until_tried(self.options.time, |time| {
+            let plan = Plan { time, ..self.plan(server.address) };
+            trial::round(&plan, &self.corpus, &target, Some(self.ceiling), ANSWER_MAX)
+        })
     }
 }
 
@@ -412,11 +477,35 @@ mod tests {
     fn only_more_than_noise_is_kept() {
         let estimate = |mean, low, high| Estimate { mean, low: Some(low), high: Some(high) };
         let noise = estimate(0.98, 0.95, 1.01);
-        assert!(helps(&estimate(1.2, 1.1, 1.3), &noise));
-        assert!(!helps(&estimate(1.2, 0.9, 1.5), &noise), "the interval holds 1");
-        assert!(!helps(&estimate(1.01, 1.005, 1.015), &noise), "noise did as much");
-        assert!(!helps(&estimate(0.8, 0.7, 0.9), &noise), "slower");
+        assert!(helps(&estimate(1.2, 1.1, 1.3), Some(&noise)));
+        assert!(!helps(&estimate(1.2, 0.9, 1.5), Some(&noise)), "the interval holds 1");
+        assert!(!helps(&estimate(1.01, 1.005, 1.015), Some(&noise)), "noise did as much");
+        assert!(!helps(&estimate(0.8, 0.7, 0.9), Some(&noise)), "slower");
         let one = Estimate { mean: 1.5, low: None, high: None };
-        assert!(!helps(&one, &noise), "one run proves nothing");
+        assert!(!helps(&one, Some(&noise)), "one run proves nothing");
+        assert!(!helps(&estimate(9.0, 8.0, 10.0), None), "how much is noise is not known");
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_was_tried_is_repeated_with_longer_time() {
+        let nothing = |time: Duration| NothingTried { seconds: time.as_secs_f64() };
+        let mut times = Vec::new();
+        let third = until_tried(Duration::from_secs(1), |time| {
+            times.push(time.as_secs());
+            if times.len() < 3 { Err(nothing(time).into()) } else { Ok(times.len()) }
+        });
+        assert_eq!((third.unwrap(), times), (3, vec![1, 4, 16]));
+        let mut attempts = 0;
+        let none: anyhow::Result<()> = until_tried(Duration::from_secs(1), |time| {
+            attempts += 1;
+            Err(nothing(time).into())
+        });
+        assert!(none.unwrap_err().is::<NothingTried>() && attempts == 3, "{attempts}");
+        let mut attempts = 0;
+        let other: anyhow::Result<()> = until_tried(Duration::from_secs(1), |_| {
+            attempts += 1;
+            bail!("the server is gone")
+        });
+        assert!(other.is_err() && attempts == 1, "{attempts}");
     }
 }

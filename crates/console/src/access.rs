@@ -4,9 +4,9 @@ use axum::http::{HeaderMap, header};
 
 /// Name of the session's cookie.
 const COOKIE: &str = "gauntlet_session";
-/// Before the names of cookies over HTTPS: browsers take such a cookie only from this very host, over HTTPS
-/// (RFC 6265bis section 4.1.3.2), so that neither a neighbouring host nor somebody on the way can put theirs
-/// in its place.
+/// Before the names of cookies over HTTPS: browsers take such a cookie only from this very host,
+/// over HTTPS (RFC 6265bis section 4.1.3.2), so that neither a neighbouring host nor an attacker on
+/// the network path can put theirs in its place.
 const HOST_ONLY: &str = "__Host-";
 
 fn name(bare: &str, https: bool) -> String {
@@ -50,7 +50,7 @@ pub(crate) fn state_cookie(state: &str, https: bool) -> String {
     format!("{name}={state}; Path={path}; HttpOnly; SameSite=Lax; Max-Age=600{secure}")
 }
 
-/// Equal, in a time that tells nothing about where they differ.
+/// Equality in constant time: where they differ does not show in it.
 pub(crate) fn same(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }

@@ -1,7 +1,7 @@
 //! The API for programs: what the pages do, as JSON under `/api/v1/`.
 //!
-//! [`OPERATIONS`] is the table; requests come with a token of `gauntlet token new`, or with the session
-//! of somebody who is signed in. `docs/api.md` is for those who use it.
+//! [`OPERATIONS`] is the table; requests come with a token of `gauntlet token new`, or with the
+//! session of a signed-in user. `docs/api.md` is for those who use it.
 
 mod document;
 mod mail;

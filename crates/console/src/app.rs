@@ -1,4 +1,5 @@
-//! The state of a running console: what it works with, its limits, and what it keeps between requests.
+//! The state of a running console: what it works with, its limits, and what it keeps between
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -98,8 +98,9 @@ pub(crate) fn authorize(
     Ok(request)
 }
 
-/// A page that is open renews its list by script, every few seconds: that must not keep a session alive that
-/// nobody uses. Browsers say so themselves (Fetch Metadata: no page, frame or picture is to be shown).
+/// A page that is open renews its list by script, every few seconds: that must not keep a session
+/// alive that nobody uses. Browsers say so themselves (Fetch Metadata: no page, frame or picture is
+/// to be shown).
 fn is_background(route: &Route, headers: &HeaderMap) -> bool {
     let for_script = headers.get("sec-fetch-dest").is_some_and(|to| to == "empty");
     for_script && !route.method.changes()

@@ -1,8 +1,9 @@
 //! One connection of the console: bounded in number, in time, and in what it may hold.
 //!
-//! A connection that sends no request, or does not take its answer, keeps a place that others may want: once
-//! all places are taken, the one that does so for longest is closed. ConnectionLimiter are the node's to count
-//! ([`ConnectionLimiter`]), with descriptors of their own beside those that mail needs.
+//! A connection that sends no request, or does not take its answer, keeps a place that others may
+//! want: once all places are taken, the one that does so for longest is closed. Connections are the
+//! node's to count ([`ConnectionLimiter`]), with descriptors of their own beside those that mail
+//! needs.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -111,8 +112,9 @@ impl ConnectionHandler {
     }
 }
 
-/// A proxy before us may see the end of such a request elsewhere, and what follows as another's (RFC 9112
-/// sections 6.1 and 11.2): a body in chunks that has a length, too, or is in chunks twice.
+/// A proxy before us may see the end of such a request elsewhere, and what follows as another's
+/// (RFC 9112 sections 6.1 and 11.2): a body in chunks that has a length, too, or is in chunks
+/// twice.
 fn is_ambiguous(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let Some(first) = codings.next() else { return false };
@@ -176,7 +178,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _stopped = stopping.wait_for(|stop| *stop).await.is_ok();
 }
 
-/// Tells a client that has too many connections to come again.
+/// Answers 503 to a client that has too many connections.
 pub(crate) fn reject(stream: &TcpStream, client: IpAddr) {
     tracing::warn!(%client, "turned away: console.connections_per_client_max");
     let words = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\n\

@@ -1,8 +1,8 @@
 //! CSV for spreadsheets (RFC 4180): the one place that writes it.
 //!
-//! Spreadsheets run what begins with `=`, `+`, `-` or `@` (OWASP, CSV injection), and where a cell begins is
-//! theirs to say: where a comma stands in numbers, they split at semicolons, and forget the quotes that do not
-//! stand at the beginning of such a piece.
+//! Spreadsheets run what begins with `=`, `+`, `-` or `@` (OWASP, CSV injection), and where a cell
+//! begins is theirs to say: where a comma stands in numbers, they split at semicolons, and forget
+//! the quotes that do not stand at the beginning of such a piece.
 
 use crate::format;
 
@@ -46,8 +46,8 @@ fn push_text(out: &mut String, text: &str) {
     }
 }
 
-/// With an apostrophe before whatever a spreadsheet could run, at the beginning and behind everything at which
-/// one may split. (Tabs and ends of lines are spaces by now.)
+/// With an apostrophe before whatever a spreadsheet could run, at the beginning and behind
+/// everything at which one may split. (Tabs and ends of lines are spaces by now.)
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut begins = true;

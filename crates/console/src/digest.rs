@@ -1,6 +1,7 @@
-//! Digests: a mail for everybody about what was held for them since the last one, as text and HTML, with
-//! links that work once, for a while, and without a password.
+//! Digests: a mail for everybody about what was held for them since the last one, as text and HTML,
+//! with links that work once, for a while, and without a password.
 
+use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ const LINE_CHARS: usize = 76;
 /// How digests are made.
 #[derive(Debug, Clone)]
 pub struct DigestOptions {
-    /// Where people reach the console: `https://mail.example.com`.
+    /// Where users reach the console: `https://mail.example.com`.
     pub url: String,
     /// The From address.
     pub from: String,
@@ -38,6 +39,8 @@ pub struct DigestOptions {
     pub link_days: u32,
     /// What digests say.
     pub texts: Arc<Texts>,
+    /// Addresses that get none, in lower case: probe accounts, which nobody reads.
+    pub no_digest: BTreeSet<String>,
 }
 
 /// What a round of digests came to.
@@ -56,11 +59,12 @@ pub struct Digest {
     pub address: String,
     /// The message, lines ending in CRLF, ASCII only.
     pub raw: String,
-    /// `seq` of the newest item that it tells of.
+    /// `seq` of the newest item that it lists.
     pub upto: i64,
 }
 
-/// The digest of one address: what is held since the last one that was sent. None if there is nothing new.
+/// The digest of one address: what is held since the last one that was sent. None if there is
+/// nothing new.
 ///
 /// # Errors
 /// If the stores cannot be read.
@@ -104,7 +108,8 @@ pub fn round(
         let some = quarantine.recipients_with_held(&after, ADDRESSES_AT_ONCE)?;
         let Some(last) = some.last() else { return Ok(done) };
         after.clone_from(last);
-        for address in some.iter().filter(|a| is_fit(a)) {
+        let gets_one = |a: &&String| is_fit(a) && !options.no_digest.contains(&a.to_lowercase());
+        for address in some.iter().filter(gets_one) {
             let Some(made) = digest(quarantine, users, options, address, now_ms)? else { continue };
             match send(&made) {
                 Ok(()) => {
@@ -305,7 +310,8 @@ pub(crate) fn base64_lines(bytes: &[u8]) -> String {
     out
 }
 
-/// A text for a header field: as it is, or as encoded words (RFC 2047, section 2), none over 75 characters.
+/// A text for a header field: as it is, or as encoded words (RFC 2047, section 2), none over 75
+/// characters.
 pub(crate) fn encoded_words(text: &str) -> String {
     if text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
         return text.to_owned();

@@ -15,8 +15,8 @@ use crate::route::Route;
 use crate::text::translatable;
 use crate::{headers, request as context, response};
 
-/// A request waits so long for others to be answered; then its client is asked to come again, so that slow pages
-/// do not hold all connections.
+/// A request waits so long for others to be answered; then its client is asked to come again, so
+/// that slow pages do not hold all connections.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Answers a request of this route.
@@ -33,7 +33,7 @@ pub(crate) async fn answer(
     let answered = async {
         let https = app.state.options.https;
         let (visit, headers) = context::read(client, https, request).await?;
-        // Whoever watches the node hears of it however long pages take.
+        // Monitoring is answered however long pages take.
         let turns = if route.is_monitoring() { &app.monitoring } else { &app.pages };
         let turn = tokio::time::timeout(TURN_WAIT_MAX, turns.acquire());
         let Ok(Ok(_turn)) = turn.await else { return Err(RequestError::Busy) };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::node::NodeError;
 use crate::text::translatable;
 use axum::http::StatusCode;
 use gauntlet_store::StoreError;
@@ -9,7 +10,7 @@ use gauntlet_store::StoreError;
 /// The kinds of failure, each with its answer.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nobody is signed in, or the session is over.
+    /// No user is signed in, or the session is over.
     SignIn,
     /// A token that is unknown, over or revoked.
     Token,
@@ -38,6 +39,12 @@ impl From<StoreError> for RequestError {
     }
 }
 
+impl From<NodeError> for RequestError {
+    fn from(error: NodeError) -> Self {
+        RequestError::Bad(error.to_string())
+    }
+}
+
 impl From<Duration> for RequestError {
     fn from(wait: Duration) -> Self {
         RequestError::Wait(wait)
@@ -45,7 +52,7 @@ impl From<Duration> for RequestError {
 }
 
 impl RequestError {
-    /// Status code and a sentence for the person.
+    /// Status code and a sentence to show.
     pub(crate) fn answer(&self) -> (StatusCode, String) {
         match self {
             RequestError::SignIn => {
@@ -69,7 +76,7 @@ impl RequestError {
             ),
             RequestError::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                translatable("The console has too much to do. Try again in a moment.").to_owned(),
+                translatable("The console is busy. Try again shortly.").to_owned(),
             ),
             RequestError::Store(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,

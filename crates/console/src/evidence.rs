@@ -20,7 +20,7 @@ struct Mark {
 
 /// The text with every piece of evidence that is of this view and part marked. `name` is the
 /// header field for [`View::Header`], else empty.
-pub(crate) fn marked(text: &str, hits: &[Hit], views: &[View], part: u16, name: &str) -> Markup {
+pub fn marked(text: &str, hits: &[Hit], views: &[View], part: u16, name: &str) -> Markup {
     let shown = &text[..floor(text, TEXT_BYTES_MAX)];
     let marks = marks(shown, hits, views, part, name);
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Values as people read them.
+//! Values formatted for pages.
 
 use gauntlet_store::log::day_name;
 use maud::{Markup, html};
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 /// Milliseconds of a day.
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
-/// A moment, UTC: `2026-11-21 04:23:05`. The script turns it into the reader's own time zone.
+/// A time, UTC: `2026-11-21 04:23:05`. The script turns it into the reader's own time zone.
 pub(crate) fn time(ms: i64) -> Markup {
     let machine = format!("{}T{}Z", day_name(ms.div_euclid(DAY_MS)), clock(ms));
     html! { time datetime=(machine) title=(machine) { (day_and_clock(ms)) } }
@@ -66,7 +66,7 @@ pub(crate) fn points(score: f64) -> String {
     if text == "-0.0" { "0.0".to_owned() } else { text }
 }
 
-/// A name of ours for people: `spam_folder` is `spam folder`.
+/// An internal name for pages: `spam_folder` is `spam folder`.
 pub(crate) fn spaced(name: &str) -> String {
     name.replace('_', " ")
 }

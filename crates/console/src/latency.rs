@@ -26,7 +26,7 @@ impl Distribution {
     }
 
     /// The duration in microseconds that this share (0 to 1) does not exceed, as far as the buckets
-    /// tell: within a bucket evenly spread. None without measurements.
+    /// allow: within a bucket evenly spread. None without measurements.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<u64> {
         if self.count <= 0.0 {
             return None;

@@ -24,7 +24,7 @@ const PARTS: [Part; 10] = [
     (translatable("Account"), "/account", |_| true),
 ];
 
-/// A whole page for somebody who is signed in; `part` is the navigation's path.
+/// A whole page for a signed-in user; `part` is the navigation's path.
 pub(crate) fn page(
     request: &RequestContext,
     part: &str,
@@ -99,7 +99,7 @@ pub(crate) fn refusal(text: impl Render) -> Markup {
     }
 }
 
-/// The hidden field that every form of somebody signed in carries.
+/// The hidden field that every form of a signed-in user carries (protection from CSRF).
 pub(crate) fn token(request: &RequestContext) -> Markup {
     html! { input type="hidden" name="csrf" value=(request.csrf()); }
 }

@@ -1,10 +1,10 @@
-//! The web console: where people see what passed, why it was judged as it was, and decide what was
+//! The web console: where users see what passed, why it was judged as it was, and decide what was
 //! held. Server-rendered; works without script; can never stall mail.
 //!
-//! [`routes::routes`] lists every address with who may use it; a request goes through
-//! [`dispatch`] (session, role, cross-site check), then the page's function runs on a blocking thread
-//! with a limit on how many run at once. What the console may do to the running node is
-//! [`NodeHandle`]; everything else it reads from the stores.
+//! [`routes::routes`] lists every address with who may use it; a request goes through [`dispatch`]
+//! (session, role, cross-site check), then the page's function runs on a blocking thread with a
+//! limit on how many run at once. What the console may do to the running node is [`NodeHandle`];
+//! everything else it reads from the stores.
 
 mod access;
 pub mod api;
@@ -15,7 +15,7 @@ mod csv;
 pub mod digest;
 mod dispatch;
 mod error;
-mod evidence;
+pub mod evidence;
 mod format;
 mod headers;
 mod latency;
@@ -24,7 +24,7 @@ mod node;
 pub mod oidc;
 mod pages;
 mod plot;
-mod preview;
+pub mod preview;
 mod proxies;
 mod replays;
 pub mod report;
@@ -39,14 +39,14 @@ mod tls;
 
 pub use connection::{BoxedWait, ConnectionLimiter, ConnectionSlot};
 pub use node::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
     QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 pub use oidc::OidcOptions;
-pub use proxies::Proxies;
+pub use proxies::{Proxies, ProxyError};
 pub use route::{Access, Method, Route};
 pub use routes::routes;
 pub use server::serve;
 pub use state::{ConsoleOptions, ConsoleState};
-pub use text::Texts;
+pub use text::{CatalogueError, Texts};
 pub use tls::Tls;

@@ -6,6 +6,19 @@ use gauntlet_store::quarantine::{ReleaseOrder, State};
 use gauntlet_verdict::Thresholds;
 use serde::Serialize;
 
+/// The node refused or could not do what was asked of it. Its text is a sentence for the user who
+/// asked, or for the log where the caller shows none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NodeError(String);
+
+impl NodeError {
+    /// With this reason.
+    pub fn new(reason: impl std::fmt::Display) -> Self {
+        NodeError(reason.to_string())
+    }
+}
+
 /// A running node, as the console sees it. Every method may block and is called off the async
 /// threads.
 pub trait NodeHandle: Send + Sync {
@@ -19,68 +32,68 @@ pub trait NodeHandle: Send + Sync {
     /// token, finishes.
     ///
     /// # Errors
-    /// A sentence for the person who asked; the message is then still held.
-    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String>;
+    /// It could not be spooled; the message is then still held.
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError>;
 
-    /// Teaches the classifier that a held message is unwanted, or not, because `who` says so.
+    /// Trains the classifier: a held message is spam, or is not, because the user `who` says so.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String>;
+    /// The correction could not be written.
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError>;
 
-    /// Takes the list of senders over ([`gauntlet_store::Users::listed_senders`]).
+    /// Applies the changed lists of senders ([`gauntlet_store::Users::listed_senders`]).
     ///
     /// # Errors
-    /// A sentence for the person who changed it; the list in use is then the one before.
-    fn senders_changed(&self) -> Result<(), String>;
+    /// The reload failed; the lists in use are then those from before.
+    fn senders_changed(&self) -> Result<(), NodeError>;
 
-    /// Takes over what single people want ([`gauntlet_store::Users::people`]).
+    /// Applies the changed settings of single users ([`gauntlet_store::Users::people`]).
     ///
     /// # Errors
-    /// A sentence for the log.
-    fn users_changed(&self) -> Result<(), String>;
+    /// The reload failed; the settings in use are then those from before.
+    fn users_changed(&self) -> Result<(), NodeError>;
 
     /// The policy in force, as a version.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn policy(&self) -> Result<Edition, String>;
+    /// The policy or the store of its versions could not be read.
+    fn policy(&self) -> Result<Edition, NodeError>;
 
-    /// Checks a policy, makes it the newest version and the one in force: messages judged from then on
-    /// are decided by it.
+    /// Checks a policy, makes it the newest version and the one in force: messages judged from then
+    /// on are decided by it.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String>;
+    /// It is no policy, another version was saved meanwhile, or it is saved but not in use yet.
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError>;
 
     /// Messages that wait for delivery or are on their way, oldest first.
     fn queue(&self, max: usize) -> Vec<QueuedMail>;
 
-    /// Does something with messages of the queue; with none named, retrying means all that wait. Result:
-    /// how many it concerned.
+    /// Does something with messages of the queue; with none named, retrying means all that wait.
+    /// Result: how many it concerned.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String>;
+    /// An id is malformed, or a message could not be taken out.
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, NodeError>;
 
     /// Where classes begin.
     fn thresholds(&self) -> Thresholds;
 
-    /// The groups of people that the node knows beside those in the policy itself.
+    /// The groups of addresses that the node knows beside those in the policy itself.
     fn groups(&self) -> Groups;
 
     /// Every rule that can hit, in the order of their names.
     fn rules(&self) -> Vec<RuleInfo>;
 
-    /// Tries the rules on these messages (as received) and says what each costs. Takes as long as it
-    /// takes; the caller bounds number and size.
+    /// Tries the rules on these messages (as received) and says what each costs. Takes as long as
+    /// it takes; the caller bounds number and size.
     fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost>;
 
     /// Every setting with its effective value and where it came from; secrets are left out.
     fn settings(&self) -> Vec<EffectiveSetting>;
 
-    /// What the node stands on, examined now: clock, resolver, names, certificates, disk, queue. Asks the
-    /// network; takes seconds at worst.
+    /// Checks what the node depends on now: clock, resolver, names, certificates, disk, queue. Asks
+    /// the network; takes seconds at worst.
     fn health(&self) -> Vec<HealthCheck>;
 
     /// Where mail goes, in the order in which it is tried.
@@ -89,21 +102,21 @@ pub trait NodeHandle: Send + Sync {
     /// The disks that data is on.
     fn disks(&self) -> Vec<Disk>;
 
-    /// Asks a web server; status and body of its answer. Takes seconds at worst.
+    /// Sends a request to a web server; status and body of its answer. Takes seconds at worst.
     ///
     /// # Errors
-    /// Why there is no answer.
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String>;
+    /// No connection, no valid certificate, or no answer in time.
+    fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError>;
 }
 
-/// What is asked of a web server.
+/// A request to a web server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRequest {
-    /// Where.
+    /// Address of the resource.
     pub url: String,
-    /// Fields of the head.
+    /// Header fields.
     pub headers: Vec<(String, String)>,
-    /// What is posted; none for a GET.
+    /// Body of a POST; none makes it a GET.
     pub body: Option<String>,
 }
 
@@ -142,18 +155,19 @@ pub struct EffectiveSetting {
     pub origin: String,
 }
 
-/// What was found about one thing the node stands on.
+/// Result of one check of what the node depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HealthCheck {
     /// What was examined: `clock`, `resolver`, `disk`, ...
     pub check: String,
-    /// `good`, `odd` or `bad`.
+    /// `good`, `odd` (a warning) or `bad` (an error): the words of `gauntlet doctor` and of the
+    /// API.
     pub health: &'static str,
     /// What was found and, where it is not good, what to do.
     pub text: String,
 }
 
-/// Where some mail goes.
+/// Next hop of some mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MailRoute {
     /// Whose: domains and addresses, or a phrase for the rest.
@@ -167,7 +181,7 @@ pub struct MailRoute {
 /// A disk that data is on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Disk {
-    /// What is there: `data`, `spool`.
+    /// What it holds: `data`, `spool`.
     pub what: String,
     /// The folder.
     pub path: String,
@@ -177,16 +191,16 @@ pub struct Disk {
     pub total: u64,
 }
 
-/// A policy that a person wants in force.
+/// A policy that a user wants in force.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyOrder<'a> {
     /// As written.
     pub text: &'a str,
-    /// The version that the person saw before; if it is not the newest, nothing is changed.
+    /// The version that the user edited; if it is not the newest any more, nothing is changed.
     pub base: Option<i64>,
-    /// Login of the person.
+    /// Login of the user.
     pub who: &'a str,
-    /// Why.
+    /// Reason, for the history.
     pub note: &'a str,
 }
 
@@ -197,7 +211,7 @@ pub enum QueueOrder {
     Retry,
     /// Keep it waiting until it is retried.
     Hold,
-    /// Take it out; nobody is told.
+    /// Delete it, without a report to its sender.
     Delete,
 }
 
@@ -243,8 +257,9 @@ pub struct NodeStatus {
     pub queue_age_ms: u64,
     /// Open SMTP sessions.
     pub sessions: u64,
-    /// Where things are: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path, ...
-    pub places: Vec<(String, String)>,
+    /// Listeners, next hop and folders by name: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path,
+    /// ...
+    pub locations: Vec<(String, String)>,
 }
 
 /// What became of a request to release.

@@ -1,4 +1,4 @@
-//! Signing in at somebody else's: OpenID Connect Core 1.0, code flow with PKCE (RFC 7636).
+//! Single sign-on: OpenID Connect Core 1.0, code flow with PKCE (RFC 7636).
 //!
 //! ```text
 //! browser              here                                provider
@@ -10,10 +10,10 @@
 //!   |<- session -----------------|  signature, iss, aud, exp, nonce
 //! ```
 //!
-//! The provider says who somebody is; what they may do is decided here. The state is bound to the
+//! The provider says who the user is; what they may do is decided here. The state is bound to the
 //! browser by a cookie, used once, and forgotten after ten minutes.
 
-pub(crate) mod token;
+pub mod token;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,15 +35,15 @@ use token::Keys;
 const PENDING_MAX: usize = 1_000;
 /// Milliseconds in which a sign-in must be finished.
 const PENDING_MS: i64 = 10 * 60_000;
-/// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider that does not
-/// answer does not stop the others.
+/// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider
+/// that does not answer does not stop the others.
 const PROVIDER_REQUESTS_MAX: usize = 2;
 /// What a provider says about itself and its keys is asked again after so many milliseconds.
 const KNOWN_MS: i64 = 60 * 60_000;
 /// New keys are not asked for more often than this, in milliseconds.
 const KEYS_PAUSE_MS: i64 = 30_000;
 
-/// How people sign in at a provider.
+/// How users sign in at a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OidcOptions {
     /// The provider, as it names itself.
@@ -54,11 +54,11 @@ pub struct OidcOptions {
     pub client_secret: String,
     /// The claim that is the login here.
     pub login_claim: String,
-    /// Add people who are not known here, as users who see their own mail.
+    /// Add accounts that are not known here, as users who see their own mail.
     pub add_people: bool,
     /// What the button says.
     pub name: String,
-    /// Where people reach the console: `https://mail.example.com`.
+    /// Where browsers reach the console: `https://mail.example.com`.
     pub url: String,
 }
 
@@ -129,7 +129,7 @@ impl Drop for ProviderSlot<'_> {
     }
 }
 
-/// Somebody who comes back.
+/// A user whom the provider has authenticated.
 pub(crate) struct Authenticated {
     pub(crate) user: User,
     /// Where they wanted to go.
@@ -149,8 +149,8 @@ fn provider_error(why: &str) -> RequestError {
 }
 
 impl SignIns {
-    /// Begins a sign-in: the address of the provider that the browser must go to, and the state that its
-    /// cookie must hold. A fresh one is not satisfied by a sign-in there of before.
+    /// Begins a sign-in: the address of the provider that the browser must go to, and the state
+    /// that its cookie must hold. A fresh one is not satisfied by a sign-in there of before.
     pub(crate) fn begin(
         &self,
         party: &RelyingParty<'_>,
@@ -191,7 +191,7 @@ impl SignIns {
         Ok((address, state))
     }
 
-    /// Takes somebody in who comes back with a code and the state of their own browser.
+    /// Signs in a user whose browser comes back with a code and its own state.
     pub(crate) fn finish(
         &self,
         party: &RelyingParty<'_>,
@@ -323,7 +323,7 @@ fn exchange_code(
     token.ok_or_else(|| provider_error("the provider sent no id_token"))
 }
 
-/// The person of these claims.
+/// The user of these claims.
 fn user_of_claims(
     party: &RelyingParty<'_>,
     claims: &Value,
@@ -334,8 +334,8 @@ fn user_of_claims(
     if login.is_empty() {
         return Err(provider_error(&format!("the id_token has no {claim} (oidc.login_claim)")));
     }
-    // SignedIn may write anybody's address into a profile: only one that the provider says is verified
-    // names a person here, or says whose mail they may see. A claim that is missing says nothing.
+    // Users may write any address into their profile: only one that the provider says is verified
+    // names a user here, or says whose mail they may see. A claim that is missing says nothing.
     // Some providers write the word instead of the value.
     let verified = &claims["email_verified"];
     let certain = verified == &Value::Bool(true) || verified == "true";
@@ -343,7 +343,7 @@ fn user_of_claims(
         claim == "email" || claims["email"].as_str().is_some_and(|e| e.eq_ignore_ascii_case(login));
     if by_address && !certain {
         let why = "the id_token's email_verified is not true; have the provider verify the address \
-                   and send that claim, or set oidc.login_claim to one that people cannot choose";
+                   and send that claim, or set oidc.login_claim to one that users cannot choose";
         tracing::error!(login, error = why, "single sign-on refused");
         return Err(sign_in_error("the provider does not say that your mail address is verified."));
     }
@@ -353,8 +353,8 @@ fn user_of_claims(
     };
     let role = (party.options.add_people && certain).then_some(Role::User);
     if party.options.add_people && addresses.is_empty() {
-        // Not added then: somebody without addresses may send mail as anybody.
-        tracing::warn!(login, "the id_token has no verified email: nobody is added without one");
+        // Not added then: a user without addresses may send mail as anybody.
+        tracing::warn!(login, "the id_token has no verified email: no user is added without one");
     }
     let users = party.users;
     match users.user_from_single_sign_on(login, role, &addresses, now_ms)? {

@@ -1,4 +1,5 @@
-//! Plots, drawn by us as SVG: no script, no library; each is a sentence for those who do not see it.
+//! Plots, drawn by us as SVG: no script, no library; each is a sentence for those who do not see
+//! it.
 
 use gauntlet_verdict::Class;
 use maud::{Markup, html};
@@ -85,7 +86,8 @@ fn bar(column: &Column, most: u64, x: f64, width: f64) -> Markup {
     }
 }
 
-/// Names with bars of their counts, the largest first. `link` makes the address that a name leads to.
+/// Names with bars of their counts, the largest first. `link` makes the address that a name leads
+/// to.
 pub(crate) fn tops(names: &[(String, u64)], link: impl Fn(&str) -> String) -> Markup {
     let most = names.iter().map(|(_, n)| *n).max().unwrap_or(1).max(1);
     html! {

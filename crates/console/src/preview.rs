@@ -1,13 +1,15 @@
 //! A message's own HTML, made harmless: what is left of it has no script, no form, no link and
-//! nothing to load. It is then shown in a frame without rights, under a policy that forbids the same
-//! things again ([`crate::headers::PREVIEW_POLICY`]): two fences, either of which would do.
+//! nothing to load. It is then shown in a frame without rights, under a policy that forbids the
+//! same things again (`headers::PREVIEW_POLICY`): two fences, either of which would do.
 //!
-//! The document is not filtered but rebuilt: only elements, attributes and style properties that are
-//! listed here are written, with every value checked; all text is decoded and escaped anew.
+//! The document is not filtered but rebuilt: only elements, attributes and style properties that
+//! are listed here are written, with every value checked; all text is decoded and escaped anew.
 
 use gauntlet_mail::html::{Attribute, Tag, Token, Tokenizer, entity};
 
-/// Most bytes of mark-up that are written; the rest of the document is left out.
+/// Most bytes of mark-up that are written, but for the end of one tag; the rest of the document is
+/// left out. Escaping makes up to six bytes of one, so that the length of the source bounds
+/// nothing.
 const BYTES_MAX: usize = 2_000_000;
 /// Longest address shown beside a link, in characters.
 const LINK_CHARS_MAX: usize = 200;
@@ -107,6 +109,9 @@ const PROPERTIES: [&str; 31] = [
     "display",
 ];
 
+/// Functions that compute colours and load nothing.
+const COLOUR_FUNCTIONS: [&str; 4] = ["rgb", "rgba", "hsl", "hsla"];
+
 const HEAD: &str = "<!DOCTYPE html><html lang=\"und\"><head><meta charset=\"utf-8\">\
      <title>Preview</title><style>body{margin:16px;background:#fff;color:#1b1f24;\
      font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}table{max-width:100%}\
@@ -114,13 +119,12 @@ const HEAD: &str = "<!DOCTYPE html><html lang=\"und\"><head><meta charset=\"utf-
      </style></head><body>";
 
 /// A whole HTML document that shows `source`.
-pub(crate) fn document(source: &str) -> String {
+pub fn document(source: &str) -> String {
     let mut out = String::with_capacity(source.len() / 2 + HEAD.len());
     out.push_str(HEAD);
     let mut link: Option<String> = None;
     for (token, _) in Tokenizer::new(source.as_bytes()) {
         if out.len() > BYTES_MAX {
-            out.push_str("<p class=\"gone\">The rest is left out.</p>");
             break;
         }
         match token {
@@ -148,7 +152,11 @@ pub(crate) fn document(source: &str) -> String {
             | Token::Instruction(_) => {}
         }
     }
+    let is_cut = out.len() > BYTES_MAX;
     close_link(&mut out, &mut link);
+    if is_cut {
+        out.push_str("<p class=\"gone\">The rest is left out.</p>");
+    }
     out.push_str("</body></html>");
     out
 }
@@ -197,11 +205,12 @@ fn style(source: &str) -> String {
         let Some((name, value)) = declaration.split_once(':') else { continue };
         let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase());
         let plain = value.bytes().all(|b| is_plain(b) || b"(),!'".contains(&b));
-        // Functions that compute colours and lengths only; everything else may load something.
-        let calls = value.split('(').rev().skip(1);
-        let harmless = calls
-            .into_iter()
-            .all(|before| ["rgb", "rgba", "hsl", "hsla"].iter().any(|f| before.ends_with(f)));
+        // Anything else with an argument may load something.
+        let harmless = value.split('(').rev().skip(1).all(|before| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+            let name = before.rsplit(|c| !is_name(c)).next();
+            name.is_some_and(|name| COLOUR_FUNCTIONS.contains(&name))
+        });
         if plain && harmless && PROPERTIES.contains(&name.as_str()) {
             out.push_str(&format!("{name}:{value};"));
         }
@@ -238,8 +247,12 @@ fn push_text(out: &mut String, text: &[u8]) {
     push_escaped(out, &String::from_utf8_lossy(&entity::decode(text, false)));
 }
 
+/// Writes text, up to the limit of the whole document.
 fn push_escaped(out: &mut String, text: &str) {
     for c in text.chars() {
+        if out.len() > BYTES_MAX {
+            break;
+        }
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

@@ -15,22 +15,28 @@ const HOPS_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub struct Proxies {
     networks: Option<List>,
-    told: AtomicBool,
+    /// The warning about forwarded addresses of others was logged once.
+    is_reported: AtomicBool,
 }
+
+/// An entry of `console.proxies` that is no IP address or network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ProxyError(String);
 
 impl Proxies {
     /// Reads networks and addresses.
     ///
     /// # Errors
-    /// What is no network.
-    pub fn parse(networks: &[String]) -> Result<Self, String> {
+    /// One of them is not an IP address or network.
+    pub fn parse(networks: &[String]) -> Result<Self, ProxyError> {
         if let Some(other) = networks.iter().find(|n| !is_network(n)) {
-            return Err(format!("{other:?} is no network such as 192.0.2.0/24"));
+            return Err(ProxyError(format!("{other:?} is no network such as 192.0.2.0/24")));
         }
-        let list = List::parse(networks).map_err(|e| e.to_string())?;
+        let list = List::parse(networks).map_err(|e| ProxyError(e.to_string()))?;
         Ok(Proxies {
             networks: (!networks.is_empty()).then_some(list),
-            told: AtomicBool::new(false),
+            is_reported: AtomicBool::new(false),
         })
     }
 
@@ -43,11 +49,12 @@ impl Proxies {
         self.networks.as_ref().is_some_and(|list| list.has_ip(address.to_canonical()))
     }
 
-    /// The address that a request comes from: the peer, or, if the peer is a proxy of ours, the last
-    /// address of `X-Forwarded-For` that is none. What stands left of that anybody may have written.
+    /// The address that a request comes from: the peer, or, if the peer is a proxy of ours, the
+    /// last address of `X-Forwarded-For` that is none. What stands left of that anybody may have
+    /// written.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.contains(peer) {
-            if headers.contains_key(FORWARDED) && !self.told.swap(true, Ordering::Relaxed) {
+            if headers.contains_key(FORWARDED) && !self.is_reported.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     %peer,
                     "X-Forwarded-For from an address that console.proxies does not name is ignored; if \
@@ -122,7 +129,7 @@ mod tests {
         );
         assert_eq!(client(proxy, "127.0.0.1", &["[2001:db8::1]:4711"]), "2001:db8::1");
         assert_eq!(client(proxy, "127.0.0.1", &["198.51.100.7:80"]), "198.51.100.7");
-        // What is no address is nobody's word.
+        // What is no address counts for nothing.
         for odd in ["", "unknown", "198.51.100.7, x", ",", "198.51.100.7,"] {
             assert_eq!(client(proxy, "127.0.0.1", &[odd]), "127.0.0.1", "{odd:?}");
         }

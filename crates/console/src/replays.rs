@@ -1,5 +1,5 @@
-//! Trying a policy on the mail of the last days, beside the pages: one replay at a time, on a thread of
-//! its own that rests as long as it works, with bounds on messages and time.
+//! Trying a policy on the mail of the last days, beside the pages: one replay at a time, on a
+//! thread of its own that rests as long as it works, with bounds on messages and time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gauntlet_policy::{Groups, People, Policy};
 use gauntlet_store::replay::{Progress, ReplayRequest, Report, replay};
 
+use crate::error::RequestError;
 use crate::state::ConsoleState;
 
 /// Messages that a replay looks at.
@@ -32,6 +33,23 @@ pub(crate) struct Trial {
     pub(crate) who: String,
 }
 
+/// Why a replay did not begin, or failed; a sentence for the user who asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ReplayError(String);
+
+impl ReplayError {
+    fn new(reason: impl std::fmt::Display) -> Self {
+        ReplayError(reason.to_string())
+    }
+}
+
+impl From<ReplayError> for RequestError {
+    fn from(error: ReplayError) -> Self {
+        RequestError::Bad(error.to_string())
+    }
+}
+
 /// A replay, under way or over.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -43,7 +61,7 @@ pub(crate) struct Job {
     messages: AtomicU64,
     reached_ms: AtomicI64,
     stop: AtomicBool,
-    done: Mutex<Option<Result<Arc<Report>, String>>>,
+    done: Mutex<Option<Result<Arc<Report>, ReplayError>>>,
 }
 
 impl Job {
@@ -60,7 +78,7 @@ impl Job {
     }
 
     /// What it found, or why it failed; none while it is under way.
-    pub(crate) fn outcome(&self) -> Option<Result<Arc<Report>, String>> {
+    pub(crate) fn outcome(&self) -> Option<Result<Arc<Report>, ReplayError>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -69,12 +87,12 @@ impl Job {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn finish(&self, outcome: Result<Arc<Report>, String>) {
+    fn finish(&self, outcome: Result<Arc<Report>, ReplayError>) {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 }
 
-/// The replay of the moment, or the last one.
+/// The current replay, or the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Replays {
     current: Mutex<Option<Arc<Job>>>,
@@ -89,17 +107,18 @@ impl Replays {
     /// Begins a replay. None if one is under way.
     ///
     /// # Errors
-    /// A sentence for the person who asked: it is no policy, or there is no thread for it.
+    /// It is no policy, the version to compare with is gone, or there is no thread for it.
     pub(crate) fn begin(
         &self,
         state: &ConsoleState,
         trial: Trial,
         now_ms: i64,
-    ) -> Result<Option<Arc<Job>>, String> {
-        let people = Arc::new(state.users.people().map_err(|e| e.to_string())?);
+    ) -> Result<Option<Arc<Job>>, ReplayError> {
+        let people = Arc::new(state.users.people().map_err(ReplayError::new)?);
         let policy = parse(&trial.text, &people)?;
-        let base = state.policies.get(trial.base).map_err(|e| e.to_string())?;
-        let base = base.ok_or_else(|| format!("there is no version {} any more", trial.base))?;
+        let base = state.policies.get(trial.base).map_err(ReplayError::new)?;
+        let base = base
+            .ok_or_else(|| ReplayError(format!("there is no version {} any more", trial.base)))?;
         let before = parse(&base.text, &people)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|job| job.outcome().is_none()) {
@@ -120,18 +139,18 @@ impl Replays {
             .spawn(move || {
                 let run = std::panic::AssertUnwindSafe(|| run(&state, &working, &policy, &before));
                 let outcome = std::panic::catch_unwind(run);
-                let failed = "the replay failed; the node's own log says why".to_owned();
+                let failed = ReplayError::new("the replay failed; the node's own log says why");
                 working.finish(outcome.unwrap_or(Err(failed)));
             })
-            .map_err(|e| format!("no thread for the replay: {e}"))?;
+            .map_err(|e| ReplayError(format!("no thread for the replay: {e}")))?;
         *current = Some(job.clone());
         Ok(Some(job))
     }
 }
 
-/// The policy as it would be in force: with what single people want.
-fn parse(text: &str, people: &Arc<People>) -> Result<Policy, String> {
-    let policy = Policy::parse(text, &Groups::default()).map_err(|e| e.to_string())?;
+/// The policy as it would be in force: with what single users want.
+fn parse(text: &str, people: &Arc<People>) -> Result<Policy, ReplayError> {
+    let policy = Policy::parse(text, &Groups::default()).map_err(ReplayError::new)?;
     Ok(Policy { people: people.clone(), ..policy })
 }
 
@@ -140,7 +159,7 @@ fn run(
     job: &Job,
     policy: &Policy,
     before: &Policy,
-) -> Result<Arc<Report>, String> {
+) -> Result<Arc<Report>, ReplayError> {
     let order = ReplayRequest {
         policy,
         before,
@@ -162,6 +181,6 @@ fn run(
     let report = replay(&state.log, &state.quarantine, &order, &mut |_, _, _| None, go_on);
     report.map(Arc::new).map_err(|e| {
         tracing::error!(error = %e, "a replay failed");
-        "the log could not be read; the node's own log says why".to_owned()
+        ReplayError::new("the log could not be read; the node's own log says why")
     })
 }

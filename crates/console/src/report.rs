@@ -1,4 +1,4 @@
-//! Reports: what passed in some days, how good the verdicts were as far as people said so, who sent
+//! Reports: what passed in some days, how good the verdicts were by users' corrections, who sent
 //! and who got most. As a page, CSV, PDF, JSON and mail.
 
 pub mod csv;
@@ -58,27 +58,27 @@ pub struct Day {
     pub bytes: u64,
 }
 
-/// How often people disagreed with verdicts. What nobody looked at is not known: shares are of all
+/// How often users corrected verdicts. What no user looked at is not known: shares are of all
 /// messages, so a bound from below on mistakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Accuracy {
     /// Messages judged worse than bulk.
     pub unwanted: u64,
-    /// Of those, how many people released or called wanted.
+    /// Of those, how many users released or called wanted.
     pub wrongly_unwanted: u64,
     /// Messages judged ham or bulk.
     pub wanted: u64,
-    /// Of those, how many people called unwanted.
+    /// Of those, how many users called unwanted.
     pub wrongly_wanted: u64,
 }
 
 impl Accuracy {
-    /// Share of the unwanted that people took for wanted, 0 to 1; none without any.
+    /// Share of the unwanted that users took for wanted, 0 to 1; none without any.
     pub fn false_positives(&self) -> Option<f64> {
         (self.unwanted > 0).then(|| self.wrongly_unwanted as f64 / self.unwanted as f64)
     }
 
-    /// Share of the wanted that people took for unwanted, 0 to 1; none without any.
+    /// Share of the wanted that users took for unwanted, 0 to 1; none without any.
     pub fn false_negatives(&self) -> Option<f64> {
         (self.wanted > 0).then(|| self.wrongly_wanted as f64 / self.wanted as f64)
     }
@@ -118,9 +118,9 @@ impl Report {
     /// The lists of names with their titles, which are phrases.
     pub(crate) fn tops(&self) -> [(&'static str, &[Name]); 3] {
         [
-            (translatable("Domains that sent most"), &self.senders),
-            (translatable("Recipients who got most"), &self.recipients),
-            (translatable("Rules that hit most"), &self.rules),
+            (translatable("Top sender domains"), &self.senders),
+            (translatable("Top recipients"), &self.recipients),
+            (translatable("Top rules"), &self.rules),
         ]
     }
 }
@@ -168,7 +168,7 @@ fn accuracy(
         classes.iter().filter(|(c, _)| is_unwanted(**c) == unwanted).map(|(_, n)| n).sum()
     };
     let mut accuracy = Accuracy { unwanted: sum(true), wanted: sum(false), ..Accuracy::default() };
-    // Who releases and teaches says it twice: the larger of both counts, by class.
+    // A user who releases and trains reports it twice: the larger of both counts, by class.
     let mut wanted: BTreeMap<Class, u64> = BTreeMap::new();
     for said in log.feedback(since_ms, until_ms)? {
         match said.kind.as_str() {
@@ -208,7 +208,7 @@ fn domains(log: &Log, since_ms: i64, until_ms: i64) -> Result<Vec<Domain>, Store
     Ok(all)
 }
 
-/// A share for people: `0.12 %`.
+/// A share as text: `0.12 %`.
 pub(crate) fn percent(share: Option<f64>) -> Option<String> {
     share.map(|s| format!("{:.2} %", 100.0 * s))
 }

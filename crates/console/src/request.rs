@@ -20,7 +20,7 @@ const FIELDS_MAX: usize = 1200;
 /// Bytes of a form.
 pub(crate) const FORM_BYTES_MAX: usize = 1 << 20;
 
-/// A sign-in at the provider of the single sign-on proves who somebody is for so many milliseconds.
+/// A sign-in at the provider of the single sign-on proves who the user is for so many milliseconds.
 const FRESH_MS: i64 = 5 * 60_000;
 
 /// A request that may be answered.
@@ -54,8 +54,8 @@ impl RequestContext {
         self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.trim())
     }
 
-    /// The first field of this name as a text of lines: with its spaces, ends of lines as `\n`, and one
-    /// at the end.
+    /// The first field of this name as a text of lines: with its spaces, ends of lines as `\n`, and
+    /// one at the end.
     pub(crate) fn lines(&self, name: &str) -> String {
         let raw = self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
         let text = raw.replace("\r\n", "\n");
@@ -74,7 +74,7 @@ impl RequestContext {
         self.session.as_ref().map_or("", |s| &s.user.login)
     }
 
-    /// Role of who is signed in; the least if nobody is.
+    /// Role of the signed-in user; the least if there is none.
     pub(crate) fn role(&self) -> Role {
         self.session.as_ref().map_or(Role::User, |s| s.user.role)
     }
@@ -87,19 +87,21 @@ impl RequestContext {
         }
     }
 
-    /// Refuses what is about an account to who came by a digest's link: it shows mail, and proves nothing.
+    /// Refuses what is about an account to who came by a digest's link: it shows mail, and proves
+    /// nothing.
     pub(crate) fn require_full_sign_in(&self) -> Result<(), RequestError> {
         match &self.session {
             Some(session) if session.proof == Proof::Link => {
                 Err(RequestError::Forbidden(translatable(
-                    "You came by a link of a digest, which is for held mail only: sign in to change your account.",
+                    "You are signed in by a link of a digest, which is for held mail only: sign in with your password to change your account.",
                 )))
             }
             _ => Ok(()),
         }
     }
 
-    /// Who is signed in did so at the provider of the single sign-on a moment ago, for this session.
+    /// Who is signed in did so at the provider of the single sign-on a moment ago, for this
+    /// session.
     pub(crate) fn is_recent_sign_in(&self) -> bool {
         let fresh = |session: &Session| {
             session.proof == Proof::FreshSingleSignOn

@@ -23,7 +23,6 @@ pub fn routes() -> impl Iterator<Item = &'static Route> {
     PAGES.iter().chain(OPERATIONS.iter().map(|operation| &operation.route))
 }
 
-/// The pages.
 const PAGES: &[Route] = &[
     get("/", Access::Own, overview::show),
     get("/messages", Access::Reviewer, messages::show),

@@ -23,8 +23,8 @@ use crate::{dispatch, response};
 /// A listener that cannot accept (no descriptor is left) is asked again after this.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the console on this listener until `shutdown` is done; requests under way are finished. `places`
-/// bounds its connections: nobody is accepted who could not be served.
+/// Serves the console on this listener until `shutdown` is done; requests under way are finished.
+/// `places` bounds its connections: no connection is accepted that could not be served.
 ///
 /// # Errors
 /// None of its own: a connection that cannot be accepted is logged.

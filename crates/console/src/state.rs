@@ -47,7 +47,7 @@ pub struct ConsoleState {
     pub quarantine: Arc<Quarantine>,
     /// The versions of the policy.
     pub policies: Arc<Policies>,
-    /// The people.
+    /// The users.
     pub users: Arc<Users>,
     /// The node.
     pub node: Arc<dyn NodeHandle>,
@@ -59,7 +59,7 @@ pub struct ConsoleState {
     pub proxies: Arc<Proxies>,
     /// What pages say.
     pub texts: Arc<Texts>,
-    /// Signing in at somebody else's; none if there is none.
+    /// Single sign-on (OpenID Connect); none if it is not configured.
     pub oidc: Option<Arc<OidcOptions>>,
 }
 

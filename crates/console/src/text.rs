@@ -1,10 +1,11 @@
 //! What pages say, in the reader's language.
 //!
-//! A page is written with phrases: [`t`] with the English words. `text/en.toml` is the one place where all of
-//! them stand; a copy of it with the right-hand sides put into another language is another language, and a
-//! setting names it. Phrases are put into words when the page is done ([`Texts::localize`]), so that no page needs to
-//! know its reader's language. Until then a phrase stands in the page as `<t:words<t,value<t.`: every `<` of
-//! what others wrote is escaped by then, so nothing but a page can write that.
+//! A page is written with phrases: [`t`] with the English words. `text/en.toml` is the one place
+//! where all of them stand; a copy of it with the right-hand sides put into another language is
+//! another language, and a setting names it. Phrases are put into words when the page is done
+//! ([`Texts::localize`]), so that no page needs to know its reader's language. Until then a phrase
+//! stands in the page as `<t:words<t,value<t.`: every `<` of what others wrote is escaped by then,
+//! so nothing but a page can write that.
 //!
 //! What rules, policies, other hosts and the stores say is data and stays as it is.
 
@@ -74,6 +75,28 @@ pub struct Texts {
     phrases: HashMap<String, String>,
 }
 
+/// Why a catalogue of translations is refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CatalogueError {
+    /// It is no TOML, or has other tables.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Its language is no tag of BCP 47.
+    #[error("language = {0:?} is no language tag; write en, or pt-BR")]
+    Language(String),
+    /// A phrase that no page has.
+    #[error("no page says {0:?}; text/en.toml has what they say")]
+    Unknown(String),
+    /// A translation with more or fewer placeholders than its phrase.
+    #[error("{english:?} and {translated:?} have not equally many places {{}}")]
+    Placeholders {
+        /// The phrase.
+        english: String,
+        /// What the catalogue has for it.
+        translated: String,
+    },
+}
+
 impl Default for Texts {
     fn default() -> Self {
         Texts { language: "en".to_owned(), phrases: HashMap::new() }
@@ -81,28 +104,28 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Reads a catalogue: TOML, `language` and a table `text` of English words and what to say instead. What
-    /// is missing is said in English.
+    /// Reads a catalogue: TOML, `language` and a table `text` of English words and what to say
+    /// instead. What is missing is said in English.
     ///
     /// # Errors
-    /// Says which line or phrase is wrong: no TOML, words that no page says, places that do not match.
-    pub fn parse(catalogue: &str) -> Result<Self, String> {
+    /// Which line or phrase is wrong.
+    pub fn parse(catalogue: &str) -> Result<Self, CatalogueError> {
         let known = read(ENGLISH)?.1;
         let (language, given) = read(catalogue)?;
         let is_tag = !language.is_empty()
             && language.len() <= 35
             && language.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if !is_tag {
-            return Err(format!("language = {language:?} is no language tag; write en, or pt-BR"));
+            return Err(CatalogueError::Language(language));
         }
         let mut phrases = HashMap::new();
         for (english, said) in given {
             if !known.contains_key(&english) {
-                return Err(format!("no page says {english:?}; text/en.toml has what they say"));
+                return Err(CatalogueError::Unknown(english));
             }
             let places = |text: &str| text.matches(PLACE).count();
             if places(&english) != places(&said) {
-                return Err(format!("{english:?} and {said:?} have not equally many places {{}}"));
+                return Err(CatalogueError::Placeholders { english, translated: said });
             }
             if said != english && !said.is_empty() {
                 phrases.insert(escaped(&english), escaped(&said));
@@ -178,14 +201,14 @@ impl Texts {
 }
 
 /// Language and phrases of a catalogue.
-fn read(catalogue: &str) -> Result<(String, BTreeMap<String, String>), String> {
+fn read(catalogue: &str) -> Result<(String, BTreeMap<String, String>), CatalogueError> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Catalogue {
         language: String,
         text: BTreeMap<String, String>,
     }
-    let read: Catalogue = toml::from_str(catalogue).map_err(|e| e.to_string())?;
+    let read: Catalogue = toml::from_str(catalogue)?;
     Ok((read.language, read.text))
 }
 
@@ -240,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_catalogue_that_says_nonsense_is_refused() {
-        let why = |text: &str| Texts::parse(text).err().unwrap();
+        let why = |text: &str| Texts::parse(text).err().unwrap().to_string();
         assert!(why("language = \"de\"\n[text]\n\"Mesages\" = \"x\"\n").contains("Mesages"));
         assert!(why("language = \"de\"\n[text]\n\"{} of {}\" = \"von {}\"\n").contains("places"));
         assert!(why("language = \"<b>\"\n[text]\n").contains("language tag"));
@@ -287,8 +310,9 @@ mod tests {
             .chain(auth)
             .chain(ACTIONS)
             .chain(OUTCOMES)
-            .chain(["good", "odd", "bad", "every domain", "all else, outbound"])
+            .chain(["OK", "warning", "error", "every domain", "all else, outbound"])
             .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
+            .chain(["notified", "not notified", "learned", "not learned"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam"])
             .chain(LIST_FIELDS.map(|(_, label)| label))
             .chain(ENDS.map(|(name, _)| name))
@@ -296,7 +320,7 @@ mod tests {
 
     /// The literals right after the functions that make phrases.
     fn collect(source: &str, found: &mut BTreeSet<String>) {
-        for start in ["t(", "noted(", "plural(", "say("] {
+        for start in ["t(", "translatable(", "plural(", "say("] {
             for (at, _) in source.match_indices(start) {
                 let before = source[..at].chars().next_back().unwrap_or(' ');
                 if before.is_alphanumeric() || before == '_' {

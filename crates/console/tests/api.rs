@@ -106,7 +106,7 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
             assert_eq!(answer.status, 401, "{method} {path} with {none:?}: {}", answer.body);
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         }
-        // What is of a person, no program has.
+        // What is of a user, no program has.
         let of_people = path.starts_with("/api/v1/own");
         if operation.route.method.name() == "GET" && !path.ends_with("/policy/replay") && !of_people
         {
@@ -115,7 +115,7 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
             assert_eq!(answer.status, 200, "{method} {path}: {}", answer.body);
         }
     }
-    // Pages are for people.
+    // Pages are for users.
     let all = token_for(&console, "all", &Scope::ALL);
     assert_eq!(with_token(&console, "GET", "/messages", &all, "").status, 303);
     // A token that is over or revoked is refused.
@@ -305,7 +305,7 @@ fn programs_change_the_policy_and_change_it_back() {
     assert!(checked["diff"].as_str().unwrap().contains("+name = \"all\""), "{checked}");
     assert_eq!(ask("POST", "/api/v1/policy/replay", json!({ "text": text, "days": 2 })).0, 200);
     while ask("GET", "/api/v1/policy/replay", nothing()).1["done"] != true {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
     assert_eq!(ask("GET", "/api/v1/policy/replay", nothing()).1["report"]["different"], 2);
     let saved =
@@ -457,7 +457,7 @@ fn people_keep_their_own_wishes_by_the_api() {
     assert_eq!(own["allow"], json!(["news@shop.example"]));
     let gone = "/api/v1/own/senders?entry=news@shop.example";
     assert_eq!(ask("DELETE", gone, nothing()).1["removed"], true);
-    assert_eq!(*console.node.told.lock().unwrap(), 3, "the node heard of each");
+    assert_eq!(*console.node.users_changes.lock().unwrap(), 3, "the node heard of each");
     assert_eq!(ask("GET", "/api/v1/own?address=boss@example.com", nothing()).0, 403);
     let factor = "/api/v1/own/second-factor";
     assert_eq!(ask("POST", factor, json!({ "do": "begin" })).0, 400, "a session alone");

@@ -23,7 +23,7 @@ fn put(console: &Running, id: &str, raw: &[u8]) {
     });
 }
 
-/// What could be changed, as text: people, tokens, held mail, policy, senders.
+/// What could be changed, as text: users, tokens, held mail, policy, senders.
 fn standing(console: &Running) -> String {
     let users = &console.state.users;
     format!(

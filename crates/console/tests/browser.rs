@@ -190,7 +190,7 @@ fn a_policy_is_tried_changed_and_undone() {
         browser.run(&script);
     };
     write("[[rule]]\nname = 7\n");
-    browser.follow("form[action='/policy/check'] button.main", "Not a policy yet");
+    browser.follow("form[action='/policy/check'] button.main", "Invalid policy");
     assert!(browser.text("main").contains("line 2"), "{}", browser.text("main"));
     browser.look_at("policy-wrong");
 
@@ -198,7 +198,7 @@ fn a_policy_is_tried_changed_and_undone() {
     write(rule);
     browser.follow("button[formaction='/policy/replay']", "Replay over 7 days");
     browser.expect(".tile:nth-child(3) b", "1");
-    assert!(browser.text("main").contains("kept away: deliver → hold:bulk by No newsletters"));
+    assert!(browser.text("main").contains("withheld: deliver → hold:bulk by No newsletters"));
     browser.look_at("policy-replay");
     browser.follow("form[action='/policy/check'] button.main", "Check of a policy");
     browser.look_at("policy-check");
@@ -262,12 +262,12 @@ fn the_node_its_rules_and_its_people_are_shown() {
         browser.expect("h1", title);
         browser.look_at(page);
     }
-    browser.follow("nav a[href='/users']", "People");
+    browser.follow("nav a[href='/users']", "Users");
     browser.click("summary");
     browser.type_into("input[name=login]", "bob");
     browser.follow("form[action='/users'] button.main", "One-time password");
     browser.look_at("one-time-password");
-    browser.follow("a[href='/users']", "People");
+    browser.follow("a[href='/users']", "Users");
     browser.look_at("users");
     browser.follow("a[href='/users/rita']", "rita");
     browser.look_at("user");

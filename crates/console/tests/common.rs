@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
     BoxedWait, ConnectionLimiter, ConnectionSlot, ConsoleOptions, ConsoleState, Disk,
-    EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder,
-    QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
+    EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
+    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
 };
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Evidence, Facts, Hit, Message, View};
@@ -43,11 +43,12 @@ pub(crate) struct ListNode {
     quarantine: Arc<Quarantine>,
     policies: Arc<Policies>,
     pub(crate) queued: Mutex<Vec<(String, Vec<String>)>>,
-    /// How often it was told that people want something else.
-    pub(crate) told: Mutex<u32>,
-    /// Item, whether it is unwanted, and who said so.
+    /// How often it was to apply changed settings of users.
+    pub(crate) users_changes: Mutex<u32>,
+    /// Orders about the queue, and how many messages each named.
     pub(crate) ordered: Mutex<Vec<(QueueOrder, usize)>>,
-    pub(crate) taught: Mutex<Vec<(String, bool, String)>>,
+    /// Item, whether it is spam, and which user said so.
+    pub(crate) trained: Mutex<Vec<(String, bool, String)>>,
     /// Why it takes no mail.
     pub(crate) problems: Mutex<Vec<String>>,
 }
@@ -63,7 +64,7 @@ impl NodeHandle for ListNode {
             queue_age_ms: 95_000,
             sessions: 2,
             problems: self.problems.lock().unwrap().clone(),
-            places: vec![("SMTP".to_owned(), "127.0.0.1:2525".to_owned())],
+            locations: vec![("SMTP".to_owned(), "127.0.0.1:2525".to_owned())],
             ..NodeStatus::default()
         }
     }
@@ -72,16 +73,16 @@ impl NodeHandle for ListNode {
         "# HELP gauntlet_test A test.\n# TYPE gauntlet_test counter\ngauntlet_test 1".to_owned()
     }
 
-    fn senders_changed(&self) -> Result<(), String> {
+    fn senders_changed(&self) -> Result<(), NodeError> {
         Ok(())
     }
 
-    fn users_changed(&self) -> Result<(), String> {
-        *self.told.lock().unwrap() += 1;
+    fn users_changed(&self) -> Result<(), NodeError> {
+        *self.users_changes.lock().unwrap() += 1;
         Ok(())
     }
 
-    fn policy(&self) -> Result<Edition, String> {
+    fn policy(&self) -> Result<Edition, NodeError> {
         let text = SMALL_POLICY;
         if self.policies.newest().unwrap().is_none() {
             self.policies.save(text, None, "gauntlet", "", now_ms()).unwrap();
@@ -89,11 +90,13 @@ impl NodeHandle for ListNode {
         Ok(self.policies.newest().unwrap().unwrap())
     }
 
-    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError> {
         let PolicyOrder { text, base, who, note } = *order;
-        match self.policies.save(text, base, who, note, now_ms()).map_err(|e| e.to_string())? {
+        match self.policies.save(text, base, who, note, now_ms()).map_err(NodeError::new)? {
             Saved::New(version) | Saved::Same(version) => Ok(version),
-            Saved::Stale(newest) => Err(format!("changed meanwhile by {}", newest.who)),
+            Saved::Stale(newest) => {
+                Err(NodeError::new(format!("changed meanwhile by {}", newest.who)))
+            }
         }
     }
 
@@ -110,9 +113,9 @@ impl NodeHandle for ListNode {
         }]
     }
 
-    fn queue_order(&self, order: QueueOrder, ids: &[&str], _: &str) -> Result<usize, String> {
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], _: &str) -> Result<usize, NodeError> {
         if ids.iter().any(|id| *id != "Q1") {
-            return Err("no message id".to_owned());
+            return Err(NodeError::new("no message id"));
         }
         self.ordered.lock().unwrap().push((order, ids.len()));
         Ok(ids.len())
@@ -122,23 +125,30 @@ impl NodeHandle for ListNode {
         Thresholds::default()
     }
 
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String> {
-        let rest = question.url.strip_prefix("http://").ok_or("only http in tests")?;
-        let (host, path) = rest.split_once('/').ok_or("no path")?;
+    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), NodeError> {
+        let rest = question
+            .url
+            .strip_prefix("http://")
+            .ok_or_else(|| NodeError::new("only http in tests"))?;
+        let (host, path) = rest.split_once('/').ok_or_else(|| NodeError::new("no path"))?;
         let method = if question.body.is_some() { "POST" } else { "GET" };
         let body = question.body.clone().unwrap_or_default();
         let heads: String = question.headers.iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect();
-        let mut stream = TcpStream::connect(host).map_err(|e| e.to_string())?;
+        let mut stream = TcpStream::connect(host).map_err(NodeError::new)?;
         write!(
             stream,
             "{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{heads}Content-Length: {}\r\n\
              Connection: close\r\n\r\n{body}",
             body.len()
         )
-        .map_err(|e| e.to_string())?;
+        .map_err(NodeError::new)?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).map_err(|e| e.to_string())?;
-        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("no status")?;
+        stream.read_to_string(&mut answer).map_err(NodeError::new)?;
+        let status = answer
+            .split(' ')
+            .nth(1)
+            .and_then(|s| s.parse().ok())
+            .ok_or_else(|| NodeError::new("no status"))?;
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, b)| b).to_owned();
         Ok((status, body))
     }
@@ -218,25 +228,23 @@ impl NodeHandle for ListNode {
         }]
     }
 
-    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError> {
         let begun = self.quarantine.begin_release(id, order, now_ms());
-        match begun.map_err(|e| e.to_string())? {
+        match begun.map_err(NodeError::new)? {
             Begin::Unknown => Ok(Released::Unknown),
             Begin::NotAllowed => Ok(Released::NotAllowed),
             Begin::NotHeld(state) => Ok(Released::NotHeld(state)),
             Begin::Started(release) => {
                 let entry = (id.to_owned(), release.recipients.clone());
                 self.queued.lock().unwrap().push(entry);
-                self.quarantine
-                    .finish_release(&release.token, now_ms())
-                    .map_err(|e| e.to_string())?;
+                self.quarantine.finish_release(&release.token, now_ms()).map_err(NodeError::new)?;
                 Ok(Released::Done(release.recipients))
             }
         }
     }
 
-    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        self.taught.lock().unwrap().push((id.to_owned(), spam, who.to_owned()));
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError> {
+        self.trained.lock().unwrap().push((id.to_owned(), spam, who.to_owned()));
         Ok(())
     }
 }
@@ -287,9 +295,9 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         policies: policies.clone(),
         quarantine: quarantine.clone(),
         queued: Mutex::default(),
-        taught: Mutex::default(),
+        trained: Mutex::default(),
         problems: Mutex::default(),
-        told: Mutex::default(),
+        users_changes: Mutex::default(),
         ordered: Mutex::default(),
     });
     let options = ConsoleOptions::default();
@@ -540,7 +548,7 @@ fn verdict(sample: &Sample<'_>) -> Verdict {
     }
 }
 
-/// ConnectionLimiter without a limit: the node's own are tested with the program.
+/// A limiter without a limit: the node's own is tested with the program.
 struct SignedIn;
 
 impl ConnectionLimiter for SignedIn {

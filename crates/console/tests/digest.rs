@@ -23,7 +23,7 @@ fn put(console: &Running, id: &str, to: &str, class: Class) {
 fn options(console: &Running) -> DigestOptions {
     let url = format!("http://{}", console.address);
     let from = "postmaster@gw.example".to_owned();
-    DigestOptions { url, from, link_days: 7, texts: Arc::default() }
+    DigestOptions { url, from, link_days: 7, texts: Arc::default(), no_digest: Default::default() }
 }
 
 fn digests(console: &Running) -> Vec<Digest> {
@@ -106,7 +106,7 @@ fn a_link_does_one_thing_once_and_only_when_asked() {
     assert_eq!(queued, [("held-one".to_owned(), vec![ANN.to_owned()])]);
     let wishes = console.state.users.wishes(ANN).unwrap();
     assert!(wishes.allow.contains("bounce@example.net"));
-    assert_eq!(*console.node.told.lock().unwrap(), 1, "the node takes it over");
+    assert_eq!(*console.node.users_changes.lock().unwrap(), 1, "the node takes it over");
     // Used up, and overtaken.
     for (link, status, says) in [(&allow, 410, "used before"), (&release, 409, "released before")] {
         for method in ["GET", "POST"] {
@@ -165,12 +165,12 @@ fn hostile_links_get_clear_answers() {
     users.add(&admin, crate::common::PASSWORD, "test", 1).unwrap();
     let other = link(LinkKind::Enter, ANN, "", later);
     let cases = [
-        ("/link/x".to_owned(), 404, "none of ours"),
-        (format!("{payload}."), 404, "none of ours"),
-        (format!("{payload}.{}", "0".repeat(64)), 404, "none of ours"),
-        (format!("{}.{mac}", other.split_once('.').unwrap().0), 404, "none of ours"),
-        (format!("{payload}%00.{mac}"), 404, "none of ours"),
-        (format!("/link/{}", "a".repeat(6_000)), 404, "none of ours"),
+        ("/link/x".to_owned(), 404, "invalid or incomplete"),
+        (format!("{payload}."), 404, "invalid or incomplete"),
+        (format!("{payload}.{}", "0".repeat(64)), 404, "invalid or incomplete"),
+        (format!("{}.{mac}", other.split_once('.').unwrap().0), 404, "invalid or incomplete"),
+        (format!("{payload}%00.{mac}"), 404, "invalid or incomplete"),
+        (format!("/link/{}", "a".repeat(6_000)), 404, "invalid or incomplete"),
         (link(LinkKind::Release, ANN, "held-one", now_ms() - 1), 410, "time is over"),
         (link(LinkKind::Release, ANN, "held-none", later), 410, "not kept"),
         (link(LinkKind::Release, ANN, "held-two", later), 403, "Only an administrator"),

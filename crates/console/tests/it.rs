@@ -1,12 +1,21 @@
 //! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
 
+mod accounts;
 mod api;
 mod attacks;
 mod browser;
 mod common;
 mod digest;
+mod fuzz_smoke;
+mod guessing;
 mod http;
+mod id_token_bytes;
+#[path = "../../mail/tests/mutate.rs"]
+mod mutate;
 mod oidc;
+mod policies;
+mod preview_bytes;
 mod security;
 mod sign_in;
 mod texts;
+mod token_scopes;

@@ -1,5 +1,5 @@
-//! Single sign-on against a small provider that follows the standards: discovery, a code for a login,
-//! PKCE, a client's secret, a signed id_token.
+//! Single sign-on against a small provider that follows the standards: discovery, a code for a
+//! login, PKCE, a client's secret, a signed id_token.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -369,7 +369,7 @@ fn tokens_that_are_not_the_providers_are_refused() {
     assert_eq!(off.request("GET", "/sign-in/oidc", "", "").status, 404);
 }
 
-/// Nobody is added who could send mail as anybody: people without addresses of their own may.
+/// Nobody is added who could send mail as anybody: users without addresses of their own may.
 #[test]
 fn nobody_is_added_without_an_address() {
     let provider = Provider::start();
@@ -506,7 +506,7 @@ fn a_provider_that_is_silent_does_not_stop_the_console() {
         let all: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
         // All but two are told to come again, while these still wait.
         while all.iter().filter(|one| one.is_finished()).count() < 6 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
         assert_eq!(taken.lock().unwrap().len(), 2);
         for path in ["/healthz", "/metrics", "/sign-in"] {

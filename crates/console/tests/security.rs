@@ -4,21 +4,20 @@
 use std::sync::Arc;
 
 use crate::common::{Answer, Running, Sample, now_ms, start};
-use gauntlet_console::Proxies;
 use gauntlet_console::digest::{DigestOptions, digest};
 use gauntlet_mail::{Direction, Envelope};
 use gauntlet_store::quarantine::{FolderRelease, QuarantineItem, State};
-use gauntlet_store::users::{Link, LinkKind, Scope, totp_code};
+use gauntlet_store::users::{Link, LinkKind, totp_code};
 use gauntlet_verdict::{Class, ReleasedBy};
 
-const URSULA: &str = "ursula@example.com";
+pub(crate) const URSULA: &str = "ursula@example.com";
 const SETUP_EXE: &[u8] = b"From: eve@example.net\r\nTo: ursula@example.com\r\nSubject: update\r\n\
     Content-Type: application/octet-stream; name=setup.exe\r\n\
     Content-Disposition: attachment; filename=setup.exe\r\n\
     Content-Transfer-Encoding: base64\r\n\r\nTVqQAAMAAAAEAAAA\r\n";
 
 /// Holds `setup.exe` for Ursula in this folder, as class suspect.
-fn put_program(console: &Running, id: &str, folder: &str) {
+pub(crate) fn put_program(console: &Running, id: &str, folder: &str) {
     console.put(&Sample {
         id,
         class: Class::Suspect,
@@ -43,7 +42,7 @@ fn decide(console: &Running, cookie: &str, what: &str, items: &[&str]) -> Answer
     console.request("POST", "/quarantine/decide", cookie, &form)
 }
 
-fn api(console: &Running, cookie: &str, method: &str, path: &str, form: &str) -> Answer {
+pub(crate) fn api(console: &Running, cookie: &str, method: &str, path: &str, form: &str) -> Answer {
     let csrf = console.csrf(cookie);
     let headers = format!("Cookie: {cookie}\r\nX-CSRF-Token: {csrf}\r\n");
     console.request_with(method, path, &headers, form)
@@ -86,6 +85,7 @@ fn users_do_not_release_programs_to_themselves_by_any_way() {
         from: "postmaster@gw.example".to_owned(),
         link_days: 7,
         texts: Arc::default(),
+        no_digest: Default::default(),
     };
     let (quarantine, users) = (&console.state.quarantine, &console.state.users);
     let made = digest(quarantine, users, &options, URSULA, now_ms()).unwrap().unwrap();
@@ -252,90 +252,6 @@ fn users_see_no_recipient_but_themselves() {
     assert!(all.contains("boss@example.com"), "{all}");
 }
 
-fn program(console: &Running, token: &str, method: &str, path: &str, body: &str) -> Answer {
-    let headers = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
-    console.request_plain(method, path, &headers, body.as_bytes())
-}
-
-#[test]
-fn a_token_makes_nothing_stronger_than_itself() {
-    let console = start();
-    let users = &console.state.users;
-    let scopes = [Scope::UsersRead, Scope::UsersWrite, Scope::SubmissionWrite];
-    let token = users.add_token("hr", &scopes, 2, "admin", now_ms()).unwrap();
-    let own_end = users.tokens().unwrap()[0].expires_ms;
-    let ask = |method, path: &str, body: &str| program(&console, &token, method, path, body);
-    // Scopes that it has not, and a longer life.
-    let all: Vec<String> = Scope::ALL.iter().map(|s| format!("\"{}\"", s.name())).collect();
-    let all = format!("{{\"name\":\"strong\",\"scopes\":[{}],\"days\":3650}}", all.join(","));
-    let wider = "{\"name\":\"strong\",\"scopes\":[\"users:write\",\"policy:write\"]}";
-    for body in [all.as_str(), wider] {
-        assert_eq!(ask("POST", "/api/v1/tokens", body).status, 403, "{body}");
-    }
-    let same = "{\"name\":\"child\",\"scopes\":[\"users:write\",\"users:read\"],\"days\":3650}";
-    let made = ask("POST", "/api/v1/tokens", same);
-    assert_eq!(made.status, 200, "{}", made.body);
-    let made: serde_json::Value = serde_json::from_str(&made.body).unwrap();
-    assert_eq!(made["expires_ms"], own_end, "it ends with the token that made it");
-    let child = made["secret"].as_str().unwrap();
-    let grandchild = "{\"name\":\"grandchild\",\"scopes\":[\"users:read\"]}";
-    assert_eq!(program(&console, child, "POST", "/api/v1/tokens", grandchild).status, 200);
-    // People who may do more than it.
-    for body in [
-        "{\"login\":\"mallory\",\"role\":\"administrator\"}",
-        "{\"login\":\"mallory\",\"role\":\"reviewer\"}",
-        "{\"login\":\"mallory\",\"role\":\"reviewer\",\"folders\":[\"suspect\"]}",
-        "{\"login\":\"mallory\",\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}",
-    ] {
-        assert_eq!(ask("POST", "/api/v1/users", body).status, 403, "{body}");
-    }
-    // Passwords and second factors of people who may.
-    for login in ["admin", "rita", "ursula"] {
-        for (method, path, body) in
-            [("POST", "password", "{}"), ("DELETE", "second-factor", ""), ("DELETE", "", "")]
-        {
-            let path = format!("/api/v1/users/{login}/{path}");
-            let answer = ask(method, path.trim_end_matches('/'), body);
-            assert_eq!(answer.status, 403, "{method} {path}: {}", answer.body);
-        }
-        let rights = "{\"role\":\"user\",\"addresses\":[]}";
-        let path = format!("/api/v1/users/{login}");
-        assert_eq!(ask("PUT", &path, rights).status, 403, "{login}");
-        assert!(users.verify(login, crate::common::PASSWORD).unwrap().is_some(), "{login}");
-    }
-    // What is within it works, and stays within it afterwards.
-    assert_eq!(ask("POST", "/api/v1/users", "{\"login\":\"bob\",\"role\":\"user\"}").status, 200);
-    for rights in [
-        "{\"role\":\"administrator\"}",
-        "{\"role\":\"reviewer\"}",
-        "{\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}",
-    ] {
-        assert_eq!(ask("PUT", "/api/v1/users/bob", rights).status, 403, "{rights}");
-    }
-    assert_eq!(ask("DELETE", "/api/v1/users/bob", "").status, 200);
-    let all = users.add_token("all", &Scope::ALL, 1, "admin", now_ms()).unwrap();
-    let made = "{\"login\":\"mallory\",\"role\":\"administrator\"}";
-    assert_eq!(program(&console, &all, "POST", "/api/v1/users", made).status, 403, "never");
-    // Revoking takes what it made with it.
-    assert!(users.revoke_token("hr", "admin", now_ms()).unwrap());
-    let left: Vec<String> = users.tokens().unwrap().into_iter().map(|t| t.name).collect();
-    assert_eq!(left, ["all"]);
-    assert_eq!(program(&console, child, "GET", "/api/v1/users", "").status, 401);
-}
-
-#[test]
-fn a_token_that_may_not_read_held_mail_does_not_send_it_to_itself() {
-    let console = start();
-    put_program(&console, "one", "programs");
-    let path = "/api/v1/quarantine/held-one/release";
-    let users = &console.state.users;
-    let writes = users.add_token("w", &[Scope::QuarantineWrite], 1, "admin", now_ms()).unwrap();
-    let elsewhere = "{\"to\":[\"mallory@example.net\"]}";
-    assert_eq!(program(&console, &writes, "POST", path, elsewhere).status, 403);
-    assert!(console.node.queued.lock().unwrap().is_empty());
-    assert_eq!(program(&console, &writes, "POST", path, "{}").status, 200);
-}
-
 #[test]
 fn a_session_does_not_take_the_proofs_from_its_own_account() {
     let console = start();
@@ -412,7 +328,7 @@ fn a_digests_way_in_leaves_nothing_behind() {
             assert_eq!(answer.status, 403, "{address} {path}: {}", answer.body);
         }
         let page = console.request("GET", "/account", &cookie, "");
-        assert!(page.body.contains("came by a link"), "{}", page.body);
+        assert!(page.body.contains("signed in by a link"), "{}", page.body);
         assert!(!page.body.contains("password\""), "no form: {}", page.body);
         assert_eq!(console.request("GET", "/quarantine", &cookie, "").status, 200);
         for person in users.list().unwrap() {
@@ -421,216 +337,4 @@ fn a_digests_way_in_leaves_nothing_behind() {
         }
         assert!(users.mail_login("ursula", &phone, now_ms()).unwrap().is_some());
     }
-}
-
-fn guess(console: &Running, login: &str, password: &str, forwarded: &str) -> u16 {
-    let headers = match forwarded {
-        "" => String::new(),
-        from => format!("X-Forwarded-For: {from}\r\n"),
-    };
-    let form = format!("login={login}&password={}", password.replace(' ', "+"));
-    console.request_with("POST", "/sign-in", &headers, &form).status
-}
-
-#[test]
-fn forwarded_addresses_count_only_from_named_proxies() {
-    let console = start();
-    // Nobody named us a proxy: another address in the header is no new client.
-    for n in 0..5 {
-        let from = format!("198.51.100.{n}");
-        assert_eq!(guess(&console, "admin", "not the password", &from), 401, "{n}");
-    }
-    assert_eq!(guess(&console, "admin", "not the password", "203.0.113.9"), 429);
-    let console = crate::common::start_with(|state, _| {
-        state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
-    });
-    for _ in 0..5 {
-        assert_eq!(guess(&console, "admin", "not the password", "198.51.100.7"), 401);
-    }
-    assert_eq!(guess(&console, "admin", "not the password", "198.51.100.7"), 429);
-    let invented = "10.1.1.1, 198.51.100.7";
-    assert_eq!(guess(&console, "admin", "not the password", invented), 429, "the last one counts");
-    assert_eq!(
-        guess(&console, "admin", crate::common::PASSWORD, "203.0.113.9"),
-        303,
-        "somebody else"
-    );
-}
-
-#[test]
-fn many_addresses_slow_a_login_down_but_do_not_lock_its_owner_out() {
-    let console = crate::common::start_with(|state, _| {
-        state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
-    });
-    let home = "203.0.113.5";
-    assert_eq!(guess(&console, "ursula", crate::common::PASSWORD, home), 303);
-    let codes: Vec<u16> = (1..40)
-        .map(|n| guess(&console, "ursula", "not the password", &format!("11.{n}.0.1")))
-        .collect();
-    let made = codes.iter().filter(|c| **c == 401).count();
-    assert!((10..20).contains(&made), "{made} of 39 guesses were looked at: {codes:?}");
-    // Not even the right password is looked at from elsewhere now; from home it works.
-    assert_eq!(guess(&console, "ursula", crate::common::PASSWORD, "12.1.1.1"), 429);
-    assert_eq!(guess(&console, "ursula", crate::common::PASSWORD, home), 303);
-    assert_eq!(
-        guess(&console, "rita", crate::common::PASSWORD, "12.1.1.1"),
-        303,
-        "nobody else is slowed"
-    );
-}
-
-#[test]
-fn codes_of_a_second_factor_cannot_be_tried_out() {
-    let console = crate::common::start_with(|state, _| {
-        state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
-    });
-    let users = &console.state.users;
-    // She is known here; this session ends with the second factor.
-    console.sign_in("rita");
-    let secret = users.begin_totp("rita").unwrap();
-    let code = totp_code(&secret, now_ms()).unwrap();
-    users.enable_totp("rita", &code, now_ms()).unwrap().unwrap();
-    let started = users.start_session("rita", now_ms()).unwrap();
-    let cookie = format!("gauntlet_session={}", started.token);
-    // By a stolen session: each try was forgotten by asking to begin anew.
-    let csrf = console.csrf(&cookie);
-    let path = "/account/second-factor";
-    let statuses: Vec<u16> = (0..12)
-        .map(|n| {
-            let begin = format!("csrf={csrf}&do=begin");
-            console.request("POST", path, &cookie, &begin);
-            let off = format!("csrf={csrf}&do=off&code={n:06}");
-            console.request("POST", path, &cookie, &off).status
-        })
-        .collect();
-    assert_eq!(statuses.iter().filter(|s| **s == 400).count(), 5, "{statuses:?}");
-    let by_api = api(&console, &cookie, "POST", "/api/v1/own/second-factor", "do=off&code=1");
-    assert_eq!(by_api.status, 429);
-    assert!(by_api.header("retry-after").is_some());
-    // By the password, from many addresses; recovery codes are counted the same way.
-    let form = format!("login=rita&password={}&code=", crate::common::PASSWORD.replace(' ', "+"));
-    for (n, code) in ["000001", "abcdabcdabcdabcd"].into_iter().enumerate() {
-        let headers = format!("X-Forwarded-For: 11.{n}.0.1\r\n");
-        let answer = console.request_with("POST", "/sign-in", &headers, &format!("{form}{code}"));
-        assert_eq!(answer.status, 429, "{code}");
-    }
-    // Without a code the answer tells nothing about the password.
-    let right = console.request("POST", "/sign-in", "", &form);
-    let wrong = console.request("POST", "/sign-in", "", "login=rita&password=nonsense&code=");
-    assert_eq!((right.status, wrong.status), (401, 401));
-    assert_eq!(right.body, wrong.body);
-}
-
-#[test]
-fn app_passwords_are_made_with_the_present_password_and_never_open_the_console() {
-    let console = start();
-    let cookie = console.sign_in("ursula");
-    let own = crate::common::PASSWORD.replace(' ', "+");
-    let path = "/api/v1/own/app-passwords";
-    // A session that was stolen does not become a password that stays.
-    for form in ["name=phone", "name=phone&password=not+the+password"] {
-        assert_eq!(api(&console, &cookie, "POST", path, form).status, 400, "{form}");
-        let form = format!("csrf={}&do=make&{form}", console.csrf(&cookie));
-        assert_eq!(console.request("POST", "/account/app-passwords", &cookie, &form).status, 400);
-    }
-    let made = api(&console, &cookie, "POST", path, &format!("name=phone&password={own}"));
-    assert_eq!(made.status, 200, "{}", made.body);
-    let made: serde_json::Value = serde_json::from_str(&made.body).unwrap();
-    let secret = made["secret"].as_str().unwrap().to_owned();
-    let users = &console.state.users;
-    assert!(users.mail_login("ursula", &secret, now_ms()).unwrap().is_some());
-    assert_eq!(guess(&console, "ursula", &secret, ""), 401, "not for the console");
-    let form = format!("csrf={}&do=make&name=desk&password={own}", console.csrf(&cookie));
-    let page = console.request("POST", "/account/app-passwords", &cookie, &form);
-    assert!(page.status == 200 && page.body.contains("not shown again"), "{}", page.body);
-    let listed = console.request("GET", path, &cookie, "").body;
-    assert!(listed.contains("phone") && listed.contains("desk"), "{listed}");
-    assert!(!listed.contains(&secret));
-    let account = console.request("GET", "/account", &cookie, "").body;
-    assert!(account.contains("phone") && !account.contains(&secret));
-    assert_eq!(api(&console, &cookie, "DELETE", &format!("{path}/phone"), "").status, 200);
-    assert_eq!(api(&console, &cookie, "DELETE", &format!("{path}/phone"), "").status, 404);
-    assert!(users.mail_login("ursula", &secret, now_ms()).unwrap().is_none());
-    let form = format!("csrf={}&do=revoke&name=desk", console.csrf(&cookie));
-    assert_eq!(console.request("POST", "/account/app-passwords", &cookie, &form).status, 303);
-    assert!(users.app_passwords("ursula").unwrap().is_empty());
-    // Programs have none, whatever their scopes.
-    let token = users.add_token("all", &Scope::ALL, 1, "admin", now_ms()).unwrap();
-    assert_eq!(program(&console, &token, "GET", path, "").status, 404);
-    let body = "{\"name\":\"x\",\"password\":\"x\"}";
-    assert_eq!(program(&console, &token, "POST", path, body).status, 404);
-}
-
-#[test]
-fn a_token_lets_nobody_send_mail_unless_it_says_so() {
-    let console = start();
-    let users = &console.state.users;
-    let scopes = [
-        Scope::UsersRead,
-        Scope::UsersWrite,
-        Scope::StatusRead,
-        Scope::MessagesRead,
-        Scope::QuarantineRead,
-        Scope::QuarantineWrite,
-    ];
-    let token =
-        |name: &str, scopes: &[Scope]| users.add_token(name, scopes, 2, "admin", now_ms()).unwrap();
-    let hr = token("hr", &scopes);
-    // Everybody may log in by SMTP AUTH: as anybody without addresses, as these with some.
-    for body in [
-        "{\"login\":\"mallory\",\"role\":\"user\"}",
-        "{\"login\":\"mallory\",\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}",
-        "{\"login\":\"mallory\",\"role\":\"reviewer\"}",
-    ] {
-        let answer = program(&console, &hr, "POST", "/api/v1/users", body);
-        assert_eq!(answer.status, 403, "{body}");
-        assert!(answer.body.contains("submission:write"), "{}", answer.body);
-    }
-    // Nor by somebody who is there: their password, their addresses, the factor that bars their password.
-    for (method, path, body) in [
-        ("POST", "ursula/password", "{}"),
-        ("PUT", "ursula", "{\"role\":\"user\",\"addresses\":[]}"),
-        ("PUT", "ursula", "{\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}"),
-        ("DELETE", "ursula/second-factor", ""),
-    ] {
-        let answer = program(&console, &hr, method, &format!("/api/v1/users/{path}"), body);
-        assert_eq!(answer.status, 403, "{method} {path}: {}", answer.body);
-    }
-    let wider = "{\"name\":\"x\",\"scopes\":[\"users:write\",\"submission:write\"]}";
-    assert_eq!(program(&console, &hr, "POST", "/api/v1/tokens", wider).status, 403);
-    assert_eq!(users.list().unwrap().len(), 3);
-    assert!(users.mail_login("ursula", crate::common::PASSWORD, now_ms()).unwrap().is_some());
-    // With it, what the other scopes contain.
-    let whole = token("whole", &[&scopes[..], &[Scope::SubmissionWrite]].concat());
-    let body = "{\"login\":\"bob\",\"role\":\"user\",\"addresses\":[\"bob@example.com\"]}";
-    assert_eq!(program(&console, &whole, "POST", "/api/v1/users", body).status, 200);
-    // What takes rights away is no gift.
-    assert_eq!(program(&console, &hr, "DELETE", "/api/v1/users/bob", "").status, 200);
-}
-
-#[test]
-fn a_token_that_may_not_read_the_log_does_not_read_it_through_a_policy() {
-    let console = start();
-    put_program(&console, "one", "programs");
-    console.state.node.policy().unwrap();
-    let users = &console.state.users;
-    let token =
-        |name: &str, scopes: &[Scope]| users.add_token(name, scopes, 1, "admin", now_ms()).unwrap();
-    let policy = token("policy", &[Scope::PolicyRead, Scope::PolicyWrite]);
-    let both = token("both", &[Scope::PolicyRead, Scope::MessagesRead]);
-    // What it would change names the message and its people.
-    let text = "[[rule]]\nname = \"guess\"\nwhen.class = \"suspect\"\ndo = \"discard\"\n\
-                [[rule]]\nname = \"rest\"\ndo = \"deliver\"\n";
-    let body = serde_json::json!({ "text": text, "days": 1 }).to_string();
-    let path = "/api/v1/policy/replay";
-    let answer = program(&console, &policy, "POST", path, &body);
-    assert_eq!(answer.status, 403, "{}", answer.body);
-    assert!(answer.body.contains("messages:read"), "{}", answer.body);
-    let begun = program(&console, &both, "POST", path, &body);
-    assert_eq!(begun.status, 200, "{}", begun.body);
-    // Nor what somebody else's replay found.
-    let answer = program(&console, &policy, "GET", path, "");
-    assert_eq!(answer.status, 403);
-    assert!(!answer.body.contains(URSULA), "{}", answer.body);
-    assert_eq!(program(&console, &both, "GET", path, "").status, 200);
 }

@@ -41,7 +41,8 @@ fn console() -> Running {
     console
 }
 
-/// What a page shows and says, outside of phrases: texts between tags, and attributes that are read out.
+/// What a page shows and says, outside of phrases: texts between tags, and attributes that are read
+/// out.
 fn unmarked(page: &str) -> Vec<String> {
     // What stands in these is data: code, times, quotations, the policy's text.
     const DATA: [&str; 6] = ["code", "pre", "textarea", "time", "q", "style"];
@@ -84,7 +85,8 @@ fn outside_marks(text: &str, depth: &mut i32) -> Vec<String> {
     words.filter(|w| w.chars().filter(char::is_ascii_lowercase).count() > 2).collect()
 }
 
-/// Words of the test's own node, people, policy and samples, and names that are the same in every language.
+/// Words of the test's own node, users, policy and samples, and names that are the same in every
+/// language.
 const KNOWN: &[&str] = &[
     // Names.
     "Gauntlet",
@@ -135,7 +137,7 @@ const KNOWN: &[&str] = &[
     "busy",
     "opportunistic",
     "required",
-    // The policy, folders, people, and examples in fields.
+    // The policy, folders, users, and examples in fields.
     "Everything",
     "Spam",
     "else",

@@ -74,11 +74,30 @@ pub fn reporter_id(name: &str) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i])).max(1)
 }
 
+/// Upper half of the reporter ids of policy rules: no more than one in four billion names of people has it.
+const POLICY_REPORTERS: u64 = 0x706f_6c69 << 32;
+
+/// Names a rule of the policy that teaches: all of them together count as one reporter, see [`voter`].
+pub fn policy_reporter_id(rule: &str) -> u64 {
+    POLICY_REPORTERS | (reporter_id(&format!("policy:{rule}")) & 0xffff_ffff)
+}
+
+/// Whether a correction is by a policy rule, not by a person.
+pub fn is_policy(reporter: u64) -> bool {
+    reporter >> 32 == POLICY_REPORTERS >> 32
+}
+
+/// Whose vote a reporter's correction is: policy rules have one vote together, or many rules would count as
+/// many people.
+pub fn voter(reporter: u64) -> u64 {
+    if is_policy(reporter) { POLICY_REPORTERS } else { reporter }
+}
+
 /// The reports about fingerprints in the current corrections.
 pub fn reports(corrections: &BTreeMap<MessageId, Correction>) -> Vec<Report> {
     let of = |c: &Correction| {
         let day = u16::try_from(c.at.max(0) / 86_400).unwrap_or(u16::MAX);
-        let (spam, reporter) = (c.spam, c.reporter);
+        let (spam, reporter) = (c.spam, voter(c.reporter));
         let report = move |fingerprint| Report { fingerprint, spam, reporter, day };
         c.fingerprints.clone().into_iter().map(report)
     };

@@ -13,10 +13,12 @@ use std::sync::Arc;
 
 use crate::classifier::ClassifierScratch;
 use crate::classifier::group::{GROUPS, TABLE_BITS};
-use crate::corrections::{Correction, MessageId};
+use crate::corrections::{Correction, MessageId, is_policy, voter};
 
 /// Messages that one reporter's corrections count together at most.
 pub const REPORTER_SHARE: f32 = 20.0;
+/// Messages that all rules of the policy that teach (`learn`) count together at most: half a person.
+pub const POLICY_SHARE: f32 = REPORTER_SHARE / 2.0;
 /// Most that the site's weights move a message's log odds.
 pub const LOGIT_BOUND: f64 = 6.0;
 /// Times that all corrections are gone through.
@@ -43,11 +45,12 @@ impl SiteModel {
         let mut by_reporter: BTreeMap<u64, f32> = BTreeMap::new();
         let mut hash = blake3::Hasher::new();
         for (id, c) in corrections {
-            *by_reporter.entry(c.reporter).or_insert(0.0) += 1.0;
+            *by_reporter.entry(voter(c.reporter)).or_insert(0.0) += 1.0;
             hash.update(id);
             hash.update(&[u8::from(c.spam)]);
         }
-        let share = |reporter: u64| match by_reporter.get(&reporter) {
+        let share = |reporter: u64| match by_reporter.get(&voter(reporter)) {
+            Some(&count) if is_policy(reporter) => (POLICY_SHARE / count).min(1.0),
             Some(&count) if reporter != 0 => (REPORTER_SHARE / count).min(1.0),
             _ => 1.0,
         };
@@ -196,6 +199,25 @@ mod tests {
         let (envelope, facts) = Default::default();
         let verdict = scan(&message, &envelope, &facts, &snapshot, &mut Scratch::default());
         assert!(verdict.class < Class::Suspect, "{:?} {:?}", verdict.class, verdict.probability);
+    }
+
+    #[test]
+    fn a_policy_cannot_outvote_a_person() {
+        use crate::corrections::policy_reporter_id;
+        let mut site = Site::new();
+        // Ten rules that have each taught thirty messages, against twenty of one person.
+        for i in 0..300 {
+            let raw = newsletter(i);
+            site.report(&raw, true, "x");
+            let rule = policy_reporter_id(&format!("rule {}", i % 10));
+            site.corrections.get_mut(&message_id(raw.as_bytes())).unwrap().reporter = rule;
+        }
+        let alone = site.moves(&newsletter(999));
+        for i in 300..320 {
+            site.report(&newsletter(i), false, "ann");
+        }
+        let together = site.moves(&newsletter(999));
+        assert!(alone > 0.0 && together < 0.0, "{together} against {alone}");
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! What facts cost: CPU of cached look-ups beside that of signatures, messages a second with a resolver
-//! that never answers, bytes in the message log. Needs Knot (Debian's `knot`).
+//! What facts cost: CPU of cached look-ups beside that of signatures, messages a second with a
+//! resolver that never answers, bytes in the message log. Needs Knot (Debian's `knot`).
 //!
 //! ```text
 //! cargo run --release -p gauntlet-gateway --example facts_cost -- [RULES ...]
 //! ```
 //!
-//! With folders of rules in SpamAssassin's language it also says what their questions cost, and how many bytes
-//! their answers take.
+//! With folders of rules in SpamAssassin's language it also says what their questions cost, and how
+//! many bytes their answers take.
 #![allow(clippy::print_stdout, reason = "an example prints what it measures")]
 
 #[path = "../tests/zone.rs"]
@@ -88,8 +88,8 @@ fn log_bytes(facts: &[Facts]) -> f64 {
     bytes as f64 / 20_000.0
 }
 
-/// CPU of a scan whose facts are known, and of gathering the same facts and scanning, in microseconds a
-/// message: turn by turn, so that both see the same machine; of each the best turn.
+/// CPU of a scan whose facts are known, and of gathering the same facts and scanning, in
+/// microseconds a message: turn by turn, so that both see the same machine; of each the best turn.
 async fn scans(asking: &FactCollector, rules: &Ruleset, mail: &[u8]) -> (f64, f64) {
     let envelope = envelope(0);
     let known = asking.gather(&envelope, mail).await;
@@ -113,7 +113,8 @@ async fn scans(asking: &FactCollector, rules: &Ruleset, mail: &[u8]) -> (f64, f6
     (apart.as_secs_f64() * 1e4, together.as_secs_f64() * 1e4)
 }
 
-/// What it costs to ask what rules ask, everything cached, for a message with links whose client is listed.
+/// What it costs to ask what rules ask, everything cached, for a message with links whose client is
+/// listed.
 async fn questions_of_rules(zone: &Zone, plain: &str, signed: &str) {
     let folders: Vec<std::path::PathBuf> = std::env::args_os().skip(1).map(Into::into).collect();
     if folders.is_empty() {

@@ -1,6 +1,8 @@
-//! What an administrator steers and what keeps the process safe: policy, groups, sandbox, the secrets process.
+//! What an administrator steers and what keeps the process safe: policy, groups, sandbox, the
+//! secrets process.
 
 pub mod groups;
+pub mod key_access;
 pub mod policy_source;
 pub mod postgres;
 pub mod quarantine;

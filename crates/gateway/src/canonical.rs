@@ -46,7 +46,8 @@ fn single_spaces(text: &[u8], is_space: impl Fn(u8) -> bool) -> Vec<u8> {
     out
 }
 
-/// SHA-256 of a body, the empty line before it included, in relaxed canonical form (RFC 6376 section 3.4.4).
+/// SHA-256 of a body, the empty line before it included, in relaxed canonical form (RFC 6376
+/// section 3.4.4).
 pub(crate) fn body_hash(body: &[u8]) -> Vec<u8> {
     let mut hash = Context::new(&SHA256);
     relaxed_body(body, |piece| hash.update(piece));

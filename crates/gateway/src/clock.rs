@@ -2,26 +2,15 @@
 
 pub mod steady;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+pub use gauntlet_store::Clock;
 
-/// Unix time in milliseconds.
+/// Unix time of the system in milliseconds: for commands that have no [`Clock`].
 pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    Clock::system().unix_ms()
 }
 
-/// Milliseconds that the system has run, also while it was suspended; nobody can set this clock.
-pub fn running_ms() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a plain C struct that lives through the call, which fills it.
-    if unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) } != 0 {
-        return 0;
-    }
-    now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
-}
-
-/// How wrong the system's clock is at most, in milliseconds; none if nobody synchronises it, or if
-/// that cannot be told.
+/// How wrong the system's clock is at most, in milliseconds; none if it is not synchronised, or if
+/// that is unknown.
 pub fn error_ms() -> Option<u64> {
     // SAFETY: all zeros is a valid `timex`: integers only. Modes 0 asks and changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
@@ -114,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_nobody_sets_is_told_from_one_that_is() {
+    fn a_clock_that_is_not_synchronised_has_no_known_error() {
         // SAFETY: all zeros is a valid `timex`: integers only.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
         (state.maxerror, state.status) = (12_345, libc::STA_PLL);

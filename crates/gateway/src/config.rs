@@ -8,32 +8,30 @@ mod acme;
 mod address;
 mod clock;
 mod content;
+mod databases;
 mod delivery;
 mod error;
 mod load;
 mod lookups;
 mod masking;
-mod people;
 mod receiving;
 mod reports;
 mod roots;
 mod scanning;
 mod services;
 mod settings;
+mod users;
 mod validate;
 
 pub use acme::AcmeSettings;
 pub use clock::ClockSettings;
 pub use content::ContentSettings;
+pub use databases::PostgresSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use error::ConfigError;
 pub use load::{Loaded, Origin, Setting};
 pub use lookups::{DnsListSettings, DnsSettings, FactSettings, ListSubject, LocalListSettings};
 pub use masking::mask;
-pub use people::{
-    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
-    ReportEvery, SignInSettings,
-};
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
     StressSettings,
@@ -45,4 +43,8 @@ pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
     QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
+};
+pub use users::{
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+    ReportEvery, SignInSettings,
 };

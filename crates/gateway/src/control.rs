@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::ids;
 use crate::node::{Node, Release};
 use crate::outbound::queue::QueueEntry;
+use crate::outbound::queue::administration::DeleteError;
 use crate::reports::round::Reported;
 
 /// Longest request, in bytes.
@@ -113,7 +114,7 @@ pub enum Answer {
     /// To `DmarcReports` and `TlsReports`.
     Reports(Vec<Reported>),
     /// To `Status`.
-    Status(Box<Standing>),
+    Status(Box<NodeStatus>),
     /// To `Rules`: names and points.
     Rules(Vec<(String, f64)>),
     /// To the others: how many messages it concerned.
@@ -122,7 +123,7 @@ pub enum Answer {
     Failed(String),
 }
 
-/// A message of the queue with what people want to see of it.
+/// A message of the queue as the commands show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The message's id.
@@ -145,7 +146,7 @@ pub struct Waiting {
 
 /// How a node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct NodeStatus {
     /// Name of the host.
     pub name: String,
     /// Version of the program.
@@ -165,7 +166,7 @@ pub struct Standing {
     pub queue_age_ms: u64,
     /// SMTP sessions.
     pub sessions: u64,
-    /// All numbers, as `/metrics` tells them.
+    /// All numbers, as `/metrics` has them.
     pub metrics: String,
 }
 
@@ -196,11 +197,11 @@ pub fn serve(node: Arc<Node>) -> io::Result<()> {
     // Left by a node that was killed; the lock on the data folder says that none runs.
     let _none_is_fine = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).map_err(|error| {
-        let mend = match error.kind() {
+        let hint = match error.kind() {
             io::ErrorKind::InvalidInput => "set node.data to a folder with a shorter path",
             _ => "take away what is there, or set node.data to another folder",
         };
-        io::Error::new(error.kind(), format!("{}: {error}; {mend}", path.display()))
+        io::Error::new(error.kind(), format!("{}: {error}; {hint}", path.display()))
     })?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
@@ -254,7 +255,7 @@ fn answer(node: &Node, request: Request) -> Answer {
             Ok(questions) => Answer::Done(questions),
             Err(error) => Answer::Failed(error.to_string()),
         },
-        Request::Status => Answer::Status(Box::new(standing(node))),
+        Request::Status => Answer::Status(Box::new(status(node))),
         Request::Rules => Answer::Rules(rules(node)),
         Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
         Request::Hold { ids } => with_ids(&ids, |ids| Ok(node.queue.hold(ids))),
@@ -267,8 +268,8 @@ fn answer(node: &Node, request: Request) -> Answer {
     }
 }
 
-fn standing(node: &Node) -> Standing {
-    Standing {
+fn status(node: &Node) -> NodeStatus {
+    NodeStatus {
         name: node.config().node.host_name(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ruleset: node.ruleset(),
@@ -311,7 +312,7 @@ fn release(node: &Node, id: &str, to: Vec<String>, learn: bool) -> Answer {
         Ok(Release::Unknown) => {
             Answer::Failed(format!("no message {id:?} in the quarantine, or it is forgotten"))
         }
-        Err(why) => Answer::Failed(why),
+        Err(error) => Answer::Failed(error.to_string()),
     }
 }
 
@@ -322,7 +323,7 @@ fn reports(day: &str, send: impl FnOnce(Day) -> anyhow::Result<Vec<Reported>>) -
     send(parsed).map_or_else(|error| Answer::Failed(format!("{error:#}")), Answer::Reports)
 }
 
-fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>) -> Answer {
+fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, DeleteError>) -> Answer {
     let mut parsed = Vec::new();
     for text in texts {
         match ids::parse(text) {
@@ -330,7 +331,7 @@ fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>)
             None => return Answer::Failed(format!("{text:?} is no message id")),
         }
     }
-    act(&parsed).map_or_else(Answer::Failed, Answer::Done)
+    act(&parsed).map_or_else(|error| Answer::Failed(error.to_string()), Answer::Done)
 }
 
 /// Messages waiting or being delivered, oldest first.

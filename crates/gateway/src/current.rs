@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// A handle on the part `T` of the node's generation of settings. [`Current::get`] gives the one of the
-/// moment; whoever keeps it for a message or a session sees one generation to the end.
+/// A handle on the part `T` of the node's generation of settings. [`Current::get`] gives the
+/// current one; a message or a session that keeps it sees one generation to the end.
 pub struct Current<T>(Arc<dyn Fn() -> Arc<T> + Send + Sync>);
 
 impl<T> Clone for Current<T> {
@@ -36,7 +36,7 @@ impl<T: Send + Sync + 'static> Current<T> {
         Current(Arc::new(move || value.clone()))
     }
 
-    /// The one of the moment.
+    /// The current one.
     pub fn get(&self) -> Arc<T> {
         (self.0)()
     }

@@ -73,7 +73,8 @@ impl FactCollector {
     /// A gatherer of these settings.
     ///
     /// # Errors
-    /// If a network, a list or the database of countries is malformed; the message names the setting.
+    /// If a network, a list or the database of countries is malformed; the message names the
+    /// setting.
     pub fn new(
         resolver: Arc<Resolver>,
         settings: &FactSettings,
@@ -150,7 +151,7 @@ impl FactCollector {
     pub fn apply(&self, verdict: &Verdict) {
         if let Some(rules) = &self.rules {
             let fired: Vec<&str> = verdict.hits.iter().map(|hit| &*hit.rule).collect();
-            rules.apply(&fired);
+            rules.apply(&fired, self.resolver.clock().now());
         }
     }
 
@@ -159,7 +160,8 @@ impl FactCollector {
         self.collect_for_scan(envelope, raw).await.0
     }
 
-    /// The same, with what became known of the message's text on the way, for the scan to go on with.
+    /// The same, with what became known of the message's text on the way, for the scan to go on
+    /// with.
     pub async fn collect_for_scan(&self, envelope: &Envelope, raw: &[u8]) -> (Facts, CachedViews) {
         let settings = &self.settings;
         if !settings.enabled {
@@ -214,7 +216,7 @@ impl FactCollector {
         &self.host
     }
 
-    /// The client is somebody else's: neither in our networks nor logged in.
+    /// The client is a stranger's: neither in our networks nor logged in.
     fn is_foreign(&self, client: IpAddr, envelope: &Envelope) -> bool {
         envelope.auth_user.is_none() && !self.ours.iter().any(|n| n.contains(client))
     }
@@ -231,7 +233,8 @@ impl FactCollector {
         let signatures_max = self.settings.signatures_max;
         let authors = authors(raw, self.authors_max);
         let domains = authors.domains();
-        // Policies are asked for at once: what a sender makes us ask about itself takes none of their time.
+        // Policies are asked for at once: what a sender makes us ask about itself takes none of
+        // their time.
         let signed = self.verifier.verify(lookups, raw, signatures_max, envelope.received_at);
         let walks = async {
             if client.is_none() && !is_signed(raw) {
@@ -325,8 +328,8 @@ fn is_signed(raw: &[u8]) -> bool {
 
 pub(crate) use gauntlet_mail::fields::{fields, is_named};
 
-/// Runs both at once. They are boxed: calls of this one within another would hold the inner ones several
-/// times on the stack, and with them all that a message asks.
+/// Runs both at once. They are boxed: calls of this one within another would hold the inner ones
+/// several times on the stack, and with them all that a message asks.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (a, b) = (Box::pin(a), Box::pin(b));
     tokio::join!(a, b)

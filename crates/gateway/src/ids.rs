@@ -10,7 +10,8 @@ const LENGTH: usize = 13;
 const COUNTER_BITS: u32 = 20;
 
 /// Makes ids. Those of a later process are greater, unless the clock was set back by more than the
-/// process before was old; the spool's ids are shown to [`Ids::see`] so that even then none repeats.
+/// process before was old; the spool's ids are shown to [`Ids::see`] so that even then none
+/// repeats.
 #[derive(Debug, Default)]
 pub struct Ids {
     last: AtomicU64,
@@ -36,7 +37,7 @@ pub fn time_of(id: u64) -> i64 {
     (id >> COUNTER_BITS).cast_signed()
 }
 
-/// The id as people see it.
+/// The id as users see it.
 pub fn to_text(id: u64) -> String {
     let digit = |i: usize| {
         let shift = 5 * (LENGTH - 1 - i);

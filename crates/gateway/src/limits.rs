@@ -1,7 +1,7 @@
 //! Limits that the system sets.
 
 /// Raises the limit of open files to `wanted` or as far as the system allows. Returns what it is
-/// then; 0 if it cannot be told.
+/// then; 0 if it is unknown.
 pub fn raise_descriptors(wanted: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a plain C struct that lives through the call.
@@ -20,7 +20,7 @@ pub fn raise_descriptors(wanted: u64) -> u64 {
     }
 }
 
-/// How many files this process may have open; 0 if it cannot be told.
+/// How many files this process may have open; 0 if it is unknown.
 pub fn descriptors() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a plain C struct that lives through the call.
@@ -31,12 +31,24 @@ pub fn descriptors() -> u64 {
     }
 }
 
-/// Starts so many threads at once and lets them end again: whether the system will give them. Libraries
-/// that start threads panic where it does not.
+/// The system gives fewer threads than are needed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the system gives {given} of {wanted} threads ({error}); raise its limit of processes (RLIMIT_NPROC: \
+     `ulimit -u`; LimitNPROC= and TasksMax= of systemd; pids.max of a container)"
+)]
+pub struct TooFewThreads {
+    given: usize,
+    wanted: usize,
+    error: std::io::Error,
+}
+
+/// Starts so many threads at once and lets them end again: whether the system will give them.
+/// Libraries that start threads panic where it does not.
 ///
 /// # Errors
 /// How many it gave, why no more, and what to do.
-pub fn has_threads(wanted: usize) -> Result<(), String> {
+pub fn has_threads(wanted: usize) -> Result<(), TooFewThreads> {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
     let mut started = Vec::with_capacity(wanted);
@@ -61,10 +73,7 @@ pub fn has_threads(wanted: usize) -> Result<(), String> {
     }
     match refused {
         None => Ok(()),
-        Some(error) => Err(format!(
-            "the system gives {count} of {wanted} threads ({error}); raise its limit of processes \
-             (RLIMIT_NPROC: `ulimit -u`; LimitNPROC= and TasksMax= of systemd; pids.max of a container)"
-        )),
+        Some(error) => Err(TooFewThreads { given: count, wanted, error }),
     }
 }
 
@@ -72,6 +81,6 @@ pub fn has_threads(wanted: usize) -> Result<(), String> {
 mod tests {
     #[test]
     fn a_few_threads_can_be_had() {
-        assert_eq!(super::has_threads(3), Ok(()));
+        assert!(super::has_threads(3).is_ok());
     }
 }

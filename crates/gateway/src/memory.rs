@@ -1,15 +1,16 @@
 //! A budget that clients share: bytes in memory, bytes on disk, files.
 //!
-//! A share belongs to its holders: the client's address, its network (/24, /64), a service. Each holder has
-//! at most a percentage of the budget, so that nobody can take all of it from everybody else.
+//! A share belongs to its holders: the client's address, its network (/24, /64), a service. Each
+//! holder has at most a percentage of the budget, so that no client can take all of it from the
+//! others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks whether there is room now.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// Between two polls whether there is room now.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Who holds a part of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,9 +19,9 @@ pub enum Holder {
     Client(IpAddr),
     /// Its network: the first address of its /24 or /64.
     Network(IpAddr),
-    /// A service, whoever its clients are.
+    /// A service, with all its clients.
     Service {
-        /// Its place in the configuration.
+        /// Its index in the configuration.
         place: usize,
         /// Per cent of the budget that it may hold.
         percent_max: u32,
@@ -115,7 +116,7 @@ impl MemoryBudget {
         self.held().limits = limits;
     }
 
-    /// An empty share of nobody in particular: bounded by the whole budget only.
+    /// An empty share without holders: bounded by the whole budget only.
     pub fn share(self: &Arc<Self>) -> MemoryShare {
         MemoryShare { budget: self.clone(), holders: Vec::new(), units: 0 }
     }
@@ -163,20 +164,21 @@ impl MemoryShare {
         held.total.saturating_add(more) <= limits.max && self.holders.iter().all(within)
     }
 
-    /// Makes the share `units` large. False, and nothing changes, if there is no room in the budget or in
-    /// the share of one of its holders.
+    /// Makes the share `units` large. False, and nothing changes, if there is no room in the budget
+    /// or in the share of one of its holders.
     pub fn resize(&mut self, units: u64) -> bool {
         self.set(units, Reach::Share)
     }
 
-    /// The same for a holder that may have one whole message beyond its share, if it has nothing else: what
-    /// is larger than the share is not refused for ever.
+    /// The same for a holder that may have one whole message beyond its share, if it has nothing
+    /// else: what is larger than the share is not refused for ever.
     pub fn resize_alone(&mut self, units: u64) -> bool {
         self.set(units, Reach::Alone)
     }
 
-    /// The same for a whole message that is about to be judged: a holder may have one of the largest size
-    /// whatever its share is, so that no message is refused for ever. Waits so long for room.
+    /// The same for a whole message that is about to be judged: a holder may have one of the
+    /// largest size whatever its share is, so that no message is refused for ever. Waits so long
+    /// for room.
     pub async fn resize_for_whole(&mut self, units: u64, wait: Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -186,7 +188,7 @@ impl MemoryShare {
             if units > self.budget.held().limits.max || began.elapsed() >= wait {
                 return false;
             }
-            tokio::time::sleep(LOOK_PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -1,4 +1,5 @@
-//! One type for a message on its way in, one for a message on its way out. Both share the bytes as they came.
+//! One type for a message on its way in, one for a message on its way out. Both share the bytes as
+//! they came.
 //!
 //! ```text
 //! end of DATA: [ room | Received: | message as it came ]      ReceivedMessage: one buffer
@@ -23,8 +24,8 @@ pub struct ReceivedMessage {
 }
 
 impl ReceivedMessage {
-    /// What a buffer begins with into which a message is then written: the room, and our trace field.
-    /// `announced` is the size that the client said, in bytes; it is only a hint.
+    /// What a buffer begins with into which a message is then written: the room, and our trace
+    /// field. `announced` is the size that the client said, in bytes; it is only a hint.
     pub fn begin(trace_field: &str, announced: usize) -> Vec<u8> {
         let mut buffer = Vec::with_capacity(ROOM_BYTES + trace_field.len() + announced + 64);
         buffer.resize(ROOM_BYTES, b' ');
@@ -48,8 +49,8 @@ impl ReceivedMessage {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Puts whole fields, with their line ends, before all others. A message is copied only if there is no
-    /// room for them.
+    /// Puts whole fields, with their line ends, before all others. A message is copied only if
+    /// there is no room for them.
     pub fn put_first(&mut self, fields: &[u8]) {
         match self.start.checked_sub(fields.len()) {
             Some(start) => {
@@ -62,8 +63,8 @@ impl ReceivedMessage {
         }
     }
 
-    /// Takes out the fields for which `is_removed` says so: what stands before them is moved up to what stands
-    /// behind. Says how many there were.
+    /// Takes out the fields for which `is_removed` says so: what stands before them is moved up to
+    /// what stands behind. Says how many there were.
     pub fn remove_fields(&mut self, is_removed: impl Fn(&[u8]) -> bool) -> usize {
         let (mut removed, mut at) = (Vec::new(), self.start);
         for field in fields::fields(self.bytes()) {
@@ -85,7 +86,8 @@ impl ReceivedMessage {
     }
 }
 
-/// A message on its way out: its header, and its body (from the empty line on), which all copies share.
+/// A message on its way out: its header, and its body (from the empty line on), which all copies
+/// share.
 #[derive(Debug, Clone)]
 pub struct OutgoingMessage {
     header: Bytes,
@@ -144,7 +146,8 @@ impl OutgoingMessage {
         }
     }
 
-    /// SHA-256 of the body in relaxed canonical form (RFC 6376 section 3.4.4), computed once for all copies.
+    /// SHA-256 of the body in relaxed canonical form (RFC 6376 section 3.4.4), computed once for
+    /// all copies.
     pub fn body_hash(&self) -> &[u8] {
         self.body_hash.get_or_init(|| crate::canonical::body_hash(&self.body))
     }

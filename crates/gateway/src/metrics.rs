@@ -59,8 +59,8 @@ impl Histogram {
     /// Counts a duration.
     pub fn record(&self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let place = BOUNDS_US.partition_point(|bound| *bound < us);
-        if let Some(bucket) = self.buckets.get(place) {
+        let index = BOUNDS_US.partition_point(|bound| *bound < us);
+        if let Some(bucket) = self.buckets.get(index) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         self.sum_us.fetch_add(us, Ordering::Relaxed);
@@ -76,7 +76,7 @@ pub struct Metrics {
     /// Connections refused for a limit.
     pub connections_refused: Counter,
     /// Sessions closed to make room for others.
-    pub sent_away: Counter,
+    pub evicted: Counter,
     /// Bodies given up because they came too slowly.
     pub slow_bodies: Counter,
     /// Bodies that went to disk while they came.
@@ -91,17 +91,17 @@ pub struct Metrics {
     pub accepted_bytes: Counter,
     /// Messages refused with 5xx after their body.
     pub rejected: Counter,
-    /// Messages put off with 4xx after their body.
-    pub put_off: Counter,
+    /// Messages answered with 4xx after their body.
+    pub answered_later: Counter,
     /// Messages that came over the scan pool's limit.
     pub scan_overload: Counter,
     /// Scans that failed.
     pub scan_failed: Counter,
     /// Bodies refused for want of memory or disk.
     pub no_room: Counter,
-    /// Messages put off for a rate.
+    /// Messages deferred for a rate.
     pub rate_limited: Counter,
-    /// Recipients put off by greylisting.
+    /// Recipients deferred by greylisting.
     pub greylisted: Counter,
     /// Sessions closed for bare CR, LF or NUL.
     pub smuggling: Counter,
@@ -109,7 +109,7 @@ pub struct Metrics {
     pub cut_through: Counter,
     /// Recipients delivered.
     pub delivered: Counter,
-    /// Attempts put off.
+    /// Attempts deferred.
     pub deferred: Counter,
     /// Recipients given up.
     pub failed: Counter,
@@ -139,50 +139,115 @@ impl Metrics {
     /// The metrics in Prometheus' text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        for (name, help, counter) in [
-            ("connections_total", "SMTP connections accepted", &self.connections),
-            ("connections_refused_total", "Connections over a limit", &self.connections_refused),
-            ("sessions_sent_away_total", "Idle sessions closed for others", &self.sent_away),
-            ("slow_bodies_total", "Bodies given up as too slow", &self.slow_bodies),
-            ("disk_bodies_total", "Bodies kept on disk while they came", &self.disk_bodies),
-            ("tls_sessions_total", "TLS handshakes with clients", &self.tls_sessions),
-            ("messages_accepted_total", "Messages answered 250", &self.accepted),
-            ("messages_accepted_bytes_total", "Bytes of those", &self.accepted_bytes),
-            ("messages_rejected_total", "Messages answered 5xx", &self.rejected),
-            ("messages_put_off_total", "Messages answered 4xx", &self.put_off),
-            ("scan_overload_total", "Messages over the scan queue", &self.scan_overload),
-            ("scan_failed_total", "Scans that failed", &self.scan_failed),
-            ("no_room_total", "Bodies refused for want of room", &self.no_room),
-            ("rate_limited_total", "Messages put off for a rate", &self.rate_limited),
-            ("greylisted_total", "Recipients put off by greylisting", &self.greylisted),
-            ("smuggling_total", "Sessions closed for bare CR, LF or NUL", &self.smuggling),
-            ("cut_through_total", "Messages passed on in session", &self.cut_through),
-            ("delivered_total", "Recipients delivered", &self.delivered),
-            ("deferred_total", "Delivery attempts put off", &self.deferred),
-            ("failed_total", "Recipients given up", &self.failed),
-            ("quarantined_total", "Recipients held", &self.quarantined),
-            ("discarded_total", "Recipients dropped by policy", &self.discarded),
-            ("bounces_total", "Bounces sent", &self.bounces),
-        ] {
+        for (name, help, counter) in self.counters() {
             line(&mut text, name, help, "counter", counter.get());
         }
-        for (name, help, gauge) in [
-            ("sessions", "Open SMTP sessions", &self.sessions),
-            ("messages_active", "Messages on their way", &self.active),
-            ("body_bytes", "Bytes of bodies being received", &self.body_bytes),
-        ] {
+        for (name, help, gauge) in self.gauges() {
             line(&mut text, name, help, "gauge", gauge.get());
         }
-        for (name, help, histogram) in [
-            ("answer_seconds", "From the end of a body to its answer", &self.answer_time),
-            ("facts_seconds", "Waiting for the network's answers", &self.facts_time),
-            ("scan_seconds", "Engine and policy", &self.scan_time),
-            ("spool_seconds", "Until the spool was durable", &self.spool_time),
-            ("delivery_seconds", "From reception to the last outcome", &self.delivery_time),
-        ] {
+        for (name, help, histogram) in self.histograms() {
             distribution(&mut text, name, help, histogram);
         }
         text
+    }
+
+    /// Name and help text of each. A help text stands alone.
+    fn counters(&self) -> Vec<(&'static str, &'static str, &Counter)> {
+        vec![
+            ("connections_total", "SMTP connections accepted", &self.connections),
+            (
+                "connections_refused_total",
+                "SMTP connections refused for a limit or rate",
+                &self.connections_refused,
+            ),
+            (
+                "sessions_sent_away_total",
+                "Idle SMTP sessions closed to make room for others",
+                &self.evicted,
+            ),
+            (
+                "slow_bodies_total",
+                "Messages given up because their body came too slowly",
+                &self.slow_bodies,
+            ),
+            (
+                "disk_bodies_total",
+                "Message bodies kept on disk while they were received",
+                &self.disk_bodies,
+            ),
+            (
+                "tls_sessions_total",
+                "TLS handshakes with SMTP clients that succeeded",
+                &self.tls_sessions,
+            ),
+            ("messages_accepted_total", "Messages accepted (250)", &self.accepted),
+            (
+                "messages_accepted_bytes_total",
+                "Bytes of the messages accepted (250)",
+                &self.accepted_bytes,
+            ),
+            ("messages_rejected_total", "Messages rejected (5xx) after their body", &self.rejected),
+            (
+                "messages_put_off_total",
+                "Messages deferred (4xx) after their body",
+                &self.answered_later,
+            ),
+            (
+                "scan_overload_total",
+                "Messages deferred because too many waited for a scan thread",
+                &self.scan_overload,
+            ),
+            ("scan_failed_total", "Scans that failed", &self.scan_failed),
+            ("no_room_total", "Messages refused for lack of memory or disk space", &self.no_room),
+            ("rate_limited_total", "Messages deferred by a rate limit", &self.rate_limited),
+            ("greylisted_total", "Recipients deferred by greylisting", &self.greylisted),
+            ("smuggling_total", "SMTP sessions closed for a bare CR, LF or NUL", &self.smuggling),
+            (
+                "cut_through_total",
+                "Messages that the next hop answered while the client waited",
+                &self.cut_through,
+            ),
+            ("delivered_total", "Recipients to whom a message was delivered", &self.delivered),
+            ("deferred_total", "Delivery attempts deferred", &self.deferred),
+            ("failed_total", "Recipients to whom delivery was given up", &self.failed),
+            (
+                "quarantined_total",
+                "Recipients whose message was put into quarantine",
+                &self.quarantined,
+            ),
+            ("discarded_total", "Recipients whose message the policy discarded", &self.discarded),
+            ("bounces_total", "Delivery reports sent to senders (DSN)", &self.bounces),
+        ]
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, &'static str, &Gauge)> {
+        vec![
+            ("sessions", "Open SMTP sessions", &self.sessions),
+            ("messages_active", "Messages being delivered now", &self.active),
+            ("body_bytes", "Bytes of message bodies being received now", &self.body_bytes),
+        ]
+    }
+
+    fn histograms(&self) -> Vec<(&'static str, &'static str, &Histogram)> {
+        vec![
+            (
+                "answer_seconds",
+                "Seconds from the end of a message to its answer",
+                &self.answer_time,
+            ),
+            (
+                "facts_seconds",
+                "Seconds of waiting for DNS and other facts about a message",
+                &self.facts_time,
+            ),
+            ("scan_seconds", "Seconds that scan and policy took for a message", &self.scan_time),
+            ("spool_seconds", "Seconds until a message was on stable storage", &self.spool_time),
+            (
+                "delivery_seconds",
+                "Seconds from reception to the final outcome of a message",
+                &self.delivery_time,
+            ),
+        ]
     }
 }
 
@@ -226,6 +291,10 @@ mod tests {
         metrics.scan_time.record(Duration::from_secs(100));
         let text = metrics.render();
         assert!(text.contains("\ngauntlet_messages_accepted_total 3\n"));
+        // Each help text stands alone: Prometheus shows it without its neighbours.
+        let help = text.lines().filter_map(|line| line.strip_prefix("# HELP "));
+        let vague = help.filter(|line| line.contains("those") || line.contains("of them"));
+        assert_eq!(vague.collect::<Vec<_>>(), Vec::<&str>::new());
         assert!(text.contains("gauntlet_scan_seconds_bucket{le=\"0.00025\"} 1\n"));
         assert!(text.contains("gauntlet_scan_seconds_bucket{le=\"+Inf\"} 2\n"));
     }

@@ -18,8 +18,8 @@ impl Network {
         v4 == self.v4 && (self.bits == 0 || (value ^ self.base) >> (width - self.bits) == 0)
     }
 
-    /// It is wider than what anybody is given (IPv4: /8, IPv6: /16), so that strangers are in it; private
-    /// networks (RFC 4193, RFC 4291 section 2.5.6) are nobody's and everybody's.
+    /// It is wider than any allocation (IPv4: /8, IPv6: /16), so that strangers are in it; private
+    /// networks (RFC 4193, RFC 4291 section 2.5.6) are allocated to no one.
     pub fn holds_strangers(&self) -> bool {
         let within =
             |bits: u32, prefix: u128| self.bits >= bits && self.base >> (128 - bits) == prefix;
@@ -30,8 +30,14 @@ impl Network {
     }
 }
 
-/// Where the node goes when the DNS of a stranger names an address: to the internet, and to networks that the
-/// configuration allows. Else a domain could make it speak to servers inside our own network.
+/// A text that is no network in CIDR form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no network such as 192.0.2.0/24")]
+pub struct ParseNetworkError(String);
+
+/// Where the node goes when the DNS of a stranger names an address: to the internet, and to
+/// networks that the configuration allows. Else a domain could make it connect to servers inside
+/// our own network.
 #[derive(Debug, Clone, Default)]
 pub struct Reach(Vec<Network>);
 
@@ -40,7 +46,7 @@ impl Reach {
     ///
     /// # Errors
     /// If one is no network.
-    pub fn new(allowed: &[String]) -> Result<Self, String> {
+    pub fn new(allowed: &[String]) -> Result<Self, ParseNetworkError> {
         Ok(Reach(allowed.iter().map(|network| network.parse()).collect::<Result<_, _>>()?))
     }
 
@@ -50,8 +56,9 @@ impl Reach {
     }
 }
 
-/// A host on the internet can have this address: it is in none of the special blocks (IANA's registries of
-/// special-purpose addresses, RFC 6890), nor does an IPv6 address lead to an IPv4 address in one of them.
+/// A host on the internet can have this address: it is in none of the special blocks (IANA's
+/// registries of special-purpose addresses, RFC 6890), nor does an IPv6 address lead to an IPv4
+/// address in one of them.
 pub fn is_global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_global_v4(address),
@@ -105,10 +112,10 @@ fn number(address: IpAddr) -> (u128, u32, bool) {
 }
 
 impl FromStr for Network {
-    type Err = String;
+    type Err = ParseNetworkError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network such as 192.0.2.0/24");
+    fn from_str(text: &str) -> Result<Self, ParseNetworkError> {
+        let wrong = || ParseNetworkError(text.to_owned());
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),

@@ -9,10 +9,12 @@ mod listeners;
 mod lists;
 mod opening;
 mod own_mail;
-mod people;
 mod release;
 mod reports;
 mod serving;
+#[cfg(test)]
+pub(crate) mod test_node;
+mod users;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -27,9 +29,9 @@ use tokio::sync::{Notify, watch};
 use self::budgets::{Budgets, session_limits};
 use self::generation::{Generation, InForce, Sources};
 pub use self::listeners::Listeners;
-pub use self::release::Release;
+pub use self::release::{Release, ReleaseError};
 use crate::admin::sandbox;
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};
 use crate::ids::{self, Ids};
 use crate::inbound::admission::Admission;
@@ -40,7 +42,7 @@ use crate::metrics::{self, Metrics};
 use crate::net::resolver::Resolver;
 use crate::net::tls::ListenerTls;
 use crate::outbound::queue::Queue;
-use crate::outbound::queue::drain::{Drain, LOOK_EVERY};
+use crate::outbound::queue::drain::{Drain, POLL_INTERVAL};
 use crate::outbound::tls_outcomes::TlsOutcomes;
 use crate::scan::judge::Judge;
 use crate::secrets::Secrets;
@@ -76,7 +78,7 @@ pub struct Node {
     history: Arc<History>,
     outcomes: Arc<TlsOutcomes>,
     stop: watch::Sender<bool>,
-    /// Told when the configuration was read again.
+    /// Notified when the configuration was read again.
     reloaded: Notify,
     addresses: Addresses,
     services: Vec<(ServiceProtocol, String)>,
@@ -84,6 +86,7 @@ pub struct Node {
     started_ms: i64,
     retention: housekeeping::Retention,
     runtime: tokio::runtime::Handle,
+    clock: Clock,
     /// Who holds private keys, if it is another process.
     secrets: Option<Arc<Secrets>>,
     _lock: File,
@@ -96,8 +99,8 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a node behind these listeners: locks the data folder, recovers the spool, accepts. Call it on
-    /// the runtime that is to run it.
+    /// Starts a node behind these listeners: locks the data folder, recovers the spool, accepts.
+    /// Call it on the runtime that is to run it.
     ///
     /// # Errors
     /// If the data folder is in use or cannot be used, or rules and policy cannot be loaded.
@@ -107,10 +110,24 @@ impl Node {
         make_judge: MakeJudge,
         users: Arc<Users>,
     ) -> anyhow::Result<Arc<Self>> {
+        Self::start_with_clock(config, listeners, make_judge, users, Clock::system())
+    }
+
+    /// Like [`Node::start`]; retries, expiry, rates and retention go by this clock.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start_with_clock(
+        config: Config,
+        listeners: Listeners,
+        make_judge: MakeJudge,
+        users: Arc<Users>,
+        clock: Clock,
+    ) -> anyhow::Result<Arc<Self>> {
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
         let history = Arc::new(History::open(&sandbox::history_folder(&config.node.data)?)?);
-        let resolver = Arc::new(Resolver::new(&config.dns)?);
+        let resolver = Arc::new(Resolver::with_clock(&config.dns, clock.clone())?);
         let sources = Sources {
             make_judge: &make_judge,
             resolver: &resolver,
@@ -121,22 +138,21 @@ impl Node {
         let config = first.config.clone();
         let in_force = InForce::new(first);
         let log = opening::open_log(&config.node.data)?;
-        let quarantine = people::open_quarantine(&config)?;
-        let (spool, recovery) = folder::open_spool(&config)?;
+        let quarantine = users::open_quarantine(&config)?;
+        let (spool, recovery) = folder::open_spool(&config, clock.clone())?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let newest_ms = || opening::newest_mail_ms(&log, &quarantine, &recovery);
-        let retention = housekeeping::Retention::open(&config, newest_ms);
+        let retention = housekeeping::Retention::open(&config, clock.clone(), newest_ms);
         let maildir = config.node.inside(&config.route.maildir);
         let outcomes = opening::outcomes(&config);
         let outbound = in_force.outbound();
         let sender = opening::sender(&config, outbound.clone(), &addresses, &resolver, &outcomes);
-        let clock = retention.clock();
         let stores = (&spool, &log, &quarantine);
-        let own = (ids.clone(), metrics.clone(), clock);
+        let own = (ids.clone(), metrics.clone(), retention.clock());
         let queue = opening::queue(&config, stores, own, (sender, outbound))?;
         queue.recover(&recovery.messages, &recovery.unverified);
         let node = Arc::new(Node {
-            admission: Arc::new(Admission::new(session_limits(&config))),
+            admission: Arc::new(Admission::new(session_limits(&config), clock.clone())),
             budgets: Budgets::open(&config)?,
             in_force,
             make_judge,
@@ -147,7 +163,7 @@ impl Node {
             resolver,
             spool,
             ids,
-            logins: Arc::new(Logins::new(users).context("randomness")?),
+            logins: Arc::new(Logins::new(users, clock.clone()).context("randomness")?),
             certificates: listeners.iter().map(Listener::tls).collect(),
             rate_limiter: Arc::new(RateLimiter::new(history.clone())),
             history,
@@ -157,7 +173,8 @@ impl Node {
             addresses,
             services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
-            started_ms: now_ms(),
+            started_ms: clock.unix_ms(),
+            clock,
             retention,
             runtime: tokio::runtime::Handle::current(),
             secrets,
@@ -171,7 +188,7 @@ impl Node {
         &self.addresses
     }
 
-    /// The places at which mail is judged for other programs.
+    /// The services at which mail is judged for other programs: protocol and address.
     pub fn services(&self) -> &[(ServiceProtocol, String)] {
         &self.services
     }
@@ -194,7 +211,7 @@ impl Node {
     /// Age of the oldest message in the queue in milliseconds.
     pub fn queue_age_ms(&self) -> u64 {
         let oldest = self.queue.oldest().map(ids::time_of);
-        oldest.map_or(0, |then| now_ms().saturating_sub(then).max(0).cast_unsigned())
+        oldest.map_or(0, |then| self.clock.unix_ms().saturating_sub(then).max(0).cast_unsigned())
     }
 
     /// The metrics in Prometheus' text format.
@@ -202,15 +219,27 @@ impl Node {
         let mut text = self.metrics.render();
         let usage = self.spool.usage();
         for (name, help, value) in [
-            ("queue_messages", "Messages waiting or on their way", self.queue.count()),
-            ("queue_age_milliseconds", "Age of the oldest of them", self.queue_age_ms()),
+            (
+                "queue_messages",
+                "Messages in the queue, waiting or being delivered",
+                self.queue.count(),
+            ),
+            (
+                "queue_age_milliseconds",
+                "Age of the oldest message in the queue in milliseconds",
+                self.queue_age_ms(),
+            ),
             ("spool_messages", "Messages in the spool", usage.messages),
             ("spool_bytes", "Bytes of all spool segments", usage.bytes),
             ("spool_segments", "Spool segments", usage.segments),
-            ("memory_body_bytes", "Bytes of bodies being received", self.budgets.memory.used()),
+            (
+                "memory_body_bytes",
+                "Bytes of memory for message bodies being received",
+                self.budgets.memory.used(),
+            ),
             (
                 "disk_body_bytes",
-                "Bytes of bodies on disk while they come",
+                "Bytes of disk for message bodies being received",
                 self.budgets.disk.used(),
             ),
         ] {
@@ -227,11 +256,11 @@ impl Node {
         let start = Instant::now();
         let drain = Drain::within(limit);
         while drain.goes_on(start.elapsed(), self.admission.sessions(), self.queue.is_quiet()) {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let (spool, log, queue) = (self.spool.clone(), self.log.clone(), self.queue.clone());
-        let (history, clock) = (self.history.clone(), self.retention.clock());
-        let outcomes = self.outcomes.clone();
+        let (history, steady) = (self.history.clone(), self.retention.clock());
+        let (outcomes, now_s) = (self.outcomes.clone(), self.clock.unix_s());
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
             let logged = log.append(Vec::new());
@@ -240,9 +269,9 @@ impl Node {
             // Counts of a day: what is lost is lost to a report.
             let _counts_are_no_mail = outcomes.flush();
             // What was written a minute ago does as well.
-            let _written_before = clock.write();
+            let _written_before = steady.write();
             spool.flush();
-            if let Err(error) = history.write(now_ms() / 1_000) {
+            if let Err(error) = history.write(now_s) {
                 tracing::warn!(%error, "what was remembered of senders cannot be written");
             }
             logged

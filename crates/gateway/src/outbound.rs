@@ -1,4 +1,5 @@
-//! From an accepted message to its deliveries: queue, routes, signing, next hops, Maildir, quarantine.
+//! From an accepted message to its deliveries: queue, routes, signing, next hops, Maildir,
+//! quarantine.
 
 pub mod arc;
 pub mod dsn;
@@ -6,6 +7,7 @@ pub mod exchangers;
 pub mod hold;
 pub mod maildir;
 pub mod mta_sts;
+pub mod notification;
 pub mod queue;
 pub mod queued_message;
 pub mod route;

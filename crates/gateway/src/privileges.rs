@@ -1,8 +1,9 @@
-//! Running as somebody who may little: root binds the ports, then the process becomes another user.
+//! Running with few privileges: root binds the ports, then the process becomes another user.
 //!
-//! That user owns the data folder and can put a link to any file of the machine in the place of anything in
-//! it, also between a check and its use. So root neither makes, opens, changes nor gives away anything there:
-//! until the process becomes the user, a thread does such things as that user ([`Account::act`], decision 175).
+//! That user owns the data folder and can put a link to any file of the machine in the place of
+//! anything in it, also between a check and its use. So root neither makes, opens, changes nor
+//! gives away anything there: until the process becomes the user, a thread does such things as that
+//! user ([`Account::act`], decision 175).
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Metadata};
@@ -65,11 +66,12 @@ impl Account {
         self.uid
     }
 
-    /// Gives a folder of root's to this user, unless it is theirs already. Does nothing without root. No link
-    /// can be put in its place meanwhile, since only folders are given that nobody but root can replace.
+    /// Gives a folder of root's to this user, unless it is theirs already. Does nothing without
+    /// root. No link can be put in its place meanwhile, since only folders are given that only root
+    /// can replace.
     ///
     /// # Errors
-    /// The system's, or that somebody else could replace the folder: with what to do.
+    /// The system's, or that another user could replace the folder: with what to do.
     pub fn give_folder(&self, path: &Path) -> io::Result<()> {
         if !is_root() {
             return Ok(());
@@ -94,9 +96,9 @@ impl Account {
         std::os::unix::fs::fchown(&folder, Some(self.uid), Some(self.gid))
     }
 
-    /// Until the result is dropped, this thread opens, makes, changes and removes files as this user, with
-    /// their groups and without root's rights. Does nothing without root. Start no thread meanwhile: it
-    /// would go on as that user.
+    /// Until the result is dropped, this thread opens, makes, changes and removes files as this
+    /// user, with their groups and without root's rights. Does nothing without root. Start no
+    /// thread meanwhile: it would go on as that user.
     ///
     /// # Errors
     /// If the system refuses.
@@ -121,8 +123,8 @@ impl Account {
         groups
     }
 
-    /// This user may change what the folders above a path hold, so that whatever root does there could hit
-    /// another file.
+    /// This user may change what the folders above a path hold, so that whatever root does there
+    /// could hit another file.
     pub fn can_change(&self, path: &Path) -> bool {
         is_changeable(path, |seen| {
             seen.uid() == self.uid
@@ -136,7 +138,8 @@ impl Account {
     /// # Errors
     /// If the system refuses, as it does without root.
     pub fn enter(&self) -> io::Result<()> {
-        // SAFETY: these take and give integers; the name ends in NUL. The C library changes all threads.
+        // SAFETY: these take and give integers; the name ends in NUL. The C library changes all
+        // threads.
         unsafe {
             if libc::geteuid() == self.uid && libc::getuid() == self.uid {
                 return Ok(());
@@ -197,11 +200,11 @@ fn set_thread_groups(groups: &[libc::gid_t]) -> io::Result<()> {
     }
 }
 
-/// Sets whose rights count for files in this thread (setfsuid(2)): root's own end with it, until it is root's
-/// again.
+/// Sets whose rights count for files in this thread (setfsuid(2)): root's own end with it, until it
+/// is root's again.
 fn set_file_user(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
-    // SAFETY: these take integers. They return what was before and no error: asked with an id that there is
-    // not, they change nothing and say what is.
+    // SAFETY: these take integers. They return what was before and no error: asked with an id that
+    // there is not, they change nothing and say what is.
     let now = unsafe {
         libc::setfsgid(gid);
         libc::setfsuid(uid);
@@ -236,7 +239,7 @@ fn is_sticky(seen: &Metadata) -> bool {
     seen.mode() & libc::S_ISVTX != 0
 }
 
-/// Nobody but root can put something else in the place of this path: all folders that lead to it are root's,
+/// Only root can replace this path: all folders that lead to it are root's,
 /// and others may not write there, or not replace what is root's.
 fn is_held_by_root(path: &Path) -> bool {
     !is_changeable(path, |seen| {
@@ -263,8 +266,8 @@ pub fn to_become(config: &Config) -> io::Result<Option<Account>> {
     }
 }
 
-/// Does something with a file of a node: as the node's user if that could have put something else in its
-/// place, else as who we are.
+/// Does something with a file of a node: as the node's user if that could have put something else
+/// in its place, else as who we are.
 ///
 /// # Errors
 /// The task's, or the system's.
@@ -279,7 +282,7 @@ pub fn with_file<T, E: From<io::Error>>(
     task()
 }
 
-/// The user whom root is to become could put something else in the place of this path.
+/// The user whom root is to become could replace this path.
 ///
 /// # Errors
 /// If there is no such user.
@@ -291,8 +294,8 @@ fn may_be_led_astray(account: &Account, config: &Config, path: &Path) -> bool {
     path.starts_with(&config.node.data) || account.can_change(path)
 }
 
-/// Makes a folder of a node with those above it for the user of the configuration, if there is none: as that
-/// user, unless only root can.
+/// Makes a folder of a node with those above it for the user of the configuration, if there is
+/// none: as that user, unless only root can.
 ///
 /// # Errors
 /// The system's, or that root would have to give away what others can replace.
@@ -314,7 +317,8 @@ pub fn make_folder(config: &Config, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the folders above one as they usually are, and not for its owner only: others have to pass.
+/// Makes the folders above one as they usually are, and not for its owner only: others have to
+/// pass.
 ///
 /// # Errors
 /// The system's.
@@ -341,8 +345,8 @@ pub fn act_as_owner(data: &Path) -> io::Result<Option<Acting>> {
     }
 }
 
-/// Becomes the owner of a data folder for good, if root runs a command that changes it: what root made there
-/// the node could not use, and its owner could lead root elsewhere.
+/// Becomes the owner of a data folder for good, if root runs a command that changes it: what root
+/// made there the node could not use, and its owner could lead root elsewhere.
 ///
 /// # Errors
 /// The system's.

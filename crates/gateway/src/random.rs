@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// SplitMix64 (Steele, Lea, Flood: *Fast splittable pseudorandom number generators*, 2014), usable from
-/// many threads at once.
+/// SplitMix64 (Steele, Lea, Flood: *Fast splittable pseudorandom number generators*, 2014), usable
+/// from many threads at once.
 #[derive(Debug)]
 pub struct Random(AtomicU64);
 

@@ -1,5 +1,5 @@
-//! Daily reports to other domains: what came in their name (RFC 7489 section 7.2), and how mail to them was
-//! encrypted (RFC 8460).
+//! Daily reports to other domains: what came in their name (RFC 7489 section 7.2), and how mail to
+//! them was encrypted (RFC 8460).
 //!
 //! ```text
 //! message log ─▶ dmarc: a tally a policy domain ─▶ destinations (asked of the DNS) ─▶ xml ─▶ mail ─▶ queue

@@ -1,4 +1,4 @@
-//! Verdicts: a pool of threads, each with the engine of the moment.
+//! Verdicts: a pool of threads, each with the current engine.
 
 pub mod corrections;
 pub mod judge;

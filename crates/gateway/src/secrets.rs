@@ -1,14 +1,14 @@
 //! Private keys and the user database in a process of their own (decision 170).
 //!
 //! The process that parses mail, SMTP and HTTP must not hold what an attacker would want most. So
-//! `gauntlet serve` starts a second process from the same program, the *secrets process*. It alone reads the
-//! private keys of TLS, DKIM and ARC and the user database; it signs and checks passwords on request, and
-//! never gives a key away. It parses no mail, no HTTP and no SMTP, and opens no network socket. OpenSMTPD has
-//! such a process for its keys (`ca`), OpenSSH has its monitor.
+//! `gauntlet serve` starts a second process from the same program, the *secrets process*. It alone
+//! reads the private keys of TLS, DKIM and ARC and the user database; it signs and checks passwords
+//! on request, and never gives a key away. It parses no mail, no HTTP and no SMTP, and opens no
+//! network socket. OpenSMTPD has such a process for its keys (`ca`), OpenSSH has its monitor.
 //!
-//! The two talk over socket pairs made before the process is started ([`wire`]): one request at a time
-//! on each, bounded, with a time-out. Without a secrets process (in commands, and in tests of this
-//! library) the same code works on the files itself.
+//! The two talk over socket pairs made before the process is started ([`wire`]): one request at a
+//! time on each, bounded, with a time-out. Without a secrets process (in commands, and in tests of
+//! this library) the same code works on the files itself.
 
 pub mod client;
 pub(crate) mod remote_key;
@@ -27,10 +27,12 @@ pub(crate) type KeyId = [u8; 32];
 /// `State::answer` of `admin/secrets_process.rs`, and a method of [`Secrets`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Whether it has started; the answer is its [`Standing`].
+    /// Whether it has started; the answer is its [`SandboxStatus`].
     Hello,
     /// Certificates and names of the keys of the listener with this address and these files.
     Certificates { address: String, certificate: Vec<PathBuf> },
+    /// The text of the configuration file, which the node's sandbox may not let it read again.
+    Configuration,
     /// From when to when the certificates of all listeners are good.
     CertificateLives,
     /// A signature of a TLS handshake.
@@ -67,7 +69,7 @@ pub(crate) struct Certificate {
     /// The chain in DER, the end entity's first.
     pub(crate) chain: Vec<Vec<u8>>,
     pub(crate) key: KeyId,
-    /// SubjectPublicKeyInfo in DER, if the key's implementation tells it.
+    /// SubjectPublicKeyInfo in DER, if the key's implementation gives it.
     pub(crate) public: Option<Vec<u8>>,
     /// Signature schemes of TLS (IANA's numbers) in the order in which the key prefers them.
     pub(crate) schemes: Vec<u16>,
@@ -92,7 +94,7 @@ pub type Life = (PathBuf, Result<(i64, i64), String>);
 
 /// How the process protects itself, for the node to say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct SandboxStatus {
     /// What the kernel enforces, in words.
     pub holds: Vec<String>,
     /// What it does not, and why.

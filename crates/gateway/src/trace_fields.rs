@@ -6,7 +6,7 @@ use gauntlet_mail::fields::{fields, is_named};
 
 use crate::clock;
 
-/// What a Received field tells.
+/// The contents of a Received field.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     /// What the client called itself.

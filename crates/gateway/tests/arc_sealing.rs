@@ -37,8 +37,8 @@ struct Case {
     values: BTreeMap<String, String>,
 }
 
-/// What the suite's YAML holds: settings of each document, and its tests. Only the forms that it uses are
-/// read: `key: value`, and blocks (`key: |`) by their indentation.
+/// What the suite's YAML holds: settings of each document, and its tests. Only the forms that it
+/// uses are read: `key: value`, and blocks (`key: |`) by their indentation.
 fn read_suite(text: &str) -> Vec<(BTreeMap<String, String>, Vec<Case>)> {
     let mut documents = Vec::new();
     for document in text.split("\n---\n") {

@@ -1,5 +1,5 @@
-//! DKIM, ARC, DMARC, reverse names and their record, against a real DNS server, with messages that the
-//! tests sign themselves and the shared vectors.
+//! DKIM, ARC, DMARC, reverse names and their record, against a real DNS server, with messages that
+//! the tests sign themselves and the shared vectors.
 
 use std::sync::Arc;
 

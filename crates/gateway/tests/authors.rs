@@ -1,5 +1,6 @@
-//! Whom a message is from is judged for every author that some mail program may show, whatever else the
-//! sender makes us ask: against a real DNS server, and one in front of it that leaves questions open.
+//! Whom a message is from is judged for every author that some mail program may show, whatever else
+//! the sender makes us ask: against a real DNS server, and one in front of it that leaves questions
+//! open.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

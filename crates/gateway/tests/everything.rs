@@ -1,5 +1,5 @@
-//! Everything of the facts that reads bytes of others, fed with any bytes: nothing may panic, and what
-//! is said of the results must hold.
+//! Everything of the facts that reads bytes of others, fed with any bytes: nothing may panic, and
+//! what is said of the results must hold.
 
 use gauntlet_gateway::facts::auth_results::stamp;
 use gauntlet_gateway::facts::dmarc::Policy;

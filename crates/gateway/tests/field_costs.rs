@@ -1,5 +1,5 @@
-//! A field of a header costs time by its length, whatever stands in it, for everybody on a message's way
-//! that reads it: the scan, facts, results, the sender's check.
+//! A field of a header costs time by its length, whatever stands in it, for everybody on a
+//! message's way that reads it: the scan, facts, results, the sender's check.
 
 use std::time::{Duration, Instant};
 
@@ -119,7 +119,8 @@ impl Way {
         start.elapsed()
     }
 
-    /// The time of so many times the short field goes up by more than this when it is so much longer.
+    /// The time of so many times the short field goes up by more than this when it is so much
+    /// longer.
     fn grows(&mut self, mail: &dyn Fn(usize) -> Vec<u8>, times: usize, ratio_max: f64) -> bool {
         let (short, long) = (mail(times), mail(times * TIMES));
         // Measured again before it counts: another process may have had the processor.

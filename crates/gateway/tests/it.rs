@@ -1,5 +1,7 @@
 //! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
 
+mod answers_walk;
+mod arc_bytes;
 mod arc_sealing;
 mod authentication;
 mod authors;
@@ -7,8 +9,11 @@ mod everything;
 mod facts_bytes;
 mod field_costs;
 mod list_from_url;
+#[path = "../../mail/tests/mutate.rs"]
+mod mutate;
 mod next_hop_tls;
 mod postgres;
+mod postgres_bytes;
 mod reports_bytes;
 mod reports_walk;
 mod resolver;

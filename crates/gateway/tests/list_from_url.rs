@@ -44,7 +44,8 @@ fn ok(headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()).into_bytes()
 }
 
-/// The same behind TLS, with a certificate for `localhost`: its URL, and the authority's certificate.
+/// The same behind TLS, with a certificate for `localhost`: its URL, and the authority's
+/// certificate.
 fn serve_tls(stage: Arc<Mutex<Stage>>) -> (String, String) {
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(certified.signing_key.serialize_der().into());

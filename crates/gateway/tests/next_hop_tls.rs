@@ -1,5 +1,5 @@
-//! TLS towards mail exchangers: DANE (RFC 7672) and MTA-STS (RFC 8461), with a real, signed DNS zone, a
-//! TLS server and an HTTPS server on loopback addresses.
+//! TLS towards mail exchangers: DANE (RFC 7672) and MTA-STS (RFC 8461), with a real, signed DNS
+//! zone, a TLS server and an HTTPS server on loopback addresses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,9 @@ use gauntlet_gateway::outbound::exchangers::Ourselves;
 use gauntlet_gateway::outbound::mta_sts::MtaSts;
 use gauntlet_gateway::outbound::route::Route;
 use gauntlet_gateway::outbound::route::Routes;
-use gauntlet_gateway::outbound::sender::{DeliveryJob, Places, Sender, SenderContext, Settled};
+use gauntlet_gateway::outbound::sender::{
+    ConnectionLimits, DeliveryJob, Sender, SenderContext, Settled,
+};
 use gauntlet_gateway::outbound::settings::OutboundSettings;
 use gauntlet_gateway::outbound::signing::KeyRing;
 use gauntlet_gateway::outbound::tls_outcomes::{Counted, TlsOutcomes};
@@ -197,13 +199,14 @@ fn counting(
     let settings = Current::fixed(OutboundSettings { sender, routes, key_ring, hop_tls });
     let cache = roots.with_file_name("mta-sts.json");
     let context = SenderContext {
+        clock: resolver.clock().clone(),
         sts: Arc::new(MtaSts::open(resolver.clone(), settings.clone(), sts_port, &cache)),
         settings,
         resolver,
         us: Arc::new(Ourselves { host: "gw.test".into(), listeners: Vec::new() }),
         random: Arc::new(Random::seeded(1)),
         outcomes: outcomes.clone(),
-        places: Places::new(&SenderSettings::default()),
+        connection_limits: ConnectionLimits::new(&SenderSettings::default()),
     };
     Sender::new(context, tokio::runtime::Handle::current())
 }
@@ -296,7 +299,8 @@ async fn policies_of_domains_are_followed_and_kept() {
     let zone = serve(&format!("{id}sts.example MX 10 mx2.sts.example.\n")).unwrap();
     let settled = send(&new(&zone), "sts.example").await;
     assert!(settled.outcome.is_none() && settled.reply.contains("TLS"), "{settled:?}");
-    // Somebody forges the MX records, and takes the TXT record away: the policy is known from before.
+    // Somebody forges the MX records, and takes the TXT record away: the policy is known from
+    // before.
     let zone = serve("sts.example MX 10 evil.example.\n").unwrap();
     let settled = send(&new(&zone), "sts.example").await;
     assert!(settled.outcome.is_none() && settled.reply.contains("MTA-STS"), "{settled:?}");
@@ -351,8 +355,8 @@ fn unzipped(bytes: &[u8]) -> serde_json::Value {
     serde_json::from_reader(flate2::read::GzDecoder::new(bytes)).unwrap()
 }
 
-/// Exchangers with the right certificate, with another's and without TLS, at one port; policies that
-/// enforce and that test; and who takes reports.
+/// Exchangers with the right certificate, with another's and without TLS, at one port; policies
+/// that enforce and that test; and who takes reports.
 struct Domains {
     certificates: Certificates,
     port: u16,

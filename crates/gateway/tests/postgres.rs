@@ -53,7 +53,8 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Gives the server a certificate for this name and says how it finds it. The key is only its own to read.
+/// Gives the server a certificate for this name and says how it finds it. The key is only its own
+/// to read.
 fn certificate(folder: &Path, data: &Path, name: &str) -> Vec<String> {
     let authority = authority();
     let key = KeyPair::generate().unwrap();
@@ -77,7 +78,8 @@ fn certificate(folder: &Path, data: &Path, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Starts a server, with TLS if a name for its certificate is given; none, with a loud note, if it is not installed.
+/// Starts a server, with TLS if a name for its certificate is given; none, with a loud note, if it
+/// is not installed.
 fn start(tls_name: Option<&str>) -> Option<Server> {
     let Some(bin) = programs() else {
         let missing = "PostgreSQL is not installed (Debian: postgresql)";
@@ -194,6 +196,14 @@ fn members_are_what_the_database_says_and_stay_when_it_goes() {
             "tells the password: {error}"
         );
     }
+    // Answers beyond the limits are none.
+    let many = || config("keeper:p%40ss%20word", "SELECT 'a' FROM generate_series(1, 100)");
+    let (mut few_rows, mut few_bytes) = (many(), many());
+    (few_rows.postgres.rows_max, few_bytes.postgres.answer_bytes_max) = (99, 300);
+    for (limited, why) in [(few_rows, "more than 99 rows"), (few_bytes, "more than 300 bytes")] {
+        let error = format!("{:#}", groups::load(&limited).unwrap_err());
+        assert!(error.contains(why), "{error}");
+    }
     drop(server);
     assert!(groups::load(&good).unwrap().contains("board", "ann@example.org"));
 }
@@ -241,9 +251,11 @@ fn tls_to_the_database_is_verified() {
     // A server without TLS is not asked in clear.
     let Some(server) = start(None) else { return };
     let url = format!("postgres://keeper:p%40ss%20word@localhost:{}/postgres", server.port);
-    let place = gauntlet_gateway::admin::postgres::Place::parse(&url).unwrap();
+    let address = gauntlet_gateway::admin::postgres::ServerAddress::parse(&url).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    let limits = gauntlet_gateway::config::PostgresSettings::default();
     let tls = gauntlet_gateway::net::tls::HopTls::load(Path::new("")).unwrap();
-    let asked = runtime.block_on(gauntlet_gateway::admin::postgres::rows(&place, "SELECT 1", &tls));
+    let asked = runtime
+        .block_on(gauntlet_gateway::admin::postgres::rows(&address, "SELECT 1", &tls, limits));
     assert!(format!("{:#}", asked.unwrap_err()).contains("offers no TLS"));
 }

@@ -1,5 +1,6 @@
-//! Any bytes as the parts of a report to a sender: it is a well-formed message with one header, nothing that
-//! an address, a reply or a subject holds becomes a line of its own, and it quotes no body.
+//! Any bytes as the parts of a report to a sender: it is a well-formed message with one header,
+//! nothing that an address, a reply or a subject holds becomes a line of its own, and it quotes no
+//! body.
 
 use gauntlet_gateway::outbound::dsn::{Original, report};
 use gauntlet_gateway::outbound::queued_message::{News, QueuedMessage};

@@ -1,5 +1,5 @@
-//! A walk through reports to senders, from a fixed seed; the fuzz target `reports` asks the same for
-//! longer.
+//! A walk through reports to senders, from a fixed seed; the fuzz target `reports` asks the same
+//! for longer.
 
 const PIECES: [&str; 18] = [
     "ann@example.org",

@@ -1,6 +1,6 @@
-//! Any bytes as a session with a service of a real node: milter, spamd, rspamd, HTTP, by a socket of the
-//! file system, from the first byte to the close. Whatever comes, the session ends in time, what is answered
-//! is of the protocol, and the next client is served.
+//! Any bytes as a session with a service of a real node: milter, spamd, rspamd, HTTP, by a socket
+//! of the file system, from the first byte to the close. Whatever comes, the session ends in time,
+//! what is answered is of the protocol, and the next client is served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -17,7 +17,8 @@ use gauntlet_smtp::spamd::{Limits, Response};
 use gauntlet_store::Users;
 
 const DOORS: [&str; 4] = ["milter", "spamd", "rspamd", "http"];
-/// Longest wait for an answer, more than the services wait for a client: longer means that a session hangs.
+/// Longest wait for an answer, more than the services wait for a client: longer means that a
+/// session hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -103,8 +104,8 @@ fn talk(door: &str, bytes: &[u8], ends_by_itself: bool) -> Vec<u8> {
     }
 }
 
-/// Lines as packets of an MTA behind a negotiation: a command and its data, in which `|` is the end of a
-/// word and `~` the end of a line.
+/// Lines as packets of an MTA behind a negotiation: a command and its data, in which `|` is the end
+/// of a word and `~` the end of a line.
 fn packets(lines: &[u8]) -> Vec<u8> {
     let mut wire = NEGOTIATION.to_vec();
     for line in lines.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
@@ -177,8 +178,8 @@ fn check(door: &str, answer: &[u8]) {
     }
 }
 
-/// A session: the first byte chooses the service (`0` milter, `1` spamd, `2` rspamd, `3` HTTP, as it comes;
-/// from `@` on with a frame around it), the others are what the client says.
+/// A session: the first byte chooses the service (`0` milter, `1` spamd, `2` rspamd, `3` HTTP, as
+/// it comes; from `@` on with a frame around it), the others are what the client says.
 ///
 /// # Panics
 /// If a session does not end, an answer is none, or the node does not answer afterwards.

@@ -1,6 +1,6 @@
-//! The nasty sessions of `sessions/`, and a walk through mangled ones from a fixed seed: every session with a
-//! service ends in time, is answered in its protocol, and nobody after it notices. The fuzz target
-//! `services` asks the same for longer.
+//! The nasty sessions of `sessions/`, and a walk through mangled ones from a fixed seed: every
+//! session with a service ends in time, is answered in its protocol, and nobody after it notices.
+//! The fuzz target `services` asks the same for longer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

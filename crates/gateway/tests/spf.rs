@@ -194,10 +194,10 @@ impl Records {
     }
 }
 
-/// Vectors that contradict the RFC: file, sender, and what the RFC asks for. `exists` looks for A records
-/// only, whatever the client's address is (RFC 7208 section 5.7); more than two names that have nothing
-/// are too many (section 4.6.4); which of eleven names are the first ten is the server's choice, and this
-/// one's right name is among ours.
+/// Vectors that contradict the RFC: file, sender, and what the RFC asks for. `exists` looks for A
+/// records only, whatever the client's address is (RFC 7208 section 5.7); more than two names that
+/// have nothing are too many (section 4.6.4); which of eleven names are the first ten is the
+/// server's choice, and this one's right name is among ours.
 const AGAINST_THE_RFC: [(&str, &str, &str); 4] = [
     ("macro.yml", "2001:db8::cb01 strong-bad@email.example.com", "fail"),
     ("exists.yml", "167.1.2.3 sender@ip6.test.org", "fail"),

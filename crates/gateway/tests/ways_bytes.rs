@@ -1,9 +1,10 @@
 //! What is judged equals what is sent, over all ways in; for the short walk and the fuzz target.
 //!
-//! An input is a choice of the way in and the bytes of a message. Whatever is taken by SMTP, LMTP (DATA or
-//! BDAT) or a milter must be, byte for byte, what its sender sent and what every server behind us decodes,
-//! strict or lenient, before and after the policy's changes. What is refused is refused for a byte that
-//! readers disagree about. Files may hold such bytes: of their readings the worst counts.
+//! An input is a choice of the way in and the bytes of a message. Whatever is taken by SMTP, LMTP
+//! (DATA or BDAT) or a milter must be, byte for byte, what its sender sent and what every server
+//! behind us decodes, strict or lenient, before and after the policy's changes. What is refused is
+//! refused for a byte that readers disagree about. Files may hold such bytes: of their readings the
+//! worst counts.
 
 use std::sync::{Arc, OnceLock};
 

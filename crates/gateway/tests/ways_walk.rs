@@ -1,5 +1,5 @@
-//! A walk through messages with odd bytes from a fixed seed, over all ways in: what is judged equals what is
-//! sent. The fuzz target `ways` asks the same for longer.
+//! A walk through messages with odd bytes from a fixed seed, over all ways in: what is judged
+//! equals what is sent. The fuzz target `ways` asks the same for longer.
 
 /// Messages.
 const ROUNDS: usize = 6_000;

@@ -30,11 +30,11 @@ const HEAD: &str =
 
 impl Zone {
     /// Serves these records (as zone files write them, names relative to the root); questions for
-    /// `broken.example`, `_dns_error.org`, `_dns_error.test.org` and below fail (SERVFAIL). None, with a note,
-    /// if there is no server on this machine; in CI that is a failure.
+    /// `broken.example`, `_dns_error.org`, `_dns_error.test.org` and below fail (SERVFAIL). None,
+    /// with a note, if there is no server on this machine; in CI that is a failure.
     ///
-    /// After a line `$ZONE name` come the records of a zone of that name, with names relative to the
-    /// root too.
+    /// After a line `$ZONE name` come the records of a zone of that name, with names relative to
+    /// the root too.
     pub(crate) fn serve(records: &str) -> Option<Self> {
         Self::start(records, "")
     }

@@ -6,8 +6,8 @@
 //! itself. 32 bits of each hash: of 40,000 bodies, one strange message in 100,000 is left out for
 //! nothing.
 //!
-//! File, little endian: magic `GNTLBODY`, two counts (u32), the hashes (u32 each, training mail then
-//! workloads, each sorted), and the BLAKE3 hash of all before (32 bytes).
+//! File, little endian: magic `GNTLBODY`, two counts (u32), the hashes (u32 each, training mail
+//! then workloads, each sorted), and the BLAKE3 hash of all before (32 bytes).
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -101,7 +101,8 @@ impl Bodies {
     }
 }
 
-/// A hash of the body of a whole message that line ends, trailing white space and the header do not change.
+/// A hash of the body of a whole message that line ends, trailing white space and the header do not
+/// change.
 pub fn body_hash(raw: &[u8]) -> u64 {
     let mut lines = raw.split(|&b| b == b'\n');
     for line in lines.by_ref() {

@@ -23,8 +23,8 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     read.with_context(|| shown.to_string())
 }
 
-/// The message with CRLF line ends, which signatures are computed over; files mostly have LF. An mbox
-/// `From ` line is left out.
+/// The message with CRLF line ends, which signatures are computed over; files mostly have LF. An
+/// mbox `From ` line is left out.
 pub fn with_crlf(raw: &[u8]) -> Vec<u8> {
     let start = match raw.starts_with(b"From ") {
         true => raw.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1),

@@ -16,8 +16,8 @@ const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Largest message of a mailbox, an archive or a pipe that [`walk`] takes, in bytes.
 const LABELLED_BYTES_MAX: u64 = 16 << 20;
 
-/// Calls `visit` with the name and bytes of every message below the paths. What cannot be read is said
-/// on standard error and left out; the number of such is returned.
+/// Calls `visit` with the name and bytes of every message below the paths. What cannot be read is
+/// said on standard error and left out; the number of such is returned.
 ///
 /// # Errors
 /// The first error of `visit`, which ends the walk.
@@ -52,8 +52,8 @@ pub fn each(
     result.map(|()| unreadable)
 }
 
-/// Judges one message by the rules alone, as `gauntlet scan --rules` does, as if received at the Unix
-/// time `now` in seconds.
+/// Judges one message by the rules alone, as `gauntlet scan --rules` does, as if received at the
+/// Unix time `now` in seconds.
 pub fn judge(ruleset: &LoadedRules, raw: &[u8], now: i64, scratch: &mut LoadedScratch) -> Outcome {
     let message = Message::parse(raw);
     let envelope = trace::of_trace(&message, now);

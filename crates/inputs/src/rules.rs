@@ -14,7 +14,8 @@ pub struct ReadingArgs {
     /// Which rules run
     #[arg(long, value_name = "PROFILE", default_value = "local")]
     pub profile: ProfileName,
-    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be repeated)
+    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be
+    /// repeated)
     #[arg(long, value_name = "DIR")]
     pub site: Vec<PathBuf>,
 }
@@ -22,7 +23,7 @@ pub struct ReadingArgs {
 /// Names of [`Profile`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProfileName {
-    /// What the message alone tells, as `spamassassin -L` without Bayes
+    /// Rules about the message alone, as `spamassassin -L` without Bayes
     #[default]
     Local,
     /// Network rules too, answered from facts
@@ -171,7 +172,7 @@ pub fn report_problems(report: &LoadReport) {
     if let Some(first) = bad.next() {
         let more = match bad.count() {
             0 => String::new(),
-            n => format!("; {n} more are told by gauntlet rules check"),
+            n => format!("; {n} more are listed by gauntlet rules check"),
         };
         eprintln!("gauntlet: {first}{more}");
     }

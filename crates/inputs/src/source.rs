@@ -2,8 +2,8 @@
 //!
 //! What a file is, its first bytes say: a gzip stream is undone, `ustar` is an archive, a `From `
 //! line that a delivery agent wrote begins a mailbox (of one message or more), anything else is one
-//! message. Names of messages in a mailbox are `box#1`, `box#2` ...; in an archive `archive/member`.
-//! Nothing is held in memory but the message at hand.
+//! message. Names of messages in a mailbox are `box#1`, `box#2` ...; in an archive
+//! `archive/member`. Nothing is held in memory but the message at hand.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -85,7 +85,7 @@ impl Source {
     /// whatever it looks like, so that the output has one line for each line of the list.
     ///
     /// # Errors
-    /// If the list itself cannot be read; of files in it, `emit` is told.
+    /// If the list itself cannot be read; files in it that cannot are emitted as failed.
     pub fn list(&self, list: &Path, emit: &mut Emit<'_>) -> anyhow::Result<()> {
         let reader: Box<dyn BufRead> = if list.as_os_str() == "-" {
             Box::new(io::stdin().lock())
@@ -138,7 +138,8 @@ impl Source {
             }
             return self.folder(path, name, &[above, &[folder]].concat(), emit);
         }
-        // Whoever names a pipe waits for its writer; one that is met on the way is not opened.
+        // A pipe that the user names is read; one that the walk meets would block, and is not
+        // opened.
         if !above.is_empty() && !metadata.is_file() {
             return failed(name, &NO_FILE, emit);
         }
@@ -369,8 +370,8 @@ fn read_head(mut file: &File, head: &mut [u8; HEAD_BYTES]) -> io::Result<usize> 
     Ok(length)
 }
 
-/// Looks at the head of a stream without taking it. A pipe may give fewer bytes than the head needs;
-/// then the kind is judged by those.
+/// Looks at the head of a stream without taking it. A pipe may give fewer bytes than the head
+/// needs; then the kind is judged by those.
 fn fill(reader: &mut impl BufRead) -> io::Result<Kind> {
     Ok(kind(reader.fill_buf()?))
 }

@@ -22,7 +22,7 @@ use crate::train::training::{self, TrainingArgs};
 
 const AFTER_HELP: &str = "\
 --trec runs the TREC on-line protocol (TREC 2005 to 2007 spam tracks): messages are classified in the order of
-the index by a filter that starts from nothing; after each, the filter is told what it was.
+the index by a filter that starts from nothing; after each, the filter gets its label.
   immediate  at once, after every message
   delayed    in batches: up to 1,000 messages are classified (the size is drawn anew for each
              batch), then all of them are learned
@@ -72,7 +72,8 @@ pub struct Args {
     /// Judge by the whole engine as it ships (rules, classifier, thresholds), but for the model
     #[arg(long, conflicts_with = "trec")]
     verdicts: bool,
-    /// With --verdicts: write what was weighed for each message to this file, for fitting the weights
+    /// With --verdicts: write what was weighed for each message to this file, for fitting the
+    /// weights
     #[arg(long, value_name = "FILE", requires = "verdicts")]
     signals: Option<PathBuf>,
     #[command(flatten)]
@@ -80,7 +81,7 @@ pub struct Args {
     /// Which filter learns
     #[arg(long, value_enum, default_value_t = trec::LearnerChoice::Default)]
     learner: trec::LearnerChoice,
-    /// When the filter is told what a message was
+    /// When the filter gets the label of a message
     #[arg(long, value_enum, default_value_t = trec::Feedback::Immediate)]
     feedback: trec::Feedback,
     /// Share of recipients that give feedback, with `--feedback partial`
@@ -93,7 +94,8 @@ pub struct Args {
     /// Seed of everything that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write an HTML page with ROC curves and histograms of scores, and these as SVG and PNG, into this folder
+    /// Write an HTML page with ROC curves and histograms of scores, and these as SVG and PNG, into
+    /// this folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
     /// Print one JSON object

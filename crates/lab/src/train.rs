@@ -31,8 +31,8 @@ pub struct Args {
     corpus: CorpusArgs,
     #[command(flatten)]
     training_args: TrainingArgs,
-    /// Folder of mail that speed is measured on: evaluation leaves its bodies out, as it does those of
-    /// the training mail
+    /// Folder of mail that speed is measured on: evaluation leaves its bodies out, as it does those
+    /// of the training mail
     #[arg(long = "workload", value_name = "FOLDER")]
     workloads: Vec<PathBuf>,
     /// Write the model to this file, and the hashes of the bodies of its mail beside it (`.bodies`)

@@ -22,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gauntlet_engine::classifier::model::FORMAT_VERSION;
-use gauntlet_engine::corrections::{CORRECTIONS_MAX, Correction, MessageId};
+use gauntlet_engine::corrections::{CORRECTIONS_MAX, Correction, MessageId, is_policy};
 
 use self::record::{next, number, parse, record};
 
@@ -53,6 +53,8 @@ pub fn move_old_journal(data: &Path) -> io::Result<()> {
         moved => moved.and_then(|()| sync_folder(&new)).and_then(|()| sync_folder(&old)),
     }
 }
+/// Corrections by rules of the policy (`learn`) that are kept.
+pub const POLICY_CORRECTIONS_MAX: usize = 2_000;
 const MAGIC: &[u8; 8] = b"GNTLCORR";
 const HEADER_BYTES: u64 = 12;
 /// Records that no longer count, beyond as many that do, before the file is written anew.
@@ -160,6 +162,10 @@ impl Corrections {
             {
                 continue;
             }
+            // A policy never overrules what a person said of the message.
+            if is_policy(correction.reporter) && known.is_some_and(|c| !is_policy(c.reporter)) {
+                continue;
+            }
             record(&mut bytes, &id, Some(&correction));
             self.live.insert(id, correction);
             self.records += 1;
@@ -262,8 +268,16 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Drops the oldest corrections over the limit.
+/// Drops the oldest corrections over the limit; those of policies have a lower one of their own, so that they
+/// crowd out nobody's.
 fn make_room(live: &mut BTreeMap<MessageId, Correction>) {
+    let by_policy = live.iter().filter(|(_, c)| is_policy(c.reporter));
+    let mut by_policy: Vec<(i64, MessageId)> = by_policy.map(|(id, c)| (c.at, *id)).collect();
+    by_policy.sort_unstable();
+    let over = by_policy.len().saturating_sub(POLICY_CORRECTIONS_MAX);
+    for (_, id) in by_policy.into_iter().take(over) {
+        live.remove(&id);
+    }
     let over = live.len().saturating_sub(CORRECTIONS_MAX);
     if over == 0 {
         return;
@@ -329,6 +343,27 @@ mod tests {
         let again = Corrections::open(folder.path()).unwrap();
         assert_eq!(*again.standing(), standing);
         assert_eq!(standing.into_values().collect::<Vec<_>>(), [correction(false, 4)]);
+    }
+
+    #[test]
+    fn a_policy_neither_overrules_people_nor_crowds_them_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let by = |reporter, spam, at| Correction { reporter, ..correction(spam, at) };
+        let rule = gauntlet_engine::corrections::policy_reporter_id("r");
+        let id = |n: u32| -> MessageId {
+            std::array::from_fn(|i| n.to_le_bytes().get(i).copied().unwrap_or(0))
+        };
+        let mut journal = Corrections::open(folder.path()).unwrap();
+        assert_eq!(journal.say([(id(1), by(7, false, 1))]).unwrap(), 1);
+        assert_eq!(journal.say([(id(1), by(rule, true, 2))]).unwrap(), 0, "a person said so");
+        assert_eq!(journal.say([(id(2), by(rule, true, 2))]).unwrap(), 1);
+        assert_eq!(journal.say([(id(2), by(7, false, 3))]).unwrap(), 1, "a person corrects it");
+        let many = POLICY_CORRECTIONS_MAX as u32 + 10;
+        journal.say((3..many + 3).map(|n| (id(n), by(rule, true, 10)))).unwrap();
+        assert_eq!(journal.standing().len(), 2 + POLICY_CORRECTIONS_MAX);
+        let standing = Corrections::read(folder.path()).unwrap();
+        assert_eq!(&standing, journal.standing());
+        assert!(!standing[&id(1)].spam && !standing[&id(2)].spam);
     }
 
     #[test]

@@ -4,8 +4,13 @@ use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
 use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
-use crate::rule::{ChangeTemplate, RULES_MAX, Rule};
+use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT, RULES_MAX, Rule};
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
+
+/// Addresses of one notification.
+const NOTIFY_ADDRESSES_MAX: usize = 20;
+/// Longest text of a notification, in bytes.
+const NOTIFY_TEMPLATE_BYTES_MAX: usize = 4_000;
 
 /// Rejects contradictions and unknown names; returns warnings.
 pub(crate) fn check(rules: &[Rule], groups: &Groups) -> Result<Vec<Finding>, PolicyError> {
@@ -99,11 +104,34 @@ fn change_problem(change: &ChangeTemplate) -> Option<String> {
         }
         Change::RemoveHeader { name } => field(name),
         Change::TagSubject { tag } => one_line(tag, 64).map(|p| format!("the subject tag {p}")),
-        Change::Copy { to } | Change::Notify { to, .. } => {
+        Change::Copy { to } => {
             to.iter().find(|a| !a.contains('@')).map(|a| format!("{a:?} is no address"))
         }
+        Change::Notify { to, template, .. } => notify_problem(to, template),
         _ => None,
     }
+}
+
+/// Notifications go to addresses that the policy names, never to one that the message names: its sender may
+/// be forged.
+fn notify_problem(to: &[String], template: &str) -> Option<String> {
+    let is_known = |a: &String| {
+        let fixed = a.contains('@') && !a.contains('{') && one_line(a, 320).is_none();
+        fixed || matches!(a.as_str(), NOTIFY_POSTMASTER | NOTIFY_RECIPIENT)
+    };
+    if let Some(other) = to.iter().find(|a| !is_known(a)) {
+        return Some(format!(
+            "notify: {other:?} is none of an address, {NOTIFY_POSTMASTER:?} and {NOTIFY_RECIPIENT:?}"
+        ));
+    }
+    if to.is_empty() || to.len() > NOTIFY_ADDRESSES_MAX {
+        return Some(format!("notify: name 1 to {NOTIFY_ADDRESSES_MAX} addresses in `to`"));
+    }
+    if template.chars().any(|c| c.is_control() && c != '\n') {
+        return Some("notify: the template has control characters other than line ends".into());
+    }
+    (template.len() > NOTIFY_TEMPLATE_BYTES_MAX)
+        .then(|| format!("notify: the template is over {NOTIFY_TEMPLATE_BYTES_MAX} bytes"))
 }
 
 /// The first thing in a condition that can never hold or names what does not exist.

@@ -71,6 +71,9 @@ impl Policy {
             }
         }
         let end = end.unwrap_or(Final::Deliver);
+        if end == Final::SpamFolder {
+            changes.extend(eval.spam_folder_marks(&changes));
+        }
         Disposition { recipient: recipient.to_owned(), end, changes, rules, release }
     }
 }
@@ -193,6 +196,54 @@ mod tests {
         assert_eq!(end(b"\r\nsee http://example.org/x\r\n"), Final::Deliver);
         let pdf = b"Content-Type: application/octet-stream; name=a.bin\r\n\r\n%PDF-1.4\r\n";
         assert_eq!(end(pdf), Final::Hold { folder: "p".into() });
+    }
+
+    #[test]
+    fn what_is_not_there_is_explained_in_words() {
+        let text = "[[rule]]\nname = \"d\"\nwhen.defect = \"empty_message\"\ndo = \"discard\"\n\
+            [[rule]]\nname = \"p\"\nwhen.probability_min = 0.5\ndo = \"discard\"\n\
+            [[rule]]\nname = \"i\"\nwhen.subject = \"x*\"\ndo = { learn = \"ham\" }\n";
+        let policy = Policy::parse(text, &Groups::default()).unwrap();
+        let explain = |verdict: &Verdict| {
+            let message = Message::parse(MAIL);
+            let envelope = Envelope { rcpt_to: vec!["a@b".into()], ..Default::default() };
+            let input = PolicyInput {
+                id: "r",
+                message: &message,
+                envelope: &envelope,
+                facts: &Facts::default(),
+                verdict,
+                thresholds: &Thresholds::default(),
+                rates: &Rates::default(),
+            };
+            let trace = policy.explain(&input).remove(0).trace;
+            trace.into_iter().map(|t| t.because).collect::<Vec<_>>()
+        };
+        let nothing = explain(&Verdict::default());
+        assert_eq!(nothing[..2], ["no such defect", "no probability of 0.5"]);
+        let kind = gauntlet_mail::DefectKind::EmptyMessage;
+        let defect = gauntlet_mail::Defect { kind, part: 0, offset: None, detail: String::new() };
+        let found = explain(&Verdict { defects: vec![defect], ..Verdict::default() });
+        assert_eq!(found, ["defect empty_message"]);
+        for all in [nothing, found] {
+            assert!(all.iter().all(|b| !b.contains("None") && !b.contains("Some(")), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn notifications_go_where_the_policy_says_and_nowhere_else() {
+        let parse = |to: &str| {
+            let text = format!("[[rule]]\nname = \"n\"\ndo = {{ notify = {{ to = {to} }} }}\n");
+            Policy::parse(&text, &Groups::default())
+                .map(|p| p.rules.len())
+                .map_err(|e| e.to_string())
+        };
+        for good in ["\"ops@x.example\"", "[\"postmaster\", \"{recipient}\"]"] {
+            assert_eq!(parse(good), Ok(1), "{good}");
+        }
+        for bad in ["\"{sender}\"", "\"ops\"", "\"{id}@x.example\"", "[]"] {
+            assert!(parse(bad).unwrap_err().contains("notify"), "{bad}");
+        }
     }
 
     #[test]

@@ -119,6 +119,7 @@ struct StripShape {
 #[serde(deny_unknown_fields)]
 struct NotifyShape {
     to: OneOrMany<String>,
+    #[serde(default)]
     template: String,
 }
 
@@ -183,7 +184,7 @@ fn read_rule(shape: RuleShape, line: usize) -> Result<Option<Rule>, PolicyError>
         OneOrMany::Many(actions) => actions,
     };
     for action in actions {
-        match read_action(action) {
+        match read_action(action, &rule.name) {
             Action::Change(change) => rule.changes.push(change),
             Action::End(end) => {
                 if let Some(first) = &rule.end {
@@ -204,7 +205,8 @@ enum Action {
     End(Final),
 }
 
-fn read_action(shape: ActionShape) -> Action {
+fn read_action(shape: ActionShape, rule: &str) -> Action {
+    let rule = rule.to_owned();
     let change = |change| Action::Change(ChangeTemplate::Fixed(change));
     match shape {
         ActionShape::Deliver => Action::End(Final::Deliver),
@@ -222,9 +224,11 @@ fn read_action(shape: ActionShape) -> Action {
         ActionShape::Disclaimer(text) => change(Change::Disclaimer { text }),
         ActionShape::Copy(to) => change(Change::Copy { to: to.as_slice().to_vec() }),
         ActionShape::Notify(n) => {
-            change(Change::Notify { to: n.to.as_slice().to_vec(), template: n.template })
+            change(Change::Notify { to: n.to.as_slice().to_vec(), template: n.template, rule })
         }
-        ActionShape::Learn(l) => change(Change::Learn { spam: matches!(l, LearnShape::Spam) }),
+        ActionShape::Learn(l) => {
+            change(Change::Learn { spam: matches!(l, LearnShape::Spam), rule })
+        }
         ActionShape::StripAttachments(s) => {
             Action::Change(ChangeTemplate::StripAttachments { which: s.which, note: s.note })
         }

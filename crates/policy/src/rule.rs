@@ -5,6 +5,10 @@ use gauntlet_verdict::{Change, Final, ReleasedBy};
 
 use crate::condition::{AttachmentCondition, Condition};
 
+/// In `notify`: the postmaster of our side's domain.
+pub(crate) const NOTIFY_POSTMASTER: &str = "postmaster";
+/// In `notify`: the recipient that is decided about.
+pub(crate) const NOTIFY_RECIPIENT: &str = "{recipient}";
 /// Most rules in one policy.
 pub const RULES_MAX: usize = 1_000;
 

@@ -415,3 +415,93 @@ fn set(truths: &mut [Option<bool>], rule: u32, truth: Option<bool>) {
         *slot = truth;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gauntlet_mail::{Envelope, Message};
+
+    use crate::native::{NativeDocument, NoFunctions};
+    use crate::options::LoadOptions;
+    use crate::ruleset::{Outcome, RulesScratch, Ruleset};
+
+    const WORDS: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
+
+    /// Sub-rules of several kinds, and metas of every operator over them and each other.
+    fn rules(seed: usize) -> String {
+        let kinds = ["body", "rawbody", "full"];
+        let mut text = String::new();
+        for (n, word) in WORDS.iter().enumerate() {
+            text += &format!("{} __R{n} /{word}/\n", kinds[(n + seed) % kinds.len()]);
+        }
+        text +=
+            "tflags __R1 multiple\nheader __R6 Subject =~ /alpha/\nheader __R7 Subject !~ /beta/\n";
+        let operators = ["&&", "||", "+", "-", ">=", "==", "*", "<"];
+        for n in 0..24 {
+            let (a, b) = ((n * 5 + seed) % 8, (n * 3 + seed / 2) % 8);
+            let operator = operators[(n + seed) % operators.len()];
+            let (not, sub) = (["", "!"][n % 2], ["", "__"][n % 3 / 2]);
+            let before = if n >= 3 && n % 4 == 3 { "+ __M2" } else { "" };
+            text += &format!("meta {sub}M{n} {not}__R{a} {operator} (__R{b} {before})\n");
+            if sub.is_empty() {
+                text += &format!("score M{n} {}\n", [0.5, 1.25, -0.75][n % 3]);
+            }
+        }
+        text
+    }
+
+    fn scan(rules: &str, subtests: bool, early_at: Option<f64>, raw: &str) -> Outcome {
+        let options = LoadOptions { subtests, ..LoadOptions::default() };
+        let (mut ruleset, _) =
+            Ruleset::from_bytes(rules.as_bytes(), &options, &mut NoFunctions).expect("good rules");
+        if let Some(threshold) = early_at {
+            ruleset = ruleset.stop_early_at(&[threshold]);
+        }
+        let (message, envelope) = (Message::parse(raw.as_bytes()), Envelope::default());
+        ruleset.scan(&NativeDocument::new(&message, &envelope), &mut RulesScratch::default())
+    }
+
+    fn message(bits: usize) -> String {
+        let chosen = |from: usize| {
+            let words = WORDS.iter().enumerate();
+            let words = words.filter(|(n, _)| bits >> (from + n) & 1 == 1).map(|(_, word)| *word);
+            words.collect::<Vec<_>>().join(" ")
+        };
+        format!("Subject: {}\n\n{} {}\n", chosen(0), chosen(3), chosen(6))
+    }
+
+    /// With `subtests` every rule is evaluated; without, sub-rules wait until a meta needs them.
+    #[test]
+    fn what_is_deferred_changes_no_hit_and_no_evidence() {
+        let (mut hits, mut messages) = (0, 0);
+        for seed in 0..8 {
+            let rules = rules(seed);
+            for bits in (0..1usize << 12).step_by(37) {
+                let raw = message(bits);
+                let (all, needed) =
+                    (scan(&rules, true, None, &raw), scan(&rules, false, None, &raw));
+                assert_eq!((all.score, &all.hits), (needed.score, &needed.hits), "{rules}\n{raw}");
+                assert!(needed.sub.is_empty() && !needed.stopped_early);
+                hits += all.hits.len();
+                messages += 1;
+            }
+        }
+        assert!(hits > messages, "{hits} hits in {messages} messages: the rules are put to use");
+    }
+
+    #[test]
+    fn a_scan_that_ends_early_is_on_the_same_side_of_the_threshold() {
+        let (rules, mut early) = (rules(3), 0);
+        // A long text, so that looking for what is left of it costs more than a bound.
+        let rest = "nothing of note\n".repeat(4_000);
+        for bits in (0..1usize << 12).step_by(97) {
+            let raw = message(bits) + &rest;
+            let whole = scan(&rules, false, None, &raw);
+            for threshold in [0.5, 2.0, 5.0] {
+                let cut = scan(&rules, false, Some(threshold), &raw);
+                assert_eq!(cut.score >= threshold, whole.score >= threshold, "{threshold}\n{raw}");
+                early += usize::from(cut.stopped_early);
+            }
+        }
+        assert!(early > 0, "some scan ends early");
+    }
+}

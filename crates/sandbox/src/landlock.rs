@@ -1,8 +1,8 @@
 //! Landlock: which files a process may reach, by the kernel (landlock(7)).
 //!
-//! Three system calls without a library: a ruleset says which rights are handled, rules give them back below
-//! folders or for files, the thread restricts itself. Threads that it starts later inherit it, those
-//! that there are do not.
+//! Three system calls without a library: a ruleset says which rights are handled, rules give them
+//! back below folders or for files, the thread restricts itself. Threads that it starts later
+//! inherit it, those that there are do not.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,8 @@ const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
 
 /// Reading files and listing folders.
 pub const READ: u64 = READ_FILE | READ_DIR;
-/// Making, changing, moving and removing files, folders and sockets, and listing folders; reading no file.
+/// Making, changing, moving and removing files, folders and sockets, and listing folders; reading
+/// no file.
 pub const CHANGE: u64 = WRITE_FILE
     | READ_DIR
     | REMOVE_DIR
@@ -38,8 +39,9 @@ pub const CHANGE: u64 = WRITE_FILE
     | REFER
     | TRUNCATE;
 
-/// What is changed in a folder that has other processes' folders in it: files and sockets. Folders are not
-/// made, removed or renamed there, and nothing is moved or linked from one folder to another.
+/// What is changed in a folder that has other processes' folders in it: files and sockets. Folders
+/// are not made, removed or renamed there, and nothing is moved or linked from one folder to
+/// another.
 pub const CHANGE_FILES: u64 = CHANGE & !(REMOVE_DIR | MAKE_DIR | REFER);
 
 /// Rights that each version of the interface (ABI) handles.

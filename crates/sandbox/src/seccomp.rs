@@ -1,9 +1,9 @@
 //! Seccomp: which system calls a process may make (seccomp(2)).
 //!
-//! Two filters. The first kills the process for what only an intruder would do: starting programs, tracing
-//! others, loading modules. The second is a list of what is needed; all else fails with EPERM. Killing for
-//! these too would stop mail whenever a new C library uses a new call for an old purpose; it tries
-//! another way when it is told EPERM.
+//! Two filters. The first kills the process for what only an intruder would do: starting programs,
+//! tracing others, loading modules. The second is a list of what is needed; all else fails with
+//! EPERM. Killing for these too would stop mail whenever a new C library uses a new call for an old
+//! purpose; it tries another way when it is told EPERM.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -235,8 +235,9 @@ const OLD_NAMES: &[i64] = &[];
 const MODES: &[(i64, u8)] = &[(libc::SYS_chmod, 1), (libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2)];
 #[cfg(not(target_arch = "x86_64"))]
 const MODES: &[(i64, u8)] = &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2)];
-/// Bits of group and others: nothing that a node has is opened to them by a change of mode. (Landlock does
-/// not govern modes, so that files that the node cannot read could be opened for others.)
+/// Bits of group and others: nothing that a node has is opened to them by a change of mode.
+/// (Landlock does not govern modes, so that files that the node cannot read could be opened for
+/// others.)
 const OTHERS: u64 = 0o077;
 
 /// Families of sockets that a node opens.

@@ -8,7 +8,7 @@
 //! [`MANIFEST`] is written last; a folder without it is not a complete backup.
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
@@ -56,6 +56,8 @@ pub fn back_up(
         return Err(StoreError::Invalid { what: "the backup's folder", cause });
     }
     make_folder(target)?;
+    let owner = Owner::of(data)?;
+    owner.begin(target)?;
     let mut found = FoundFiles::default();
     let inside = [target.to_owned()];
     find(data, &[skip, &inside].concat(), 0, &mut found)?;
@@ -83,7 +85,44 @@ pub fn back_up(
     let manifest = target.join(MANIFEST);
     let text = serde_json::to_string_pretty(&backup).unwrap_or_default();
     files::write_durably(&manifest, text.as_bytes()).map_err(StoreError::io(&manifest, "write"))?;
+    owner.give(target)?;
     Ok(backup)
+}
+
+/// Whom the copy belongs to: the data folder's owner, if root copies it. Without that, a node could not be
+/// started on it.
+struct Owner(Option<(u32, u32)>);
+
+impl Owner {
+    fn of(data: &Path) -> Result<Self, StoreError> {
+        let seen = fs::metadata(data).map_err(StoreError::io(data, "look at"))?;
+        let is_roots = seen.uid() == 0 || files::effective_user() != 0;
+        Ok(Owner((!is_roots).then(|| (seen.uid(), seen.gid()))))
+    }
+
+    /// While root writes, the folder is root's own: in one of the owner's, a link could be put in the way.
+    fn begin(&self, target: &Path) -> Result<(), StoreError> {
+        let make = StoreError::io(target, "make root's own");
+        self.0.map_or(Ok(()), |_| std::os::unix::fs::lchown(target, Some(0), Some(0)).map_err(make))
+    }
+
+    /// Gives away everything below a folder, then the folder itself: nobody else can reach in meanwhile.
+    fn give(&self, folder: &Path) -> Result<(), StoreError> {
+        let Some((uid, gid)) = self.0 else { return Ok(()) };
+        let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+        for entry in entries {
+            let path = entry.map_err(StoreError::io(folder, "list"))?.path();
+            let seen = path.symlink_metadata().map_err(StoreError::io(&path, "look at"))?;
+            if seen.is_dir() {
+                self.give(&path)?;
+            } else {
+                let give = StoreError::io(&path, "give to the data folder's owner");
+                std::os::unix::fs::lchown(&path, Some(uid), Some(gid)).map_err(give)?;
+            }
+        }
+        let give = StoreError::io(folder, "give to the data folder's owner");
+        std::os::unix::fs::lchown(folder, Some(uid), Some(gid)).map_err(give)
+    }
 }
 
 /// The content of the data folder.

@@ -435,7 +435,7 @@ mod tests {
         fs::write(content.path(hash), b"twice").unwrap();
         std::thread::scope(|threads| {
             let second = threads.spawn(|| content.put(b"twice").unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(std::time::Duration::from_millis(5));
             assert!(!second.is_finished(), "it is not durable yet");
             drop(first);
             assert_eq!(second.join().unwrap(), hash);

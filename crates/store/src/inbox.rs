@@ -203,7 +203,16 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
-    const SHORT: Duration = Duration::from_millis(20);
+    const SHORT: Duration = Duration::from_millis(2);
+
+    /// Returns once the reader sleeps and waits for this.
+    fn sleeps(inbox: &Inbox<i32>, wake_on: WakeOn) {
+        let deadline = Instant::now() + LONG;
+        while inbox.0.state().reader != wake_on {
+            assert!(Instant::now() < deadline, "the reader does not sleep");
+            std::thread::yield_now();
+        }
+    }
 
     #[test]
     fn items_come_in_order_and_the_end_after_them() {
@@ -220,6 +229,7 @@ mod tests {
     #[test]
     fn a_sleeping_reader_is_woken_and_a_lingering_one_by_what_matters() {
         let (inbox, reader) = inbox(10);
+        let (was_late, late) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             assert_eq!(reader.recv(LONG), Ok(1));
             reader.linger(LONG, 10);
@@ -228,19 +238,21 @@ mod tests {
             assert_eq!((reader.try_recv(), reader.try_recv()), (Some(4), Some(5)), "enough");
             reader.linger(SHORT, 9);
             assert_eq!(reader.try_recv(), None, "late");
+            was_late.send(()).unwrap();
             reader.linger(LONG, 9);
             assert_eq!(reader.recv(LONG), Err(RecvError::Closed), "closed");
         });
-        std::thread::sleep(SHORT);
+        sleeps(&inbox, WakeOn::Anything);
         inbox.send(1, false).unwrap();
         inbox.send(2, false).unwrap();
-        std::thread::sleep(SHORT);
+        sleeps(&inbox, WakeOn::UrgentOrCount(10));
         inbox.send(3, true).unwrap();
-        std::thread::sleep(SHORT);
+        sleeps(&inbox, WakeOn::UrgentOrCount(2));
         inbox.send(4, false).unwrap();
-        std::thread::sleep(SHORT);
         inbox.send(5, false).unwrap();
-        std::thread::sleep(4 * SHORT);
+        // It has waited in vain for more, and waits for ever now.
+        late.recv().unwrap();
+        sleeps(&inbox, WakeOn::UrgentOrCount(9));
         drop(inbox);
         thread.join().unwrap();
     }

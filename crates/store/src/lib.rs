@@ -5,6 +5,7 @@
 //! (see [`database`]).
 
 pub mod backup;
+pub mod clock;
 pub mod content;
 pub mod database;
 pub mod error;
@@ -20,6 +21,7 @@ pub mod replay;
 pub mod spool;
 pub mod users;
 
+pub use clock::Clock;
 pub use content::{BodyKeys, Content, ContentHash};
 pub use error::StoreError;
 pub use history::{GreylistDecision, GreylistRules, History, SenderHistory};

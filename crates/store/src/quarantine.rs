@@ -219,10 +219,14 @@ impl Quarantine {
     /// # Errors
     /// If one cannot be read, decrypted or written; those before it are done.
     pub fn reencrypt(&self) -> Result<u64, StoreError> {
+        self.collect_garbage()?;
         let mut written = 0;
         for hash in self.content.all()? {
             // A body that is removed meanwhile must not be written again.
             let _keep_bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+            if self.is_garbage(hash)? {
+                continue;
+            }
             written += u64::from(self.content.reencrypt(hash)?);
         }
         Ok(written)
@@ -231,6 +235,17 @@ impl Quarantine {
     /// The keys of encrypted bodies.
     pub fn keys(&self) -> Option<&BodyKeys> {
         self.content.keys()
+    }
+
+    /// A body that was deleted and waits for the node to remove it.
+    fn is_garbage(&self, hash: ContentHash) -> Result<bool, StoreError> {
+        self.read(|c| {
+            let mut find = c.prepare_cached(
+                "SELECT 1 FROM garbage WHERE content = ?1 AND NOT EXISTS \
+                 (SELECT 1 FROM item WHERE item.content = garbage.content)",
+            )?;
+            find.exists([hash.to_string()])
+        })
     }
 
     /// Removes the bodies that no row references any more.

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::clock::Clock;
 use crate::inbox::{Inbox, inbox};
 pub use error::SpoolError;
 use load::load;
@@ -124,6 +125,7 @@ struct Index {
 
 #[derive(Debug)]
 struct Shared {
+    clock: Clock,
     medium: Arc<dyn Medium>,
     index: Mutex<Index>,
     /// Locked while states are written and segments removed. Has the messages that are done and not
@@ -172,6 +174,18 @@ impl Spool {
         medium: Arc<dyn Medium>,
         options: SpoolOptions,
     ) -> Result<(Self, Recovery), SpoolError> {
+        Self::open_with_clock(medium, options, Clock::system())
+    }
+
+    /// Like [`Spool::open`]; `clock` says when free space is measured and a failed medium probed again.
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub fn open_with_clock(
+        medium: Arc<dyn Medium>,
+        options: SpoolOptions,
+        clock: Clock,
+    ) -> Result<(Self, Recovery), SpoolError> {
         let (index, recovery, newest) = load(&*medium)?;
         let bytes = index.segments.values().map(|s| s.bytes).sum();
         let shared = Arc::new(Shared {
@@ -179,11 +193,13 @@ impl Spool {
             index: Mutex::new(index),
             states: Mutex::default(),
             bytes: AtomicU64::new(bytes),
-            free: Mutex::new((Instant::now(), u64::MAX)),
+            free: Mutex::new((clock.now(), u64::MAX)),
+            clock,
             failure: Mutex::default(),
         });
         let spool_free = shared.medium.free_bytes().unwrap_or(u64::MAX);
-        *shared.free.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), spool_free);
+        *shared.free.lock().unwrap_or_else(PoisonError::into_inner) =
+            (shared.clock.now(), spool_free);
         let (queue, commands) = inbox(usize::MAX);
         let writer = Writer::new(shared.clone(), options, newest + 1);
         let thread = std::thread::Builder::new()
@@ -205,8 +221,9 @@ impl Spool {
         let used = self.shared.bytes.load(Ordering::Relaxed);
         let free = {
             let mut measured = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
-            if measured.0.elapsed() > FREE_MEASURED_FOR {
-                *measured = (Instant::now(), self.shared.medium.free_bytes().unwrap_or(0));
+            let clock = &self.shared.clock;
+            if clock.elapsed(measured.0) > FREE_MEASURED_FOR {
+                *measured = (clock.now(), self.shared.medium.free_bytes().unwrap_or(0));
             }
             measured.1
         };

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Final {
     /// To the next hop.
     Deliver,
-    /// To the next hop, marked for the recipient's spam folder.
+    /// To the next hop, marked for the recipient's spam folder by header fields (among the changes); in a
+    /// Maildir of our own into its spam folder.
     SpamFolder,
     /// To other recipients instead.
     Redirect {
@@ -138,13 +139,19 @@ pub enum Change {
     Notify {
         /// Addresses.
         to: Vec<String>,
-        /// Name of the template.
+        /// What it says before the facts about the message; empty for the facts alone.
         template: String,
+        /// The policy rule that asks for it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        rule: String,
     },
     /// Trains the classifier.
     Learn {
         /// As spam, else as ham.
         spam: bool,
+        /// The policy rule that says so.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        rule: String,
     },
 }
 

@@ -108,7 +108,8 @@ pub(super) fn start(
 }
 
 impl Shared {
-    /// Waits for lines, then a while for more, and takes them all. False when all is over and written.
+    /// Waits for lines, then a while for more, and takes them all. False when all is over and
+    /// written.
     fn next(&self, lines: &mut Vec<u8>) -> bool {
         let mut state = self.state();
         while state.waiting.is_empty() {

@@ -41,7 +41,7 @@ pub fn markdown(report: &Report) -> String {
     out
 }
 
-/// The page.
+/// The report as an HTML page.
 pub fn html(report: &Report) -> String {
     let mut body = String::new();
     for contest in &report.contests {

@@ -10,9 +10,9 @@ use anyhow::{Context, bail};
 use super::server::{Server, Start, folder, free_address, is_root, program, version, write};
 use crate::protocol::Protocol;
 
-/// What all filters are told.
+/// Settings of all filters.
 const NO_NETWORK: &str = "network tests off";
-/// What our services are told: the peers write no line a message either.
+/// Settings of our services: the peers write no line a message either.
 const NO_LOG: &str = "no line of the log for each message";
 
 /// A node of ours that asks the network nothing: its SMTP listener, or a service beside it.
@@ -21,13 +21,13 @@ pub struct Node<'a> {
     pub program: &'a Path,
     /// Its version.
     pub version: &'a str,
-    /// What is told of it in the report.
+    /// Notes about it for the report.
     pub name: &'a str,
-    /// How it is spoken to: SMTP, or a service.
+    /// Protocol: SMTP, or that of a service.
     pub protocol: Protocol,
     /// Further settings, in TOML.
     pub settings: &'a str,
-    /// What those mean.
+    /// What the settings mean, for the report.
     pub notes: &'a [&'a str],
     /// What is put around the process.
     pub around: &'a Around,
@@ -82,7 +82,8 @@ impl Around {
     }
 }
 
-/// prctl(2): no memory that is writable and executable, and none that becomes executable (Linux 6.3).
+/// prctl(2): no memory that is writable and executable, and none that becomes executable (Linux
+/// 6.3).
 const PR_SET_MDWE: libc::c_int = 65;
 const PR_MDWE_REFUSE_EXEC_GAIN: u32 = 1;
 

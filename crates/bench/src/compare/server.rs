@@ -1,5 +1,5 @@
-//! A server that a comparison started for itself: on loopback, in a temporary folder, ended with the
-//! value.
+//! A server that a comparison started for itself: on loopback, in a temporary folder, ended with
+//! the value.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -26,9 +26,9 @@ pub struct Server {
     pub version: String,
     /// How it was set up, where that is not as it comes.
     pub notes: Vec<String>,
-    /// How it is spoken to.
+    /// Protocol.
     pub protocol: Protocol,
-    /// Where it listens.
+    /// Address and port of its listener.
     pub address: SocketAddr,
     /// Process whose CPU time and memory count, with its children's.
     pub process: u32,
@@ -93,7 +93,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut stop) = self.stop.take() {
-            // There is nobody to tell, and nothing else to try.
+            // `drop` cannot report an error, and there is nothing else to try.
             let _ = stop.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         }
         let Some(child) = &mut self.child else { return };
@@ -104,7 +104,7 @@ impl Drop for Server {
                 unsafe { libc::kill(process, libc::SIGKILL) };
             }
         }
-        // It is dead or cannot be killed; there is nobody to tell.
+        // It is dead or cannot be killed; `drop` cannot report which.
         let _ = child.wait();
     }
 }

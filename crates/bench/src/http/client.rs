@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client in closed loop: so many connections, each asks again when it was answered.
 //!
-//! One event loop a thread and one read and one write a request, no pipelining, so that the client is
-//! seldom the limit. Whether it was is for [`crate::load::health`] to say.
+//! One event loop a thread and one read and one write a request, no pipelining, so that the client
+//! is seldom the limit. Whether it was is for [`crate::load::health`] to say.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -32,7 +32,7 @@ const EVENTS: usize = 1_024;
 /// What is asked, of whom, and by how many.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Server.
+    /// Address and port of the server.
     pub target: SocketAddr,
     /// Value of the Host field.
     pub host: String,
@@ -44,11 +44,11 @@ pub struct Plan {
     pub keep_alive: bool,
     /// Time before the measurement that is not counted.
     pub warm_up: Duration,
-    /// Time measured.
+    /// Time that is measured, after the warm-up.
     pub time: Duration,
     /// Longest wait for an answer.
     pub timeout: Duration,
-    /// Threads.
+    /// Threads of the client.
     pub threads: usize,
     /// Answers after which a thread stops; 0 for no limit.
     pub requests: u64,
@@ -67,11 +67,11 @@ impl Plan {
 pub struct Counts {
     /// Whole answers with a status below 400.
     pub answered: u64,
-    /// All else.
+    /// Requests with a status of 400 and above, or without a whole answer.
     pub failed: u64,
     /// Of those, for want of something on the client's side.
     pub dropped: u64,
-    /// Bytes of bodies.
+    /// Bytes of all answers, without their headers.
     pub body_bytes: u64,
     /// From asking (or from connecting, for a new connection) to the last byte, in nanoseconds.
     pub latency: Histogram<u64>,
@@ -241,7 +241,7 @@ impl<'a> Worker<'a> {
                 swept = now;
             }
         }
-        // Whoever waits longer than the whole time for an answer has failed, too.
+        // A request that waits longer than the whole run has failed, too.
         let now = Instant::now();
         let late = |slot: &&Slot| slot.stream.is_some() && now - slot.begun >= self.plan.timeout;
         self.counts.failed += self.slots.iter().filter(late).count() as u64;
@@ -345,8 +345,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A connection's next steps, until it has to wait or has its answer. `closed`: the system says that
-/// no more comes than what is there.
+/// A connection's next steps, until it has to wait or has its answer. `closed`: the system says
+/// that no more comes than what is there.
 fn advance(slot: &mut Slot, request: &[u8], buffer: &mut [u8], closed: bool) -> io::Result<Step> {
     let Slot { stream, state, .. } = slot;
     let Some(stream) = stream else { return Ok(Step::Wait) };

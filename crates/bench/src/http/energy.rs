@@ -1,5 +1,5 @@
 //! What the processors took from the mains, as they count it themselves (RAPL, by Linux' powercap).
-//! Machines that do not tell, virtual ones above all, have an unknown figure, not an estimated one.
+//! Machines without counters, virtual ones above all, have an unknown figure, not an estimated one.
 
 use std::path::{Path, PathBuf};
 
@@ -38,15 +38,28 @@ fn number(path: &Path) -> Option<f64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+/// Why energy cannot be measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoCounters {
+    /// The kernel has no such folder.
+    #[error("this machine shows no counters ({} is missing)", .0.display())]
+    Missing(PathBuf),
+    /// No package in the folder has a counter.
+    #[error("this machine shows no counters in {}", .0.display())]
+    Empty(PathBuf),
+    /// They are readable by root only.
+    #[error("the counters may be read by root only")]
+    Denied,
+}
+
 impl Counters {
-    /// Reads the counters below a folder; why there are none.
+    /// Reads the counters below a folder.
     ///
     /// # Errors
-    /// A text for people: the machine has no counters, or keeps them from us.
-    pub fn read(folder: &Path) -> Result<Self, String> {
-        let entries = std::fs::read_dir(folder).map_err(|_| {
-            format!("this machine shows no counters ({} is missing)", folder.display())
-        })?;
+    /// The machine has no counters, or this user must not read them.
+    pub fn read(folder: &Path) -> Result<Self, NoCounters> {
+        let entries =
+            std::fs::read_dir(folder).map_err(|_| NoCounters::Missing(folder.to_owned()))?;
         let mut packages = Vec::new();
         let mut kept_from_us = false;
         for entry in entries.flatten() {
@@ -65,8 +78,8 @@ impl Counters {
         }
         if packages.is_empty() {
             return Err(match kept_from_us {
-                true => "the counters may be read by root only".to_owned(),
-                false => format!("this machine shows no counters in {}", folder.display()),
+                true => NoCounters::Denied,
+                false => NoCounters::Empty(folder.to_owned()),
             });
         }
         Ok(Counters { packages })
@@ -95,7 +108,7 @@ mod tests {
     #[test]
     fn counters_are_read_and_run_over() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Counters::read(folder.path()).unwrap_err().contains("no counters"));
+        assert!(Counters::read(folder.path()).unwrap_err().to_string().contains("no counters"));
         for (number, value) in [(0, "4000000"), (1, "9500000")] {
             let package = folder.path().join(format!("intel-rapl:{number}"));
             std::fs::create_dir(&package).unwrap();
@@ -117,6 +130,6 @@ mod tests {
         std::fs::write(folder.path().join("intel-rapl:0/energy_uj"), "4000000").unwrap();
         std::fs::write(folder.path().join("intel-rapl:1/energy_uj"), "500000").unwrap();
         assert!((counters.since(1.0).unwrap().joules - 1.0).abs() < 1e-9, "it ran over");
-        assert!(Counters::read(Path::new("/nowhere")).unwrap_err().contains("missing"));
+        assert!(Counters::read(Path::new("/nowhere")).unwrap_err().to_string().contains("missing"));
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 /// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Head {
-    /// Status.
     pub(super) status: u16,
     /// Its bytes, the empty line included.
     pub(super) bytes: usize,
@@ -38,7 +37,7 @@ pub(super) fn parse(input: &[u8]) -> io::Result<Option<Head>> {
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         let line = memchr::memchr(b'\n', rest).map_or(rest, |end| &rest[..end]);
         at += line.len() + 1;
-        // Only three names matter; their first letters tell most others apart.
+        // Only three names matter; their first bytes rule out most others.
         if !matches!(line.first(), Some(b'c' | b'C' | b't' | b'T')) {
             continue;
         }

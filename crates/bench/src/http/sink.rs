@@ -1,5 +1,5 @@
-//! An HTTP server that does nothing: it answers every GET with one byte, or with as many as the path
-//! says (`/bytes/1000000`). It shows what a client can do at most.
+//! An HTTP server that does nothing: it answers every GET with one byte, or with as many as the
+//! path says (`/bytes/1000000`). It shows what a client can do at most.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};

@@ -17,13 +17,13 @@ use crate::usage;
 /// The settings of both.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Connections.
+    /// Connections of each client.
     pub connections: usize,
-    /// Threads.
+    /// Threads of each client.
     pub threads: usize,
     /// Time of a run, in whole seconds.
     pub time: Duration,
-    /// Runs of each.
+    /// Runs of each client, in turn.
     pub rounds: u32,
 }
 
@@ -45,13 +45,13 @@ pub struct Pair {
 pub struct Report {
     /// What wrk says that it is.
     pub wrk: String,
-    /// By round.
+    /// Requests/s of both clients, by round.
     pub rounds: Vec<Pair>,
     /// Our requests/s over wrk's.
     pub rate_ratio: Estimate,
     /// wrk's CPU time a request over ours.
     pub cpu_ratio: Estimate,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

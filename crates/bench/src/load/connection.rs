@@ -11,11 +11,11 @@ use crate::protocol::Protocol;
 /// Sender and recipient of what is sent.
 #[derive(Debug, Clone)]
 pub struct Addresses {
-    /// Of MAIL.
+    /// Envelope sender of every message.
     pub from: String,
     /// Of RCPT; `{}` becomes a number from 0 to `users - 1`.
     pub to: String,
-    /// Different recipients.
+    /// Number of different recipients, by turns.
     pub users: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Connects, and speaks as far as a first message can be sent.
+    /// Connects, and runs the protocol up to where a first message can be sent.
     pub(crate) async fn open(
         protocol: Protocol,
         target: SocketAddr,
@@ -112,7 +112,7 @@ impl Connection {
     /// Says goodbye where the protocol knows it.
     pub(crate) async fn close(self, timeout: Duration) {
         if let Self::Smtp(mut conversation) = self {
-            // The figures are taken; a goodbye that fails harms nobody.
+            // The figures are taken; a QUIT that fails does not matter.
             let _ = tokio::time::timeout(timeout, conversation.quit()).await;
         }
     }

@@ -16,7 +16,7 @@ pub enum Label {
     Ham,
     /// Unwanted.
     Spam,
-    /// Nobody said.
+    /// Unlabelled.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ impl Label {
         }
     }
 
-    /// Its name.
+    /// As reports and JSON have it.
     pub fn name(self) -> &'static str {
         match self {
             Label::Ham => "ham",
@@ -45,7 +45,7 @@ impl Label {
 pub struct Item {
     /// Its bytes as they were read.
     pub raw: Vec<u8>,
-    /// Its label.
+    /// Ham or spam, where its folder or `labels.tsv` says so.
     pub label: Label,
 }
 
@@ -56,7 +56,7 @@ pub struct Corpus {
     pub items: Vec<Item>,
     /// Which is sent when: numbers into `items`.
     pub order: Vec<usize>,
-    /// Bytes of all.
+    /// Size of all messages together, in bytes.
     pub bytes: u64,
     /// Names the corpus: the first 64 bits of a hash over its messages.
     pub hash: String,
@@ -64,8 +64,8 @@ pub struct Corpus {
 
 impl Corpus {
     /// Reads every file below the folders (or the files given) in the order of their names. Hidden
-    /// files are left out. A `labels.tsv` in a folder, whose first line names the columns `file` and
-    /// `label`, says what its messages are.
+    /// files are left out. A `labels.tsv` in a folder, whose first line names the columns `file`
+    /// and `label`, says what its messages are.
     ///
     /// # Errors
     /// A folder that cannot be read or holds no message, or more than 2 GiB of them.

@@ -60,7 +60,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins.
+    /// Begins to watch CPU time and timers of the client.
     pub fn start() -> Self {
         Watch {
             start: Instant::now(),
@@ -125,7 +125,7 @@ pub struct Run {
     pub rate: f64,
     /// Messages/s against a null server, if that was measured.
     pub ceiling: Option<f64>,
-    /// Messages tried.
+    /// Messages tried, whatever their outcome.
     pub tried: u64,
     /// Those that failed for want of ports, descriptors or memory on the client's side.
     pub dropped: u64,
@@ -194,7 +194,7 @@ pub struct LagProbe {
 }
 
 impl LagProbe {
-    /// Begins.
+    /// Begins to watch CPU time and timers of the client.
     ///
     /// # Errors
     /// If there is no room for a histogram, or for a thread.

@@ -1,7 +1,7 @@
 //! The protocol between an MTA and its mail filters (milter, version 6), the MTA's side.
 //!
-//! As an MTA does, every step waits for its answer unless the filter said in the negotiation that it
-//! will give none or does not want the step. Any number of messages go over one connection.
+//! As an MTA does, every step waits for its answer unless the filter said in the negotiation that
+//! it will give none or does not want the step. Any number of messages go over one connection.
 
 use super::wire::{Failure, Link, Outcome, Prepared};
 
@@ -9,8 +9,8 @@ use super::wire::{Failure, Link, Outcome, Prepared};
 const VERSION: u32 = 6;
 /// Changes that a filter may make: all of version 6.
 const ACTIONS: u32 = 0x1ff;
-/// Steps that a filter may do without or not answer: all of version 6 but the one that keeps the space
-/// after a field's colon, since messages are made into packets before the negotiation.
+/// Steps that a filter may do without or not answer: all of version 6 but the one that keeps the
+/// space after a field's colon, since messages are made into packets before the negotiation.
 const STEPS: u32 = 0x0f_ffff;
 /// Longest packet accepted.
 const PACKET_BYTES_MAX: usize = 2 << 20;

@@ -9,7 +9,7 @@ use crate::report::Chart;
 /// Points of the curve of latencies for each subject.
 const QUANTILES: u32 = 60;
 
-/// The page.
+/// The report as an HTML page.
 pub fn page(trial: &Trial) -> String {
     let title = format!("Load over {}", trial.protocol.name());
     let mut body = String::new();

@@ -1,11 +1,11 @@
-//! A gateway measured from both sides: messages go out to it by SMTP and come back from it to us, as
-//! with MailMarshal's Bench-Tool. What came back drives what is sent: so many messages an instance are
-//! in flight at most.
+//! A gateway measured from both sides: messages go out to it by SMTP and come back from it to us,
+//! as with MailMarshal's Bench-Tool. What came back drives what is sent: so many messages an
+//! instance are in flight at most.
 //!
 //! Each message is stamped with the run, its instance and a sequence number, so that quarantined
-//! messages, repeated and reordered ones are told apart: one that has not come back in time no longer
-//! counts as in flight, and the run goes on. From and To are rewritten from the users of three domains
-//! a side.
+//! messages, repeated and reordered ones are counted by themselves: one that has not come back in
+//! time no longer counts as in flight, and the run goes on. From and To are rewritten from the
+//! users of three domains a side.
 
 mod address_pool;
 mod stamp;
@@ -43,7 +43,7 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// What is sent, through which gateway.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The gateway.
+    /// Address and port of the gateway under test.
     pub gateway: SocketAddr,
     /// Where it delivers to: we listen there.
     pub listen: SocketAddr,
@@ -51,7 +51,7 @@ pub struct Plan {
     pub instances: usize,
     /// Messages in flight of each.
     pub window: usize,
-    /// Connections of each.
+    /// Connections of each load generator.
     pub connections: usize,
     /// Time before what is counted.
     pub warm_up: Duration,
@@ -74,9 +74,9 @@ pub struct Plan {
 pub struct Accounts {
     /// Messages begun, warm-up included.
     pub sent: u64,
-    /// Said 250.
+    /// Messages that were accepted (250).
     pub accepted: u64,
-    /// Refused for good.
+    /// Messages that were rejected (5xx).
     pub refused: u64,
     /// Refused for now; not sent again.
     pub deferred: u64,
@@ -113,22 +113,22 @@ pub struct Report {
     pub accounts: Accounts,
     /// Errors with how often each came.
     pub errors: std::collections::BTreeMap<String, u64>,
-    /// Load generators.
+    /// Number of load generators.
     pub instances: usize,
     /// Messages in flight of each at most.
     pub window: usize,
-    /// Share of all places in the windows, over the run, in which messages waited that were taken for held
-    /// in the end, 0 to 1. Near 1 the rate is that of the waiting, not the gateway's.
+    /// Share of all places in the windows, over the run, in which messages waited that were taken
+    /// for held in the end, 0 to 1. Near 1 the rate is that of the waiting, not the gateway's.
     pub held_share: f64,
     /// Bytes/s of the link.
     pub link: Option<f64>,
     /// Messages and their bytes.
     pub workload: super::trial::Workload,
-    /// The client.
+    /// CPU and timers of the client during the run.
     pub health: Health,
     /// Why the figures are not the gateway's.
     pub invalid: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

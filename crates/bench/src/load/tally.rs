@@ -133,18 +133,18 @@ impl Tally {
 /// Messages of a label with an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LabelOutcome {
-    /// What they are.
+    /// Label of these messages in the corpus.
     pub label: Label,
     /// What the server made of them.
     pub outcome: Outcome,
-    /// How many.
+    /// Number of messages with this outcome.
     pub messages: u64,
 }
 
 /// Latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Latency {
-    /// Mean.
+    /// Mean of all answers.
     pub mean_us: f64,
     /// Median.
     pub p50_us: f64,
@@ -154,7 +154,7 @@ pub struct Latency {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
-    /// Longest.
+    /// The longest answer.
     pub max_us: f64,
 }
 
@@ -178,7 +178,7 @@ impl Latency {
 pub struct Measured {
     /// Messages answered within the time, a second.
     pub messages_per_second: f64,
-    /// The time.
+    /// Seconds of the run, without its warm-up.
     pub seconds: f64,
     /// Messages answered, those included whose answer came after the end.
     pub answered: u64,
@@ -196,7 +196,7 @@ pub struct Measured {
     pub latency: Latency,
     /// Answers in each second.
     pub samples: Vec<u64>,
-    /// The client.
+    /// CPU and timers of the client during the run.
     pub health: Health,
     /// All latencies in nanoseconds.
     #[serde(skip)]

@@ -14,7 +14,7 @@ use crate::histogram::latency_histogram;
 use crate::machine::Manifest;
 use crate::process::ResourceUsage;
 
-/// Most rounds.
+/// Rounds of a measurement, at most.
 pub const ROUNDS_MAX: u32 = 100;
 
 /// A server is idle that used next to no CPU time for so long.
@@ -29,7 +29,7 @@ const IDLE_PROBE: Duration = Duration::from_millis(50);
 pub struct Target {
     /// Its name in the report.
     pub name: String,
-    /// Where it listens.
+    /// Address and port of its listener.
     pub address: SocketAddr,
     /// Its process, whose CPU time and memory are read, those of its children included.
     pub process: Option<u32>,
@@ -45,7 +45,8 @@ pub struct Round {
     pub server_cpu_us_per_message: Option<f64>,
     /// Memory of the server at the end, in bytes.
     pub server_memory_bytes: Option<u64>,
-    /// Seconds after the last answer until the server had nothing more to do, if they were waited for.
+    /// Seconds after the last answer until the server had nothing more to do, if they were waited
+    /// for.
     pub drain_seconds: f64,
     /// Why the figures are not the server's.
     pub invalid: Vec<String>,
@@ -54,11 +55,11 @@ pub struct Round {
 /// All runs against one server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Subject {
-    /// The server.
+    /// The server that was measured.
     pub target: Target,
-    /// Its runs.
+    /// Its runs in their order.
     pub rounds: Vec<Round>,
-    /// Messages/s.
+    /// Messages/s over its rounds.
     pub messages_per_second: Estimate,
     /// CPU time of the server for each message in microseconds.
     pub server_cpu_us_per_message: Option<Estimate>,
@@ -69,11 +70,11 @@ pub struct Subject {
 /// A mean with the 95 % confidence interval of Student's distribution; no interval from one run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Mean.
+    /// Arithmetic mean; geometric of ratios.
     pub mean: f64,
-    /// Lower end.
+    /// Lower end of the 95 % confidence interval.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the 95 % confidence interval.
     pub high: Option<f64>,
 }
 
@@ -128,18 +129,18 @@ pub struct Comparison {
 /// The messages that were sent.
 #[derive(Debug, Clone, Serialize)]
 pub struct Workload {
-    /// Messages.
+    /// Number of different messages.
     pub messages: usize,
-    /// Their bytes.
+    /// Size of all together, in bytes.
     pub bytes: u64,
-    /// Names them.
+    /// First 64 bits of a BLAKE3 hash over all of them, in hex: equal workloads have equal names.
     pub hash: String,
 }
 
 /// What a trial came to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Trial {
-    /// Protocol.
+    /// Protocol of every connection.
     pub protocol: super::Protocol,
     /// Connections at once.
     pub connections: usize,
@@ -147,17 +148,17 @@ pub struct Trial {
     pub rate: Option<f64>,
     /// Threads of the client.
     pub threads: usize,
-    /// Messages.
+    /// The messages that were sent.
     pub workload: Workload,
     /// Messages/s of this client, in closed loop, against a server that does nothing.
     pub ceiling: Option<f64>,
-    /// The servers.
+    /// Results by server, in the order of the targets.
     pub subjects: Vec<Subject>,
     /// The first against the second.
     pub comparison: Option<Comparison>,
     /// The figures of every run are the server's.
     pub valid: bool,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

@@ -18,9 +18,9 @@ pub enum Outcome {
     Passed,
     /// Called spam by a protocol that says so.
     Spam,
-    /// Refused for good.
+    /// Rejected (5xx).
     Refused,
-    /// Refused for now.
+    /// Deferred (4xx).
     Deferred,
     /// No answer: broken off, out of time, or not understood.
     Failed,

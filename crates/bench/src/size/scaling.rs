@@ -1,16 +1,17 @@
 //! Throughput on more CPUs than were measured, by the Universal Scalability Law (N. J. Gunther,
-//! "Guerrilla Capacity Planning", 2007): X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), with contention
-//! σ and coherency κ.
+//! "Guerrilla Capacity Planning", 2007): X(n) = λ n / (1 + σ (n - 1) + κ n (n - 1)), with
+//! contention σ and coherency κ.
 //!
 //! n / X is linear in (1, n - 1, n (n - 1)), so that least squares give λ, σ and κ and an error of
-//! every prediction. Points weigh by relative error. A coefficient that comes out negative says that
-//! the points do not show that effect: it is left out and the rest fitted again.
+//! every prediction. Points weigh by relative error. A coefficient that comes out negative says
+//! that the points do not show that effect: it is left out and the rest fitted again.
 //!
 //! An extrapolation is refused rather than printed where the points cannot carry it.
 
 use serde::{Deserialize, Serialize};
 
-/// Different numbers of CPUs that a fit needs at least: three coefficients and one to judge them by.
+/// Different numbers of CPUs that a fit needs at least: three coefficients and one to judge them
+/// by.
 pub const COUNTS_MIN: usize = 4;
 /// The largest number of CPUs measured is at least so many times the smallest.
 pub const SPAN_MIN: f64 = 4.0;
@@ -91,9 +92,9 @@ pub enum Refusal {
 pub struct Fit {
     /// Messages/s of one CPU.
     pub lambda: f64,
-    /// Contention.
+    /// Contention: the serial share of the work, 0 to 1.
     pub sigma: f64,
-    /// Coherency.
+    /// Coherency: the cost of each pair of CPUs that keep in step.
     pub kappa: f64,
     /// Relative error on its own points.
     pub error: f64,
@@ -118,7 +119,7 @@ pub struct Prediction {
     pub low: f64,
     /// The law's value.
     pub rate: f64,
-    /// Upper end.
+    /// Upper end of the interval, in messages/s.
     pub high: f64,
     /// Beyond the largest number measured.
     pub extrapolated: bool,

@@ -84,7 +84,7 @@ fn charts(entries: &[Entry]) -> Vec<Chart> {
     if lines.is_empty() {
         return Vec::new();
     }
-    // A chart tells so many lines apart; more of them make a further one.
+    // So many lines of a chart are distinct; more of them make a further chart.
     let chart = |(number, lines): (usize, &[Line])| Chart {
         name: format!("writers-{}", number + 1),
         drawing: plot::chart(

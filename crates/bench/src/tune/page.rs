@@ -31,7 +31,7 @@ pub fn settings(report: &Report) -> String {
     let mut text = format!(
         "# What helped beyond noise here ({}): {} times the messages/s out of the box.\n",
         report.topology,
-        estimate(&report.tuned_over_first)
+        report.tuned_over_first.as_ref().map_or_else(unknown, estimate)
     );
     for rung in report.ladder.iter().skip(1) {
         let gain = rung.gain.as_ref().map(estimate).unwrap_or_default();
@@ -56,9 +56,10 @@ fn ladder(report: &Report) -> Table {
         vec![rung.name.clone(), estimate(&rung.messages_per_second), gain]
     });
     table.rows = rows.collect();
-    let over = &report.tuned_over_first;
+    let over = report.tuned_over_first;
     let percent = WITHIN * 100.0;
-    let verdict = match (over.low, over.high) {
+    let verdict = match over.map_or((None, None), |over| (over.low, over.high)) {
+        _ if over.is_none() => "whether out of the box will do is not known".to_owned(),
         _ if report.tuned == Setup::default() => {
             "they are the same: nothing helped twice".to_owned()
         }
@@ -76,9 +77,12 @@ fn ladder(report: &Report) -> Table {
     table.notes = vec![
         format!(
             "tuned over out of the box, beside each other: {} times: {verdict}",
-            estimate(&report.tuned_over_first)
+            over.as_ref().map_or_else(unknown, estimate)
         ),
-        format!("noise: out of the box over itself: {} times", estimate(&report.noise)),
+        format!(
+            "noise: out of the box over itself: {} times",
+            report.noise.as_ref().map_or_else(unknown, estimate)
+        ),
         "the study of 2006 went from 18 to 94 messages/s (5.2 times) on 8 cores with 32 threads"
             .into(),
         format!("this machine: {}", report.topology),
@@ -91,6 +95,10 @@ fn ladder(report: &Report) -> Table {
         ),
     ];
     table
+}
+
+fn unknown() -> String {
+    "unmeasured".to_owned()
 }
 
 fn steps(report: &Report) -> Table {
@@ -112,6 +120,7 @@ fn steps(report: &Report) -> Table {
     });
     table.rows = rows.collect();
     table.notes = report.missing.iter().map(|why| format!("not tried: {why}")).collect();
+    table.notes.extend(report.unmeasured.iter().map(|why| format!("unmeasured: {why}")));
     table
 }
 
@@ -214,7 +223,7 @@ mod tests {
         };
         let mut report = Report {
             topology: "2 CPUs".into(),
-            noise: estimate(1.0),
+            noise: Some(estimate(1.0)),
             steps: vec![Step {
                 setting: "batch",
                 name: "16 messages a sync".into(),
@@ -228,22 +237,34 @@ mod tests {
                 rung("batch: 16 messages a sync", 94.0, Some(estimate(1.2))),
             ],
             tuned,
-            tuned_over_first: estimate(1.2),
+            tuned_over_first: Some(estimate(1.2)),
             out_of_the_box_will_do: false,
             missing: vec!["placement: no core here has 2 threads".into()],
+            unmeasured: vec!["batch: 64 messages a sync: no message was tried".into()],
             ceiling: 9_000.0,
             invalid: Vec::new(),
             workload: crate::load::trial::Workload { messages: 1, bytes: 2, hash: "x".into() },
             manifest: Manifest::here("0"),
         };
         let text = sheet(Some(&report), None).unwrap().text();
-        for words in ["18.0", "94.0", "NOT within 5 %", "18 to 94", "kept", "no core here"] {
+        for words in [
+            "18.0",
+            "94.0",
+            "NOT within 5 %",
+            "18 to 94",
+            "kept",
+            "no core here",
+            "unmeasured: batch: 64",
+        ] {
             assert!(text.contains(words), "{words} in {text}");
         }
         let file = settings(&report);
         assert!(file.contains("batch_messages_max = 16\n"), "{file}");
         assert!(file.contains("#   Environment=LD_PRELOAD=/usr/lib/libx.so"), "{file}");
         report.tuned = Setup::default();
+        (report.noise, report.tuned_over_first) = (None, None);
+        let text = sheet(Some(&report), None).unwrap().text();
+        assert!(text.contains("over itself: unmeasured"), "{text}");
         assert!(settings(&report).contains("Nothing did"));
         assert!(sheet(None, None).is_none());
     }

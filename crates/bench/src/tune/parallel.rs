@@ -1,14 +1,14 @@
 //! The experiment of the paper on threat management (2012): share out messages, or patterns?
 //!
 //! *Flow-based*: each CPU takes a message of its own and looks for all patterns in it. *Pattern-based*:
-//! all CPUs work on one message, the patterns are shared out: in equal parts (static), in pieces of five
-//! to whoever is free (dynamic), or in pieces that become smaller, of two at least (guided), as OpenMP
-//! names these schedules.
+//! all CPUs work on one message, the patterns are shared out: in equal parts (static), in pieces of
+//! five to the thread that is free (dynamic), or in pieces that become smaller, of two at least
+//! (guided), as OpenMP names these schedules.
 //!
 //! Two programs do the job: the paper's own algorithm (for every word of the list the message is
-//! searched; every occurrence adds the word's probability), and our engine, in which the words are rules
-//! (its pieces are rulesets of their own). The paper says 80 packets of 1,000 bytes; its list is not
-//! published: words and packets here come from a generator that is the same everywhere.
+//! searched; every occurrence adds the word's probability), and our engine, in which the words are
+//! rules (its pieces are rulesets of their own). The paper says 80 packets of 1,000 bytes; its list
+//! is not published: words and packets here come from a generator that is the same everywhere.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,6 @@ use crate::topology::{Topology, run_on};
 
 /// Messages (the paper's packets).
 const PACKETS: usize = 80;
-/// Bytes of each.
 const PACKET_BYTES: usize = 1_000;
 /// Patterns of a piece, of the paper.
 const DYNAMIC_CHUNK: usize = 5;
@@ -69,7 +68,7 @@ pub enum Program {
 /// What to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Words.
+    /// Number of words that are searched for.
     pub patterns: usize,
     /// Time of a run.
     pub time: Duration,
@@ -97,7 +96,7 @@ pub struct Cell {
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Words.
+    /// Number of words that are searched for.
     pub patterns: usize,
     /// CPUs, cores, sockets.
     pub topology: String,
@@ -108,7 +107,7 @@ pub struct Report {
     pub other_cores_over_same: Vec<(usize, Estimate)>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -195,7 +194,6 @@ trait Search: Sync {
     type Scratch: Default;
     /// The sum of what was found.
     fn search(&self, message: usize, piece: usize, scratch: &mut Self::Scratch) -> f64;
-    /// Pieces.
     fn pieces(&self) -> usize;
 }
 
@@ -265,7 +263,8 @@ impl Search for Rules<'_> {
 /// Measures. `progress` hears what is done.
 ///
 /// # Errors
-/// Settings that make no sense, or sharings whose sums differ, which would make the figures worthless.
+/// Settings that make no sense, or sharings whose sums differ, which would make the figures
+/// worthless.
 pub fn run(
     options: &Options,
     version: &str,
@@ -392,7 +391,7 @@ fn flow<S: Search>(search: &S, cpus: &[usize], time: Duration) -> anyhow::Result
 }
 
 /// All CPUs work on one message after the other; how many there were. `equal`: a part for each CPU,
-/// else whoever is free takes the next.
+/// else the thread that is free takes the next.
 fn together<S: Search>(
     search: &S,
     equal: bool,

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::compare::peers::Around;
-use crate::topology::{CpuSet, Topology};
+use crate::topology::{CpuSet, TooFew, Topology};
 
 /// What differs from the state out of the box.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Setup {
     /// `scan.threads`.
     pub scan_threads: Option<usize>,
-    /// Threads that speak with clients (`TOKIO_WORKER_THREADS`).
+    /// Threads for sockets (`TOKIO_WORKER_THREADS`).
     pub io_threads: Option<usize>,
     /// CPUs that the node may use.
     pub place: Option<CpuSet>,
@@ -199,7 +199,7 @@ fn placement(topology: &Topology) -> Dimension {
     let mut seen: Vec<Vec<usize>> = vec![topology.numbers()];
     let one = topology.numbers().first().map(|n| CpuSet { name: "one CPU".into(), cpus: vec![*n] });
     let places = [
-        one.ok_or_else(|| "no CPU".to_owned()),
+        one.ok_or(TooFew::Threads { count: 1, most: 0 }),
         topology.same_core(2),
         topology.other_cores(2),
         topology.other_cores(4),

@@ -110,8 +110,8 @@ pub(crate) fn preview(app: &App, request: &RequestContext) -> Result<Response, R
 }
 
 /// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
-/// `learn=yes` teaches. 409 if it was released or deleted before; 403 if a user asks for what
-/// only an administrator may release.
+/// `learn=yes` trains the classifier. 409 if it was released or deleted before; 403 if a user asks
+/// for what only an administrator may release.
 pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_release(&seen)?;
@@ -128,15 +128,17 @@ pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, R
         ))),
         Err(why) => {
             // What failed inside is for those who run the node.
-            let shown =
-                if request.role() == Role::User { "It could not be released." } else { &why };
+            let shown = match request.role() {
+                Role::User => "It could not be released.".to_owned(),
+                _ => why.to_string(),
+            };
             Ok(response::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": shown })))
         }
     }
 }
 
-/// `POST /api/v1/quarantine/{id}/delete`: `learn=yes` teaches that it is unwanted. 409 if it was
-/// released or deleted before.
+/// `POST /api/v1/quarantine/{id}/delete`: `learn=yes` trains the classifier with it as spam. 409 if
+/// it was released or deleted before.
 pub(crate) fn delete(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_delete(&seen)?;

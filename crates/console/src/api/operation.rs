@@ -1,5 +1,5 @@
-//! What can be asked of the API: one line an operation, from which routing, checks of the fields and
-//! the OpenAPI document are made. So none of the three can tell another story.
+//! What can be asked of the API: one line an operation, from which routing, checks of the fields
+//! and the OpenAPI document are made. So the three cannot differ.
 
 use gauntlet_store::users::Scope;
 

@@ -1,5 +1,5 @@
-//! What belongs to one person: wishes for their own mail, second factor, kept searches; and who did
-//! what.
+//! What belongs to one user: settings for their own mail, second factor, saved searches; and who
+//! did what.
 
 use axum::response::Response;
 use gauntlet_policy::people::Strictness;
@@ -37,7 +37,7 @@ pub(super) fn save_search(app: &App, request: &RequestContext) -> Result<Respons
 /// `DELETE /api/v1/searches/{name}`.
 pub(super) fn remove_search(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     if !app.state.users.remove_search(request.login(), request.param("name"))? {
-        return Err(RequestError::NotFound(translatable("You keep no search of this name.")));
+        return Err(RequestError::NotFound(translatable("There is no saved search of this name.")));
     }
     done(&json!({ "removed": true }))
 }
@@ -86,7 +86,7 @@ pub(super) fn unlist_own(app: &App, request: &RequestContext) -> Result<Response
 
 /// Programs have no account of their own.
 fn is_person(request: &RequestContext) -> Result<(), RequestError> {
-    let why = "This is about the account of a person; a token has none.";
+    let why = "This is about the account of a user; a token has none.";
     if request.csrf().is_empty() { Err(RequestError::NotFound(why)) } else { Ok(()) }
 }
 

@@ -19,7 +19,7 @@ use crate::text::translatable;
 
 const UNKNOWN: RequestError =
     RequestError::NotFound(translatable("There is no such version of the policy."));
-/// Versions listed when nobody says how many.
+/// Versions listed by default.
 const VERSIONS_DEFAULT: usize = 50;
 
 /// `GET /api/v1/policy`.
@@ -45,7 +45,7 @@ pub(super) fn put(app: &App, request: &RequestContext) -> Result<Response, Reque
     }
     let order =
         PolicyOrder { text: &text, base, who: request.login(), note: request.field("note") };
-    done(&policy::put(app, request, &order).map_err(RequestError::Bad)?)
+    done(&policy::put(app, request, &order)?)
 }
 
 /// `POST /api/v1/policy/check`.
@@ -95,7 +95,7 @@ pub(super) fn roll_back(app: &App, request: &RequestContext) -> Result<Response,
     let edition = found.ok_or(UNKNOWN)?;
     let note = format!("back to version {}", edition.version.number);
     let order = PolicyOrder { text: &edition.text, base: None, who: request.login(), note: &note };
-    done(&policy::put(app, request, &order).map_err(RequestError::Bad)?)
+    done(&policy::put(app, request, &order)?)
 }
 
 /// `POST /api/v1/policy/replay`.
@@ -104,7 +104,7 @@ pub(super) fn replay(app: &App, request: &RequestContext) -> Result<Response, Re
     let base = policy::in_force(app)?.version.number;
     let days = number(request, "days")?.unwrap_or(DAYS_DEFAULT);
     let trial = Trial { text: request.lines("text"), base, days, who: request.login().to_owned() };
-    match app.replays.begin(&app.state, trial, request.now_ms).map_err(RequestError::Bad)? {
+    match app.replays.begin(&app.state, trial, request.now_ms)? {
         Some(job) => done(&replay_json(&job)),
         None => {
             let error = json!({ "error": "Another replay is under way." });
@@ -127,7 +127,7 @@ fn replay_json(job: &Job) -> Value {
         "messages": job.messages(), "percent": job.percent(), "days": job.trial.days });
     match outcome {
         Some(Ok(report)) => value["report"] = json!(*report),
-        Some(Err(why)) => value["failed"] = json!(why),
+        Some(Err(why)) => value["failed"] = json!(why.to_string()),
         None => {}
     }
     value

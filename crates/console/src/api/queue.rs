@@ -10,7 +10,7 @@ use crate::node::QueueOrder;
 use crate::pages::messages::number;
 use crate::request::RequestContext;
 
-/// Messages listed when nobody says how many.
+/// Messages listed by default.
 const LISTED_DEFAULT: usize = 1_000;
 
 /// `GET /api/v1/queue`.

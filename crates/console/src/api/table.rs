@@ -89,7 +89,7 @@ const SCOPES: &[&str] = &[
 const OWN_ADDRESS: Field =
     optional("address", Text, "one of your addresses; the first if not given");
 const POLICY_TEXT: Field = required("text", Lines, "the policy: TOML");
-const LEARN: Field = optional("learn", Choice(&["yes"]), "teach the classifier, too");
+const LEARN: Field = optional("learn", Choice(&["yes"]), "train the classifier, too");
 const QUEUE_IDS: &[Field] = &[required("id", Texts, "ids of messages")];
 
 const fn op(
@@ -140,7 +140,7 @@ const EDITION: &[(&str, &str)] = &[
 const REPLAY: &[(&str, &str)] =
     &[("number", "integer"), ("done", "boolean"), ("messages", "integer"), ("percent", "integer")];
 
-/// The table. Static, since a route is told by its address in memory.
+/// The table. Static, since a route is identified by its address in memory.
 pub static OPERATIONS: &[Operation] = &[
     op(Get, "/api/openapi.json", Public, None, super::show)
         .summary("This document.")
@@ -189,7 +189,7 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Measures what each rule costs, on held mail.")
         .answer(&[("messages", "integer"), ("measured_ms", "integer")]),
     op(Get, "/api/v1/report", Reviewer, Some(Scope::MessagesRead), node::report)
-        .summary("What passed in some days, accuracy as far as people said so, who sent and got most.")
+        .summary("What passed in some days, accuracy by users' corrections, top senders and recipients.")
         .fields(REPORT)
         .answer(&[
             ("since", "string"),
@@ -222,7 +222,7 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Who did what, newest first.")
         .answer(&[("lines", "array")]),
     op(Get, "/api/v1/own", Own, Some(Scope::UsersRead), personal::own)
-        .summary("What you want for your own mail. For people: a token has no mail of its own.")
+        .summary("What you want for your own mail. For users: a token has no mail of its own.")
         .fields(&[OWN_ADDRESS])
         .answer(&[
             ("address", "string"),
@@ -318,7 +318,7 @@ pub static OPERATIONS: &[Operation] = &[
         ])
         .answer(VERSION),
     op(Post, "/api/v1/policy/check", Administrator, Some(Scope::PolicyRead), policies::check)
-        .summary("Says what is wrong or odd about a policy, and what it would change.")
+        .summary("Reports errors and warnings about a policy, and what it would change.")
         .fields(&[POLICY_TEXT])
         .answer(&[
             ("good", "boolean"),
@@ -374,7 +374,7 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Everybody who may use the console.")
         .answer(&[("users", "array")]),
     op(Post, "/api/v1/users", Administrator, Some(Scope::UsersWrite), users::add)
-        .summary("Adds a person, with a one-time password. A token needs submission:write, too: every person may send mail.")
+        .summary("Adds a user, with a one-time password. A token needs submission:write, too: every user may send mail.")
         .fields(&[
             required("login", Text, "what they sign in with"),
             required("role", Choice(ROLES), "what they may do"),
@@ -383,11 +383,11 @@ pub static OPERATIONS: &[Operation] = &[
         ])
         .answer(&[("login", "string"), ("one_time_password", "string")]),
     op(Put, "/api/v1/users/{login}", Administrator, Some(Scope::UsersWrite), users::rights)
-        .summary("Changes what a person may do, and ends their sessions. A token needs submission:write, too.")
+        .summary("Changes what a user may do, and ends their sessions. A token needs submission:write, too.")
         .fields(RIGHTS)
         .answer(&[("login", "string"), ("role", "string")]),
     op(Delete, "/api/v1/users/{login}", Administrator, Some(Scope::UsersWrite), users::remove)
-        .summary("Removes a person, ends their sessions and revokes the tokens that they made.")
+        .summary("Removes a user, ends their sessions and revokes the tokens that they made.")
         .answer(&[("removed", "boolean")]),
     op(
         Post,
@@ -396,7 +396,7 @@ pub static OPERATIONS: &[Operation] = &[
         Some(Scope::UsersWrite),
         users::password,
     )
-    .summary("Gives a person a one-time password and ends their sessions. A token needs submission:write, too.")
+    .summary("Gives a user a one-time password and ends their sessions. A token needs submission:write, too.")
     .answer(&[("login", "string"), ("one_time_password", "string")]),
     op(
         Delete,
@@ -405,7 +405,7 @@ pub static OPERATIONS: &[Operation] = &[
         Some(Scope::UsersWrite),
         users::factor_off,
     )
-    .summary("Takes a person's second factor away and ends their sessions. A token needs submission:write, too.")
+    .summary("Takes a user's second factor away and ends their sessions. A token needs submission:write, too.")
     .answer(&[("removed", "boolean")]),
     op(Get, "/api/v1/tokens", Administrator, Some(Scope::UsersRead), users::tokens)
         .summary("Every token, without its secret.")
@@ -434,7 +434,7 @@ pub static OPERATIONS: &[Operation] = &[
         .fields(QUEUE_IDS)
         .answer(&[("messages", "integer")]),
     op(Post, "/api/v1/queue/delete", Administrator, Some(Scope::QueueWrite), queue::delete)
-        .summary("Takes messages out of the queue; nobody is told.")
+        .summary("Deletes messages from the queue without a report to their senders.")
         .fields(QUEUE_IDS)
         .answer(&[("messages", "integer")]),
 ];

@@ -1,4 +1,4 @@
-//! People, and senders that count for the whole node.
+//! Users, and allowed and blocked senders of the whole node.
 
 use axum::response::Response;
 use gauntlet_store::users::{Role, Scope, User, token_end};
@@ -19,13 +19,14 @@ const REVIEWER: &[Scope] =
 /// What a user may do who has mail here.
 const USER: &[Scope] = &[Scope::QuarantineRead, Scope::QuarantineWrite];
 
-/// Refuses a program to give somebody what they can send mail with, unless its token says so: every person may
-/// log in by SMTP AUTH with their password, as their own addresses, or as anybody where they have none.
+/// Refuses a program to give a user what they can send mail with, unless its token says so: every
+/// user may log in by SMTP AUTH with their password, as their own addresses, or as anybody where
+/// they have none.
 fn may_let_send(request: &RequestContext) -> Result<(), RequestError> {
     request.require_scope(Scope::SubmissionWrite)
 }
 
-/// Refuses a program to give rights, or the password of somebody with rights, that go beyond its
+/// Refuses a program to give rights, or the password of a user with rights, that go beyond its
 /// token: with them it could do what the token does not let it.
 fn may_give(
     request: &RequestContext,
@@ -47,16 +48,17 @@ fn may_give(
     needed.iter().try_for_each(|scope| request.require_scope(*scope))
 }
 
-/// The person of this login, if whoever asks may change what they can do.
+/// The user of this login, if the caller may change what they can do.
 fn changeable(app: &App, request: &RequestContext) -> Result<User, RequestError> {
     let login = request.param("login");
     let found = app.state.users.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login));
-    let user = found.ok_or(NOBODY)?;
+    let user = found.ok_or(NO_SUCH_USER)?;
     may_give(request, user.role, &user.addresses)?;
     Ok(user)
 }
 
-const NOBODY: RequestError = RequestError::NotFound(translatable("There is nobody of this login."));
+const NO_SUCH_USER: RequestError =
+    RequestError::NotFound(translatable("There is no user of this login."));
 
 /// `GET /api/v1/senders`.
 pub(super) fn senders(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
@@ -110,7 +112,7 @@ pub(super) fn add(app: &App, request: &RequestContext) -> Result<Response, Reque
 pub(super) fn remove(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let login = &changeable(app, request)?.login;
     if !app.state.users.remove(login, request.login(), request.now_ms)? {
-        return Err(NOBODY);
+        return Err(NO_SUCH_USER);
     }
     done(&json!({ "removed": true }))
 }
@@ -122,7 +124,7 @@ pub(super) fn password(app: &App, request: &RequestContext) -> Result<Response, 
     users::not_oneself(request, login)?;
     let password = users.one_time_password()?;
     if !users.set_password(login, &password, true, request.login(), request.now_ms)? {
-        return Err(NOBODY);
+        return Err(NO_SUCH_USER);
     }
     done(&json!({ "login": login, "one_time_password": password }))
 }
@@ -141,7 +143,7 @@ pub(super) fn rights(app: &App, request: &RequestContext) -> Result<Response, Re
     may_give(request, role, &addresses)?;
     let (who, now) = (request.login(), request.now_ms);
     if !app.state.users.change_rights(login, role, &folders, &addresses, who, now)? {
-        return Err(NOBODY);
+        return Err(NO_SUCH_USER);
     }
     let response = done(&json!({ "login": login, "role": role.name() }))?;
     users::stay_signed_in(app, request, login, response)
@@ -169,7 +171,7 @@ pub(super) fn add_token(app: &App, request: &RequestContext) -> Result<Response,
     for scope in request.values("scopes") {
         scopes.push(scope.parse::<Scope>().map_err(|error| RequestError::Bad(error.to_string()))?);
     }
-    // At most what whoever asks has: its scopes, and no longer than its own life.
+    // At most what the caller's own token has: its scopes, and no later end.
     scopes.iter().try_for_each(|scope| request.require_scope(*scope))?;
     let days: i64 = number(request, "days")?.unwrap_or(token_page::DAYS_DEFAULT);
     let own_end = request.granted.as_ref().map_or(i64::MAX, |token| token.expires_ms);

@@ -1,5 +1,5 @@
-//! ID tokens: JWS in compact form (RFC 7515) under RS256, PS256, ES256 or EdDSA, and what their claims
-//! must say (OpenID Connect Core, section 3.1.3.7).
+//! ID tokens: JWS in compact form (RFC 7515) under RS256, PS256, ES256 or EdDSA, and what their
+//! claims must say (OpenID Connect Core, section 3.1.3.7).
 
 use base64_simd::URL_SAFE_NO_PAD;
 use ring::signature;
@@ -9,12 +9,60 @@ use serde_json::Value;
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 /// Keys of a provider.
 const KEYS_MAX: usize = 50;
+/// Characters of an unknown algorithm's name that are logged.
+const ALGORITHM_CHARS_MAX: usize = 40;
+/// Characters of another issuer's name that are logged.
+const ISSUER_CHARS_MAX: usize = 200;
 /// Seconds that clocks may differ.
 const SKEW_SECONDS: i64 = 60;
 
-/// The keys of a provider, as it publishes them (RFC 7517).
+/// Why a token does not prove a sign-in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It has more than 64 KiB.
+    #[error("it is too long")]
+    TooLong,
+    /// It is not three parts in base64url with JSON in the first two.
+    #[error("it is malformed: {0}")]
+    Malformed(String),
+    /// Its header field `crit` names extensions that must be understood (RFC 7515 section 4.1.11).
+    #[error("it requires an extension that is not supported (crit)")]
+    CriticalExtension,
+    /// None of the provider's keys made its signature with this algorithm.
+    #[error("no key of the provider signed it ({algorithm})")]
+    Signature {
+        /// What its header says (`alg`).
+        algorithm: String,
+    },
+    /// Another issuer than the configured one.
+    #[error("another issuer: {0:?} (iss)")]
+    Issuer(String),
+    /// Issued to another client.
+    #[error("it is for another client (aud, azp)")]
+    Audience,
+    /// Its time is over, or it names none.
+    #[error("it is expired (exp)")]
+    Expired,
+    /// It counts from a later time on.
+    #[error("it is not valid yet (nbf)")]
+    NotYetValid,
+    /// It answers another sign-in than this browser's.
+    #[error("it belongs to another sign-in (nonce)")]
+    Nonce,
+    /// It names no user.
+    #[error("it names no user (sub)")]
+    Subject,
+    /// It does not say when the user signed in.
+    #[error("it does not say when the user signed in (auth_time)")]
+    NoAuthTime,
+    /// The user signed in before this sign-in began, or after now.
+    #[error("it is about an earlier sign-in (auth_time)")]
+    AuthTime,
+}
+
+/// The public keys of a provider that can verify signatures (RFC 7517).
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Keys(Vec<Key>);
+pub struct Keys(Vec<Key>);
 
 #[derive(Debug, Clone)]
 struct Key {
@@ -39,33 +87,48 @@ fn bytes(value: &Value) -> Option<Vec<u8>> {
 
 impl Keys {
     /// The keys of a JWK set that can verify; others are left out.
-    pub(crate) fn read(set: &Value) -> Self {
+    pub fn read(set: &Value) -> Self {
         let all = set["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
         Keys(all.iter().take(KEYS_MAX).filter_map(Key::read).collect())
     }
 
-    /// The claims of a token that one of the keys signed.
-    pub(crate) fn verify(&self, token: &str) -> Result<Value, String> {
+    /// The claims of a token that one of the keys signed; they are not checked yet, see [`check`].
+    ///
+    /// # Errors
+    /// The token is malformed, or no key signed it.
+    pub fn verify(&self, token: &str) -> Result<Value, TokenError> {
+        let malformed = |why: &str| TokenError::Malformed(why.to_owned());
         if token.len() > TOKEN_BYTES_MAX {
-            return Err("it is too long".to_owned());
+            return Err(TokenError::TooLong);
         }
-        let (signed, mark) = token.rsplit_once('.').ok_or("it has no signature")?;
-        let (head, claims) = signed.split_once('.').ok_or("it has no claims")?;
-        let decode = |text: &str| URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| "no base64url");
-        let head: Value = serde_json::from_slice(&decode(head)?).map_err(|e| e.to_string())?;
-        let mark = decode(mark)?;
-        if !head["crit"].is_null() {
-            return Err("it asks for an extension that is not known here".to_owned());
+        let (signed, signature) =
+            token.rsplit_once('.').ok_or_else(|| malformed("it has no signature"))?;
+        let (header, claims) =
+            signed.split_once('.').ok_or_else(|| malformed("it has no claims"))?;
+        let header = json(header)?;
+        let signature = decode(signature)?;
+        if !header["crit"].is_null() {
+            return Err(TokenError::CriticalExtension);
         }
-        let algorithm = head["alg"].as_str().unwrap_or_default();
-        let id = head["kid"].as_str();
+        let algorithm = header["alg"].as_str().unwrap_or_default();
+        let id = header["kid"].as_str();
         let fits = |key: &&Key| id.is_none_or(|id| key.id.is_empty() || key.id == id);
-        let good = self.0.iter().filter(fits).any(|key| key.signed(algorithm, signed, &mark));
+        let good = self.0.iter().filter(fits).any(|key| key.signed(algorithm, signed, &signature));
         if !good {
-            return Err(format!("no key of the provider signed it ({algorithm})"));
+            let algorithm = algorithm.chars().take(ALGORITHM_CHARS_MAX).collect();
+            return Err(TokenError::Signature { algorithm });
         }
-        serde_json::from_slice(&decode(claims)?).map_err(|e| e.to_string())
+        json(claims)
     }
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, TokenError> {
+    let decoded = URL_SAFE_NO_PAD.decode_to_vec(text);
+    decoded.map_err(|_| TokenError::Malformed("a part is not base64url".to_owned()))
+}
+
+fn json(part: &str) -> Result<Value, TokenError> {
+    serde_json::from_slice(&decode(part)?).map_err(|e| TokenError::Malformed(e.to_string()))
 }
 
 impl Key {
@@ -85,10 +148,10 @@ impl Key {
         Some(Key { id: jwk["kid"].as_str().unwrap_or_default().to_owned(), kind })
     }
 
-    fn signed(&self, algorithm: &str, text: &str, mark: &[u8]) -> bool {
+    fn signed(&self, algorithm: &str, text: &str, signature: &[u8]) -> bool {
         let text = text.as_bytes();
         let unparsed = |algorithm: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
-            signature::UnparsedPublicKey::new(algorithm, key).verify(text, mark).is_ok()
+            signature::UnparsedPublicKey::new(algorithm, key).verify(text, signature).is_ok()
         };
         match (&self.kind, algorithm) {
             (Kind::Rsa { n, e }, "RS256" | "PS256") => {
@@ -96,7 +159,9 @@ impl Key {
                     "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
                     _ => &signature::RSA_PSS_2048_8192_SHA256,
                 };
-                signature::RsaPublicKeyComponents { n, e }.verify(parameters, text, mark).is_ok()
+                signature::RsaPublicKeyComponents { n, e }
+                    .verify(parameters, text, signature)
+                    .is_ok()
             }
             (Kind::P256(point), "ES256") => unparsed(&signature::ECDSA_P256_SHA256_FIXED, point),
             (Kind::Ed25519(key), "EdDSA") => unparsed(&signature::ED25519, key),
@@ -106,17 +171,21 @@ impl Key {
     }
 }
 
-/// The claims are about a sign-in here, that was just made.
-pub(crate) fn check(
+/// The claims are those of the provider, for us and for the sign-in with this nonce, and count now
+/// (Unix time in milliseconds).
+///
+/// # Errors
+/// The first of them that does not hold.
+pub fn check(
     claims: &Value,
     issuer: &str,
     client_id: &str,
     nonce: &str,
     now_ms: i64,
-) -> Result<(), String> {
+) -> Result<(), TokenError> {
     let said = claims["iss"].as_str().unwrap_or_default();
     if said.trim_end_matches('/') != issuer.trim_end_matches('/') {
-        return Err(format!("it is of {said:?}"));
+        return Err(TokenError::Issuer(said.chars().take(ISSUER_CHARS_MAX).collect()));
     }
     let (for_us, several) = match &claims["aud"] {
         Value::String(one) => (one == client_id, false),
@@ -125,31 +194,35 @@ pub(crate) fn check(
     };
     let party = claims["azp"].as_str();
     if !for_us || party.is_some_and(|p| p != client_id) || (several && party.is_none()) {
-        return Err("it is for somebody else".to_owned());
+        return Err(TokenError::Audience);
     }
     let now = now_ms / 1_000;
     let seconds = |name: &str| claims[name].as_f64().map(|s| s as i64);
     if seconds("exp").is_none_or(|end| end <= now - SKEW_SECONDS) {
-        return Err("it is over".to_owned());
+        return Err(TokenError::Expired);
     }
     if seconds("nbf").is_some_and(|begin| begin > now + SKEW_SECONDS) {
-        return Err("it does not count yet".to_owned());
+        return Err(TokenError::NotYetValid);
     }
     if claims["nonce"].as_str() != Some(nonce) {
-        return Err("it is of another sign-in".to_owned());
+        return Err(TokenError::Nonce);
     }
     if claims["sub"].as_str().is_none_or(str::is_empty) {
-        return Err("it names nobody".to_owned());
+        return Err(TokenError::Subject);
     }
     Ok(())
 }
 
-/// The person signed in at the provider after this moment, as its claim `auth_time` says.
-pub(crate) fn signed_in_since(claims: &Value, since_ms: i64, now_ms: i64) -> Result<(), String> {
+/// The user signed in at the provider after `since_ms`, as its claim `auth_time` says. Times are
+/// Unix time in milliseconds.
+///
+/// # Errors
+/// The claim is missing, or is about another sign-in.
+pub fn signed_in_since(claims: &Value, since_ms: i64, now_ms: i64) -> Result<(), TokenError> {
     let at = claims["auth_time"].as_f64().map(|seconds| seconds as i64);
-    let at = at.ok_or("it does not say when they signed in (auth_time)")?;
+    let at = at.ok_or(TokenError::NoAuthTime)?;
     let range = since_ms / 1_000 - SKEW_SECONDS..=now_ms / 1_000 + SKEW_SECONDS;
-    if range.contains(&at) { Ok(()) } else { Err("it is about an earlier sign-in".to_owned()) }
+    if range.contains(&at) { Ok(()) } else { Err(TokenError::AuthTime) }
 }
 
 #[cfg(test)]

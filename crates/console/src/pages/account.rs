@@ -41,7 +41,7 @@ fn form(
             form method="post" action="/account/password" {
                 (layout::token(request))
                 input type="text" name="login" value=(request.login()) autocomplete="username" hidden;
-                label { span { (t("Present password")) }
+                label { span { (t("Current password")) }
                     input type="password" name="old" autocomplete="current-password" required;
                 }
                 label { span { (t("New password, at least {} characters").with(PASSWORD_CHARS_MIN)) }
@@ -54,6 +54,12 @@ fn form(
                 button.main type="submit" { (t("Change password")) }
             }
         }
+        @if must {
+            section.card.narrow {
+                h2 { (t("Passwords of mail programs")) }
+                p { (t("Until you have chosen a password of your own, mail programs are refused (535). It revokes passwords made for them before.")) }
+            }
+        }
         @if !must { (second_factor::section(app, request)?) (app_passwords::section(app, request)?) }
     };
     Ok(response::page(status, layout::page(request, "/account", t("Account"), &body)))
@@ -64,7 +70,7 @@ fn by_link(request: &RequestContext) -> Response {
     let body = html! {
         h1 { (t("Account")) }
         section.card.narrow {
-            p { (t("You came by a link of a digest, which is for held mail only: sign in to change your account.")) }
+            p { (t("You are signed in by a link of a digest, which is for held mail only: sign in with your password to change your account.")) }
             form method="post" action="/sign-out" {
                 (layout::token(request))
                 button type="submit" { (t("Sign out")) }
@@ -74,7 +80,7 @@ fn by_link(request: &RequestContext) -> Response {
     response::page(StatusCode::OK, layout::page(request, "/account", t("Account"), &body))
 }
 
-/// `POST /account/password`: ends all sessions of the person and starts a new one.
+/// `POST /account/password`: ends all sessions of the user and starts a new one.
 pub(crate) fn change_password(
     app: &App,
     request: &RequestContext,
@@ -86,7 +92,7 @@ pub(crate) fn change_password(
     users.attempts().begin(request.client, who)?;
     let bad = StatusCode::BAD_REQUEST;
     if users.verify(who, raw("old"))?.is_none() {
-        return form(app, request, bad, Some(translatable("The present password is wrong.")));
+        return form(app, request, bad, Some(translatable("The current password is wrong.")));
     }
     users.attempts().succeeded(request.client, who);
     if raw("new") != raw("again") {

@@ -1,4 +1,4 @@
-//! Who did what: sign-ins, people, decisions about held mail.
+//! The audit log: sign-ins, accounts, decisions about held mail.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,7 +15,7 @@ use crate::{format, layout};
 /// Lines shown.
 const LINES_MAX: usize = 200;
 
-/// The newest things that people did.
+/// The newest actions of users.
 pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, RequestError> {
     let mut lines = app.state.quarantine.audit_log("", LINES_MAX)?;
     lines.extend(app.state.users.audit_log(LINES_MAX)?);
@@ -30,7 +30,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let body = html! {
         h1 { (t("Activity")) }
         (super::tabs::tabs("/activity"))
-        p.lead { (t("The newest {} things that people did here.").with(LINES_MAX)) }
+        p.lead { (t("The newest {} actions of users.").with(LINES_MAX)) }
         section.card.flush { (table(&lines, true)) }
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Activity"), &body)))
@@ -42,7 +42,7 @@ pub(crate) fn table(lines: &[AuditLine], with_item: bool) -> Markup {
         table.cards {
             thead { tr {
                 th scope="col" { (t("When")) } th scope="col" { (t("Who")) } th scope="col" { (t("What")) }
-                @if with_item { th scope="col" { (t("Which")) } }
+                @if with_item { th scope="col" { (t("Item")) } }
                 th scope="col" { (t("More")) }
             } }
             tbody {
@@ -51,7 +51,7 @@ pub(crate) fn table(lines: &[AuditLine], with_item: bool) -> Markup {
                         td data-label=(t("When")) { (format::time(line.at_ms)) }
                         td data-label=(t("Who")) { (format::plain(&line.who)) }
                         td data-label=(t("What")) { (line.action) }
-                        @if with_item { td data-label=(t("Which")) { code { (line.item) } } }
+                        @if with_item { td data-label=(t("Item")) { code { (line.item) } } }
                         td data-label=(t("More")) { (format::plain(&line.detail)) }
                     }
                 }

@@ -52,6 +52,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
                 section.card.narrow {
                     p { (t("Put it into the mail program, with {} as login. It is not shown again.").with(html! { b { (request.login()) } })) }
                     p { code.big { (password) } }
+                    p.hint { (t("A change of your password, also by an administrator, revokes it: mail programs then get 535.")) }
                     p { a.button href="/account" { (t("Done")) } }
                 }
             };
@@ -77,9 +78,9 @@ pub(crate) fn make(
     app.state.users.add_app_password(who, name, who, request.now_ms)?.ok_or(RequestError::SignIn)
 }
 
-/// The present password was shown: a session alone, which may be stolen, must not become something that stays
-/// behind when its owner comes back. Who has no password here shows a sign-in at the provider of the single
-/// sign-on that was made for this.
+/// The present password was shown: a session alone, which may be stolen, must not become something
+/// that stays behind when its owner comes back. Who has no password here shows a sign-in at the
+/// provider of the single sign-on that was made for this.
 pub(crate) fn has_proved(app: &App, request: &RequestContext) -> Result<(), RequestError> {
     let (users, who) = (&app.state.users, request.login());
     if !users.has_password(who)? {
@@ -92,13 +93,13 @@ pub(crate) fn has_proved(app: &App, request: &RequestContext) -> Result<(), Requ
     // Not trimmed: a password may begin with a space.
     let shown = request.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
     if users.verify(who, shown)?.is_none() {
-        return Err(RequestError::Bad(translatable("The present password is wrong.").to_owned()));
+        return Err(RequestError::Bad(translatable("The current password is wrong.").to_owned()));
     }
     users.attempts().succeeded(request.client, who);
     Ok(())
 }
 
-/// What somebody without a password can do, or have done.
+/// What a user without a password can do, or an administrator for them.
 fn no_password(app: &App, who: &str) -> String {
     let command = by_command(who);
     let by_oneself = app.state.oidc.as_ref().map(|oidc| {
@@ -112,7 +113,7 @@ fn no_password(app: &App, who: &str) -> String {
     )
 }
 
-/// The command that makes a password for a mail program of this person.
+/// The command that makes a password for a mail program of this user.
 fn by_command(who: &str) -> String {
     // Nothing in a login is to mean anything to a shell.
     let plain = who.bytes().all(|b| b.is_ascii_alphanumeric() || b"@._-+".contains(&b));
@@ -125,7 +126,7 @@ fn by_command(who: &str) -> String {
 pub(super) fn proof_field(app: &App, request: &RequestContext) -> Result<Markup, RequestError> {
     if app.state.users.has_password(request.login())? {
         return Ok(html! {
-            label { span { (t("Present password")) }
+            label { span { (t("Current password")) }
                 input type="password" name="password" autocomplete="current-password" required;
             }
         });
@@ -143,7 +144,6 @@ pub(super) fn proof_field(app: &App, request: &RequestContext) -> Result<Markup,
     })
 }
 
-/// Revokes one.
 pub(crate) fn revoke(app: &App, request: &RequestContext, name: &str) -> Result<(), RequestError> {
     let who = request.login();
     if app.state.users.revoke_app_password(who, name, who, request.now_ms)? {

@@ -1,5 +1,5 @@
-//! One of the policy's rules as a form, and what the list's buttons do. Every step works on the text that is being
-//! edited; nothing is in force before it was checked and saved.
+//! One of the policy's rules as a form, and what the list's buttons do. Every step works on the
+//! text that is being edited; nothing is in force before it was checked and saved.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -17,7 +17,8 @@ use crate::{format, layout};
 /// Classes, for the form's hint.
 const CLASSES: &str = "spam, phishing";
 
-/// `POST /policy/form`: `op` with the number of a rule: `edit-3`, `up-3`, ..., `apply-3`, `insert-end`.
+/// `POST /policy/form`: `op` with the number of a rule: `edit-3`, `up-3`, ..., `apply-3`,
+/// `insert-end`.
 pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let (text, base) = (request.lines("text"), policy::base(request)?);
     let blocks = match edit::blocks(&text) {
@@ -61,7 +62,8 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     policy::checked(app, request, &new, base)
 }
 
-/// Takes the rule of the form over, by the text that `with` makes with it; shows the form again if it makes none.
+/// Takes the rule of the form over, by the text that `with` makes with it; shows the form again if
+/// it makes none.
 fn apply(
     app: &App,
     request: &RequestContext,
@@ -137,7 +139,7 @@ fn shown(
             (actions(form))
             div.actions {
                 button.main type="submit" name="op" value={ (op) "-" (place) } { (t("Put into the policy and check")) }
-                a.button.quiet href="/policy" { (t("Leave it")) }
+                a.button.quiet href="/policy" { (t("Cancel")) }
             }
         }
     };
@@ -161,7 +163,7 @@ fn naming(form: &RuleForm) -> Markup {
                 label { span { (t("Then")) }
                     select name="stop" {
                         @for (value, name) in [("", translatable("stop if it ends")), ("true", translatable("stop")),
-                            ("false", translatable("go on"))] {
+                            ("false", translatable("continue"))] {
                             option value=(value) selected[value == form.stop] { (t(name)) }
                         }
                     }
@@ -196,7 +198,7 @@ fn conditions(form: &RuleForm) -> Markup {
 fn actions(form: &RuleForm) -> Markup {
     html! {
         fieldset {
-            legend { (t("It does")) }
+            legend { (t("Actions")) }
             div.fields {
                 label { span { (t("End")) }
                     select name="end" {

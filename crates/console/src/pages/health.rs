@@ -1,4 +1,4 @@
-//! What the node stands on: clock, resolver, names, certificates, disk, queue.
+//! Checks of what the node depends on: clock, resolver, names, certificates, disk, queue.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -9,35 +9,49 @@ use crate::app::App;
 use crate::error::RequestError;
 use crate::request::RequestContext;
 use crate::response;
-use crate::text::{plural, t};
+use crate::text::{plural, t, translatable};
 use crate::{format, layout};
 
 /// `GET /health`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let node = &app.state.node;
-    let found = node.health();
-    let count = |health| found.iter().filter(|f| f.health == health).count();
-    let (bad, warnings) = (count("bad"), count("odd"));
+    let checks = node.health();
+    let count = |health| checks.iter().filter(|check| check.health == health).count();
+    let (errors, warnings) = (count("bad"), count("odd"));
     let body = html! {
         h1 { (t("Health")) }
         (tabs::tabs("/health"))
-        @if bad > 0 {
+        @if errors > 0 {
             p.notice.poor role="alert" {
-                (plural(bad as u64, "{} thing is wrong.", "{} things are wrong.")) }
+                (plural(errors as u64, "{} check failed.", "{} checks failed.")) }
         } @else if warnings > 0 {
-            p.notice.poor role="status" { (t("Nothing is wrong; {} to look at.").with(warnings)) }
+            p.notice.poor role="status" {
+                (plural(warnings as u64, "No errors, {} warning.", "No errors, {} warnings.")) }
         } @else {
-            p.notice.good role="status" { (t("Everything is in order.")) }
+            p.notice.good role="status" { (t("All checks passed.")) }
         }
         section.card.flush { table.cards {
-            thead { tr { th scope="col" { (t("What")) } th scope="col" { (t("Is")) } th scope="col" { (t("Found")) } } }
-            tbody { @for line in &found { tr {
-                td data-label=(t("What")) { (line.check) }
-                td data-label=(t("Is")) { span class={ "state state-health-" (line.health) } { (t(line.health)) } }
-                td data-label=(t("Found")) { (format::plain(&line.text)) }
+            thead { tr {
+                th scope="col" { (t("Check")) } th scope="col" { (t("Status")) }
+                th scope="col" { (t("Detail")) }
+            } }
+            tbody { @for check in &checks { tr {
+                td data-label=(t("Check")) { (check.check) }
+                td data-label=(t("Status")) {
+                    span class={ "state state-health-" (check.health) } { (t(status(check.health))) } }
+                td data-label=(t("Detail")) { (format::plain(&check.text)) }
             } } }
         } }
         section.card { h2 { (t("Disks")) } (overview::disks(&node.disks())) }
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Health"), &body)))
+}
+
+/// What pages call a check's result; the API has it as `gauntlet doctor` prints it.
+fn status(health: &str) -> &'static str {
+    match health {
+        "good" => translatable("OK"),
+        "odd" => translatable("warning"),
+        _ => translatable("error"),
+    }
 }

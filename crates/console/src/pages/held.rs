@@ -61,9 +61,9 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 section.card { h2 { (t("Held")) } (about(request, held)) }
                 @if let Some(logged) = &logged {
                     section.card { h2 { (t("Network")) } (verdict::facts(&logged.record.facts)) }
-                    section.card { h2 { (t("Oddities")) } (verdict::defects(&logged.record.verdict)) }
+                    section.card { h2 { (t("Anomalies")) } (verdict::defects(&logged.record.verdict)) }
                 }
-                section.card.flush { h2 { (t("Who did what")) } (activity::table(&audit, false)) }
+                section.card.flush { h2 { (t("Audit log")) } (activity::table(&audit, false)) }
             }
         }
     };
@@ -86,11 +86,11 @@ fn decision(request: &RequestContext, seen: &Seen) -> Markup {
                 input type="hidden" name="item" value=(held.item.id);
                 @if request.role() != Role::User {
                     details {
-                        summary { (t("Release to somebody else")) }
+                        summary { (t("Release to other addresses")) }
                         (layout::input("to", t("Address"), "", "email", t("instead of the recipients")))
                     }
                     label.check { input type="checkbox" name="learn" value="yes";
-                        span { (t("Teach the classifier: wanted if released, unwanted if deleted")) } }
+                        span { (t("Train the classifier: ham if released, spam if deleted")) } }
                 }
                 div.actions {
                     @if seen.may_release {
@@ -125,7 +125,7 @@ fn content(
     html! {
         @if has_html {
             section.card.flush {
-                h2 { (t("As its sender meant it to look")) }
+                h2 { (t("HTML preview")) }
                 p.hint.inset { (t("Without scripts, images, forms or live links; nothing is loaded.")) }
                 iframe.preview sandbox="" referrerpolicy="no-referrer" loading="lazy"
                     title=(t("The message as HTML, made harmless"))

@@ -1,5 +1,5 @@
-//! Links of digests: shown first, used by a button. Mail programs and scanners open links by themselves;
-//! that must do nothing.
+//! Links of digests: shown first, used by a button. Mail programs and scanners open links by
+//! themselves; that must do nothing.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -113,7 +113,7 @@ fn release(
         Ok(Released::NotAllowed) => Ok(not_allowed()),
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
-            tracing::error!(item = held.item.id, error, "a release by a link failed");
+            tracing::error!(item = held.item.id, %error, "a release by a link failed");
             app.state.users.restore_link(request.param("token"))?;
             let why = translatable(
                 "It could not be released now. The link still works: try again later.",
@@ -123,14 +123,21 @@ fn release(
     }
 }
 
-fn allow(app: &App, request: &RequestContext, link: &Link, sender: &str) -> Result<(), String> {
-    let listed = app.state.users.list_personal_sender(&link.address, sender, true, request.now_ms);
-    listed.map_err(|e| e.to_string()).and_then(|()| app.state.node.users_changed()).map_err(
-        |error| {
-            tracing::error!(error, "an allowed sender could not be listed");
-            error
-        },
-    )
+/// Lists the sender as allowed for the recipient of the link; why it could not be is logged.
+fn allow(
+    app: &App,
+    request: &RequestContext,
+    link: &Link,
+    sender: &str,
+) -> Result<(), RequestError> {
+    let users = &app.state.users;
+    users
+        .list_personal_sender(&link.address, sender, true, request.now_ms)
+        .inspect_err(|error| tracing::error!(%error, "an allowed sender could not be listed"))?;
+    app.state.node.users_changed().inspect_err(
+        |error| tracing::error!(%error, "an allowed sender is listed, but not in use yet"),
+    )?;
+    Ok(())
 }
 
 /// The item that the link is about; none for one that is about no item.
@@ -178,7 +185,7 @@ fn past(state: State) -> Response {
         State::Deleted => translatable("This message was deleted. Nothing brings it back."),
         _ => translatable("This message was released before. It is delivered once."),
     };
-    said(StatusCode::CONFLICT, translatable("Decided before"), t(text))
+    said(StatusCode::CONFLICT, translatable("Already decided"), t(text))
 }
 
 fn gone() -> Response {
@@ -203,9 +210,7 @@ fn refused(shown: &LinkStatus) -> Response {
         LinkStatus::Forged | LinkStatus::Valid(_) => (
             StatusCode::NOT_FOUND,
             translatable("No such link"),
-            translatable(
-                "This link is none of ours, or a part of it is missing. Open it as the digest has it.",
-            ),
+            translatable("This link is invalid or incomplete. Open it as the digest has it."),
         ),
     };
     said(status, title, t(text))

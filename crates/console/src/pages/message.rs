@@ -47,9 +47,9 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
             div {
                 section.card { h2 { (t("Envelope")) } (envelope(record)) }
                 section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
-                section.card { h2 { (t("Life")) } (timeline(&logged)) }
+                section.card { h2 { (t("History")) } (timeline(&logged)) }
                 section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
-                section.card { h2 { (t("Oddities")) } (verdict::defects(&record.verdict)) }
+                section.card { h2 { (t("Anomalies")) } (verdict::defects(&record.verdict)) }
                 section.card { h2 { (t("Cost")) } (verdict::costs(&record.verdict)) }
             }
         }
@@ -123,7 +123,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
     }
 }
 
-/// The life of the message: its stages, then its deliveries and what people did.
+/// The history of the message: its stages, then its deliveries and what users did.
 fn timeline(logged: &LoggedMessage) -> Markup {
     let record = &logged.record;
     html! {

@@ -1,4 +1,4 @@
-//! For machines: `/metrics` and `/healthz`. Neither tells anything about people or messages.
+//! For machines: `/metrics` and `/healthz`. Neither names users or messages.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -46,13 +46,14 @@ fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `GET /healthz`: 200 when the node takes mail (with what an administrator should decide), else 503 and
-/// why.
+/// `GET /healthz`: 200 when the node takes mail (with what an administrator should decide), else
+/// 503 and why.
 pub(crate) fn health(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let standing = app.state.node.status();
     let (problems, questions) = (standing.problems, standing.questions);
     let (status, text) = if problems.is_empty() {
-        // Still healthy: a load balancer that took every node out whose clock was set would stop all mail.
+        // Still healthy: a load balancer that took every node out whose clock was set would stop
+        // all mail.
         let questions: String = questions.iter().map(|q| format!("{q}\n")).collect();
         (StatusCode::OK, format!("ok\n{questions}"))
     } else {

@@ -29,7 +29,7 @@ pub(crate) fn begin(app: &App, request: &RequestContext) -> Result<Response, Req
     *response.status_mut() = StatusCode::SEE_OTHER;
     let cookie = access::state_cookie(&state, app.state.options.https);
     let unfit =
-        |_| RequestError::Bad(translatable("The provider's address makes no sense.").to_owned());
+        |_| RequestError::Bad(translatable("The provider's address is malformed.").to_owned());
     response
         .headers_mut()
         .insert(header::LOCATION, HeaderValue::from_str(&address).map_err(unfit)?);
@@ -43,7 +43,7 @@ pub(crate) fn begin(app: &App, request: &RequestContext) -> Result<Response, Req
 pub(crate) fn back(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let party = relying_party(app)?;
     let state = request.field("state");
-    // The browser that began it: nobody can be signed in as somebody else by a link.
+    // Only the browser that began it: a link cannot sign its victim in to another account.
     let own = request.sign_in_state.as_deref().is_some_and(|own| access::same(own, state));
     if !own || state.is_empty() {
         let why =
@@ -73,7 +73,7 @@ pub(crate) fn back(app: &App, request: &RequestContext) -> Result<Response, Requ
     // A page, not a redirection: one that comes from another site would not carry the new cookie.
     let body = html! {
         meta http-equiv="refresh" content={ "0;url=" (authenticated.next) };
-        section.card.narrow { h1 { (t("Signed in")) } p { a href=(authenticated.next) { (t("Go on")) } } }
+        section.card.narrow { h1 { (t("Signed in")) } p { a href=(authenticated.next) { (t("Continue")) } } }
     };
     let page = response::page(StatusCode::OK, layout::bare(t("Signed in"), &PreEscaped(body.0)));
     Ok(with_cookie(page, &started.token, app.state.options.https))

@@ -35,7 +35,7 @@ const TOP: usize = 8;
 /// Stages whose times are shown: what they are called here and in the metrics.
 const STAGES: [(&str, &str); 5] = [
     (translatable("Answer to the client"), "gauntlet_answer_seconds"),
-    (translatable("Facts of the network"), "gauntlet_facts_seconds"),
+    (translatable("Network checks"), "gauntlet_facts_seconds"),
     (translatable("Scan and policy"), "gauntlet_scan_seconds"),
     (translatable("Stable storage"), "gauntlet_spool_seconds"),
     (translatable("Last outcome"), "gauntlet_delivery_seconds"),
@@ -65,12 +65,12 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
             (tiles(&counts, held, &status))
             section.card { h2 { (t("Messages an hour, last 24 hours (UTC)")) } (hours(&counts, until)) }
             div.halves {
-                section.card { h2 { (t("Rules that hit most")) } (tops(&counts.top_rules, "rule")) }
-                section.card { h2 { (t("Domains that sent most")) } (tops(&counts.top_senders, "domain")) }
+                section.card { h2 { (t("Top rules")) } (tops(&counts.top_rules, "rule")) }
+                section.card { h2 { (t("Top sender domains")) } (tops(&counts.top_senders, "domain")) }
             }
             div.halves {
                 section.card { h2 { (t("Messages a second, last {} minutes").with(RATE_MINUTES)) } (rates(&lately)) }
-                section.card { h2 { (t("Times")) } (times(&node.metrics())) }
+                section.card { h2 { (t("Latency")) } (times(&node.metrics())) }
             }
             div.halves {
                 section.card { h2 { (t("Nodes")) } (nodes(&status)) }
@@ -93,7 +93,7 @@ fn nodes(status: &NodeStatus) -> Markup {
                 dt { (t("Takes mail")) } dd { @if status.problems.is_empty() { (t("yes")) } @else { (t("no")) } }
                 dt { (t("Sessions")) } dd { (format::count(status.sessions)) }
                 dt { (t("Ruleset")) } dd { code { (status.ruleset) } }
-                @for (name, place) in &status.places { dt { (name) } dd { code { (place) } } }
+                @for (name, place) in &status.locations { dt { (name) } dd { code { (place) } } }
             }
         }
     }
@@ -124,7 +124,7 @@ fn times(metrics: &str) -> Markup {
     let shown = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), format::duration_us);
     html! {
         table.costs {
-            caption { (t("Since the start; what half and what 95 of 100 messages stay under")) }
+            caption { (t("Since the start: median and 95th percentile")) }
             tbody {
                 @for (name, metric) in STAGES {
                     @if let Some(found) = Distribution::read(metrics, metric) {

@@ -1,4 +1,4 @@
-//! What a person wants for their own mail: senders they allow or block, and how strict to be.
+//! A user's settings for their own mail: senders they allow or block, and how strict to be.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -49,15 +49,15 @@ fn strictness(request: &RequestContext, address: &str, wishes: &Wishes) -> Marku
             fieldset {
                 legend { (t("How much is held")) }
                 @for (one, what) in [
-                    (Strictness::Strict, translatable("Much: what is suspect counts as spam")),
-                    (Strictness::Normal, translatable("As for everybody")),
-                    (Strictness::Lax, translatable("Little: only what is certainly spam counts as spam")),
+                    (Strictness::Strict, translatable("Strict: what is suspect counts as spam")),
+                    (Strictness::Normal, translatable("As for all users")),
+                    (Strictness::Lax, translatable("Lenient: only what is certainly spam counts as spam")),
                 ] {
                     label.check { input type="radio" name="strictness" value=(one.name())
                         checked[one == wishes.strictness]; span { (t(what)) } }
                 }
             }
-            label { span { (t("Mail counts as spam from so many points (empty: as for everybody)")) }
+            label { span { (t("Mail counts as spam from so many points (empty: as for all users)")) }
                 input type="number" name="points" min="1" max="100" step="0.1" value=(points); }
             div.actions { button.main type="submit" name="list" value="strictness" { (t("Save")) } }
         }
@@ -91,7 +91,7 @@ fn senders(request: &RequestContext, address: &str, wishes: &Wishes) -> Markup {
                             aria-label={ (t("Remove {}").with(format::plain(entry))) } { (t("Remove")) }
                     } }
                 } }
-                @if all.is_empty() { tr { td.empty colspan="3" { (t("Nobody is listed.")) } } }
+                @if all.is_empty() { tr { td.empty colspan="3" { (t("No senders are listed.")) } } }
             }
         } }
     }
@@ -131,10 +131,10 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     Ok(response::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
 }
 
-/// Has the node take over what people want.
+/// Has the node apply the settings of its users.
 pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
     app.state.node.users_changed().map_err(|error| {
-        tracing::error!(error, "what people want is kept, but not in use yet");
+        tracing::error!(%error, "changed settings of a user are kept, but not in use yet");
         RequestError::Bad(translatable("It is kept, but not in use yet.").to_owned())
     })
 }

@@ -11,6 +11,7 @@ use super::messages::number;
 use super::rule_list;
 use crate::app::App;
 use crate::error::RequestError;
+use crate::node::NodeError;
 use crate::node::PolicyOrder;
 use crate::request::RequestContext;
 use crate::response;
@@ -19,7 +20,7 @@ use crate::{format, layout};
 
 /// Versions listed.
 const VERSIONS_MAX: usize = 30;
-/// Days that a replay looks back when nobody says.
+/// Days that a replay looks back by default.
 pub(crate) const DAYS_DEFAULT: i64 = 7;
 /// Lines of text shown around a mistake.
 const AROUND: usize = 2;
@@ -97,12 +98,11 @@ pub(crate) fn put(
     app: &App,
     request: &RequestContext,
     order: &PolicyOrder<'_>,
-) -> Result<Version, String> {
+) -> Result<Version, NodeError> {
     let version = app.state.node.save_policy(order)?;
     let detail = format!("version {}", version.number);
-    let translatable =
-        app.state.users.note(request.now_ms, request.login(), "change policy", &detail);
-    if let Err(error) = translatable {
+    let noted = app.state.users.note(request.now_ms, request.login(), "change policy", &detail);
+    if let Err(error) = noted {
         tracing::error!(%error, "a change of the policy could not be noted");
     }
     Ok(version)
@@ -111,7 +111,7 @@ pub(crate) fn put(
 /// The policy in force.
 pub(crate) fn in_force(app: &App) -> Result<Edition, RequestError> {
     app.state.node.policy().map_err(|why| {
-        tracing::error!(error = why, "the policy in force could not be read");
+        tracing::error!(error = %why, "the policy in force could not be read");
         RequestError::Bad(format!("The policy in force could not be read: {why}"))
     })
 }
@@ -169,7 +169,7 @@ pub(super) fn wrong(
     };
     let from = line.saturating_sub(AROUND + 1);
     let body = html! {
-        h1 { (t("Not a policy yet")) }
+        h1 { (t("Invalid policy")) }
         p.notice.poor role="alert" { (error) }
         section.card {
             h2 { (t("Line {}").with(line)) }
@@ -210,7 +210,7 @@ fn good(request: &RequestContext, text: &str, base: i64, old: &str, policy: &Pol
                 button.main type="submit" { (t("Put into force")) }
                 button type="submit" formaction="/policy/check" { (t("Check again")) }
                 (replay_fields())
-                a.button.quiet href="/policy" { (t("Leave it")) }
+                a.button.quiet href="/policy" { (t("Cancel")) }
             }
         }
     };
@@ -222,7 +222,7 @@ fn warnings(findings: &[Finding]) -> Markup {
     html! {
         @if !findings.is_empty() {
             section.card {
-                h2 { (t("Odd")) }
+                h2 { (t("Warnings")) }
                 ul.plain {
                     @for f in findings {
                         li { (t("Line {}, {}: {}").with(f.line).with(html! { b { (format::plain(&f.rule)) } }).with(format::plain(&f.message))) }

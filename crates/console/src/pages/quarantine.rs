@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::error::RequestError;
 use crate::format::{self, DAY_MS};
 use crate::layout;
+use crate::node::NodeError;
 use crate::node::Released;
 use crate::request::RequestContext;
 use crate::response;
@@ -24,7 +25,7 @@ use crate::text::{plural, t, translatable};
 const DECIDED_MAX: usize = 500;
 const STATES: [State; 4] = [State::Held, State::Releasing, State::Released, State::Deleted];
 
-/// Reads a query from the fields of a request, within what the person may see.
+/// Reads a query from the fields of a request, within what the user may see.
 pub(crate) fn query(request: &RequestContext) -> Result<HeldQuery, RequestError> {
     let mut classes = Vec::new();
     for name in request.values("class") {
@@ -73,7 +74,7 @@ pub(crate) fn query(request: &RequestContext) -> Result<HeldQuery, RequestError>
 const NO_ADDRESS: &str =
     translatable("No mail address is set for your account. Ask an administrator.");
 
-/// An item as somebody sees it, and what they may do with it.
+/// An item as this user sees it, and what they may do with it.
 pub(crate) struct Seen {
     /// The item; for a user without the addresses of others.
     pub(crate) held: Held,
@@ -94,7 +95,7 @@ fn is_own(user: &User, address: &str) -> bool {
     user.addresses.iter().any(|a| a.eq_ignore_ascii_case(address))
 }
 
-/// The item as this person may see it; none if they may not.
+/// The item as this user may see it; none if they may not.
 fn seen(app: &App, user: &User, mut held: Held) -> Option<Seen> {
     let all = |held| Some(Seen { held, may_release: true, may_delete: true });
     match user.role {
@@ -119,7 +120,7 @@ fn hide_others(user: &User, held: &mut Held) {
     held.item.envelope.rcpt_to.retain(|r| is_own(user, r));
 }
 
-/// The item, if the person may see it.
+/// The item, if the user may see it.
 pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen, RequestError> {
     let unknown = RequestError::NotFound(translatable(
         "There is no such message in the quarantine, or it is forgotten.",
@@ -129,7 +130,7 @@ pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen
     held.and_then(|held| seen(app, user?, held)).ok_or(unknown)
 }
 
-/// A page of the list, as the person may see it.
+/// A page of the list, as the user may see it.
 pub(crate) fn search(
     app: &App,
     request: &RequestContext,
@@ -308,12 +309,12 @@ fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Respon
     Ok(response::redirect(&format!("/quarantine?notice={notice}")))
 }
 
-/// Refuses a release that the person may not ask for.
+/// Refuses a release that the user may not ask for.
 pub(crate) fn may_release(seen: &Seen) -> Result<(), RequestError> {
     if seen.may_release { Ok(()) } else { Err(ADMIN_ONLY) }
 }
 
-/// Refuses to delete what the person may not decide about alone.
+/// Refuses to delete what the user may not decide about alone.
 pub(crate) fn may_delete(seen: &Seen) -> Result<(), RequestError> {
     if seen.may_delete { Ok(()) } else { Err(NOT_ALONE) }
 }
@@ -323,7 +324,7 @@ pub(crate) fn release_one(
     app: &App,
     request: &RequestContext,
     held: &Held,
-) -> Result<Released, String> {
+) -> Result<Released, NodeError> {
     let mut to: Vec<String> = request.values("to").map(str::to_owned).collect();
     let mut right = ReleaseRight::Admin;
     if request.role() == Role::User {
@@ -334,22 +335,23 @@ pub(crate) fn release_one(
     let order = ReleaseOrder { who: request.login().to_owned(), right, to, learn: trains(request) };
     let released = app.state.node.release(&held.item.id, &order);
     if let Err(error) = &released {
-        tracing::error!(item = held.item.id, error, "a release failed");
+        tracing::error!(item = held.item.id, %error, "a release failed");
     }
     released
 }
 
-/// Whether the form asks to teach the classifier. Users do not: one decides for one mailbox.
+/// Whether the form asks to train the classifier. Users cannot: one decides for one mailbox only.
 fn trains(request: &RequestContext) -> bool {
     request.field("learn") == "yes" && request.role() != Role::User
 }
 
-/// Teaches that an item is unwanted, if the form asks for it. Failing that keeps nobody from deleting.
+/// Trains the classifier with an item as spam, if the form asks for it. Deleting works if that
+/// fails, too.
 pub(crate) fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
     if trains(request)
         && let Err(error) = app.state.node.learn(id, true, request.login())
     {
-        tracing::error!(item = id, error, "a correction could not be written");
+        tracing::error!(item = id, %error, "a correction could not be written");
     }
 }
 
@@ -363,7 +365,7 @@ fn delete(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Respons
     Ok(response::redirect(&format!("/quarantine?notice={notice}")))
 }
 
-/// Deletes a held message; the message's life in the log tells it.
+/// Deletes a held message; its record in the log gets the event.
 pub(crate) fn delete_one(
     app: &App,
     request: &RequestContext,

@@ -22,7 +22,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let routes = app.state.node.mail_routes();
     let body = html! {
         h1 { (t("Queue")) }
-        p.lead { (t("{} messages wait or are on their way").with(format::count(status.queued)))
+        p.lead { (t("{} messages are queued or being delivered").with(format::count(status.queued)))
             @if status.queue_age_ms > 0 { (t(", the oldest for {}").with(format::duration_us(status.queue_age_ms * 1000))) } "." }
         form method="post" action="/queue" {
             (layout::token(request))
@@ -36,7 +36,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 } }
                 tbody {
                     @for message in &messages { (row(message, request.now_ms)) }
-                    @if messages.is_empty() { tr { td.empty colspan="7" { (t("Nothing waits.")) } } }
+                    @if messages.is_empty() { tr { td.empty colspan="7" { (t("The queue is empty.")) } } }
                 }
             }
             @if !messages.is_empty() {
@@ -114,8 +114,7 @@ pub(crate) fn act(
     order: QueueOrder,
     ids: &[&str],
 ) -> Result<usize, RequestError> {
-    let count =
-        app.state.node.queue_order(order, ids, request.login()).map_err(RequestError::Bad)?;
+    let count = app.state.node.queue_order(order, ids, request.login())?;
     let what = match order {
         QueueOrder::Retry => "queue: deliver now",
         QueueOrder::Hold => "queue: hold",
@@ -130,7 +129,7 @@ fn ask(request: &RequestContext, ids: &[&str]) -> Response {
     let n = ids.len();
     let body = html! {
         h1 { (plural(n as u64, "Delete {} message from the queue?", "Delete {} messages from the queue?")) }
-        p.lead { (t("Nobody gets them, and their senders are not told.")) }
+        p.lead { (t("They are not delivered, and their senders are not notified.")) }
         form.actions method="post" action="/queue" {
             (layout::token(request))
             input type="hidden" name="sure" value="yes";

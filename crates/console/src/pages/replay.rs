@@ -33,7 +33,7 @@ pub(crate) fn begin(app: &App, request: &RequestContext) -> Result<Response, Req
     }
     let days = number(request, "days")?.unwrap_or(policy::DAYS_DEFAULT).clamp(1, DAYS_MAX);
     let trial = Trial { text, base, days, who: request.login().to_owned() };
-    let begun = app.replays.begin(&app.state, trial, request.now_ms).map_err(RequestError::Bad)?;
+    let begun = app.replays.begin(&app.state, trial, request.now_ms)?;
     if begun.is_none() {
         let busy = translatable("Another replay is under way. Stop it, or wait until it is done.");
         return Err(RequestError::Bad(busy.to_owned()));
@@ -107,11 +107,11 @@ fn found(report: &Report) -> Markup {
         div.tiles {
             div.tile { b { (format::count(report.messages)) } span { (t("messages looked at")) } }
             div.tile { b { (format::count(report.different)) }
-                span { (t("recipients would have got something else, of {}").with(format::count(report.recipients))) } }
+                span { (t("recipients would have got another disposition, of {}").with(format::count(report.recipients))) } }
             div.tile { b { (format::count(withheld)) }
-                span { (t("would have been kept from a reader who got it")) } }
+                span { (t("delivered messages would have been withheld")) } }
             div.tile { b { (format::count(unknown)) }
-                span { (t("cannot be told: the message's text was not kept")) } }
+                span { (t("not determined: the message's text was not kept")) } }
         }
     }
 }
@@ -139,19 +139,19 @@ fn next(request: &RequestContext, job: &Job) -> Markup {
 fn details(report: &Report) -> Markup {
     html! {
         div.halves {
-            (counts(t("From what to what"), t("Way"), &report.ways))
+            (counts(t("Changes of disposition"), t("Change"), &report.ways))
             (counts(t("By rule"), t("Rule that would decide"), &report.rules))
         }
         div.halves {
             (counts(t("By user"), t("Recipient"), &report.users))
-            (counts(t("Cannot be told"), t("Rule that asks for what was not kept"), &report.unknown))
+            (counts(t("Not determined"), t("Rule that needs what was not kept"), &report.unknown))
         }
         h2 { (t("Changes, likely false positives first")) }
         section.card.flush { table.cards {
             thead { tr {
                 th scope="col" { (t("Received")) } th scope="col" { (t("Verdict")) }
                 th scope="col" { (t("From and subject")) } th scope="col" { (t("To")) }
-                th scope="col" { (t("Was, and would be")) }
+                th scope="col" { (t("Before and after")) }
             } }
             tbody {
                 @for changed in report.changes.iter().take(CHANGES_SHOWN) { (change(changed)) }
@@ -205,7 +205,7 @@ fn change(changed: &ChangedDecision) -> Markup {
             }
             td data-label=(t("To")) { (format::plain(&changed.recipient)) }
             td data-label=(t("Change")) {
-                @if changed.withheld { b { (t("kept away:")) " " } }
+                @if changed.withheld { b { (t("withheld:")) " " } }
                 (t(&format::spaced(&changed.was))) " → " (t(&format::spaced(&changed.would_be)))
                 @if !changed.rule.is_empty() { span.more { " " (t("by {}").with(format::plain(&changed.rule))) } }
             }

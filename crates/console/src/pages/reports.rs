@@ -1,4 +1,4 @@
-//! Reports: volume, accuracy, who sent and got most; for people, as CSV and as PDF.
+//! Reports: volume, accuracy, who sent and got most; for users, as CSV and as PDF.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -16,7 +16,7 @@ use crate::request::RequestContext;
 use crate::response;
 use crate::text::{t, translatable};
 
-/// Days of a report when nobody says.
+/// Days of a report by default.
 const DAYS_DEFAULT: i64 = 7;
 /// Labels under the plot, at most.
 const LABELS_MAX: usize = 8;
@@ -53,14 +53,14 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         }
         section.card { h2 { (t("Messages a day")) } (volume(&report)) }
         div.halves {
-            section.card { h2 { (t("Accuracy, as far as people said so")) } (accuracy(&report.accuracy)) }
+            section.card { h2 { (t("Accuracy, by users' corrections")) } (accuracy(&report.accuracy)) }
             section.card { h2 { (t("Dispositions")) } (actions(&report)) }
         }
         section.card.flush { h2.inside { (t("Our domains")) } (domains(&report.domains)) }
         div.halves {
-            section.card { h2 { (t("Domains that sent most")) } (names(&report.senders, "domain")) }
-            section.card { h2 { (t("Recipients who got most")) } (names(&report.recipients, "recipient")) }
-            section.card { h2 { (t("Rules that hit most")) } (names(&report.rules, "rule")) }
+            section.card { h2 { (t("Top sender domains")) } (names(&report.senders, "domain")) }
+            section.card { h2 { (t("Top recipients")) } (names(&report.recipients, "recipient")) }
+            section.card { h2 { (t("Top rules")) } (names(&report.rules, "rule")) }
         }
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/reports", t("Reports"), &body)))
@@ -84,12 +84,12 @@ fn volume(report: &Report) -> Markup {
 fn accuracy(a: &Accuracy) -> Markup {
     html! {
         table.costs {
-            caption { (t("What nobody looked at is not known: these are bounds from below")) }
+            caption { (t("Mail that no user corrected is not known: these are lower bounds")) }
             tbody {
                 @for (what, n, of, share) in [
-                    (translatable("Judged unwanted, wanted by people"), a.wrongly_unwanted, a.unwanted,
+                    (translatable("Judged unwanted, wanted by users"), a.wrongly_unwanted, a.unwanted,
                         a.false_positives()),
-                    (translatable("Judged wanted, unwanted by people"), a.wrongly_wanted, a.wanted,
+                    (translatable("Judged wanted, unwanted by users"), a.wrongly_wanted, a.wanted,
                         a.false_negatives()),
                 ] {
                     tr {

@@ -16,7 +16,7 @@ pub(super) fn list(text: &str) -> Markup {
             p.hint { (t("Changes are made in the text above, and in force only after a check.")) }
             table.cards {
                 thead { tr {
-                    th scope="col" { (t("Rule")) } th scope="col" { (t("When")) } th scope="col" { (t("Does")) }
+                    th scope="col" { (t("Rule")) } th scope="col" { (t("When")) } th scope="col" { (t("Actions")) }
                     th scope="col" { (t("Change")) }
                 } }
                 tbody {
@@ -43,7 +43,7 @@ fn row(n: usize, block: &Block, last: usize) -> Markup {
             td data-label=(t("Rule")) { b { (name) }
                 span.more { " " (t(block.direction())) @if !block.enabled() { ", " (t("off")) } } }
             td data-label=(t("When")) { code { (format::plain(&block.when())) } }
-            td data-label=(t("Does")) { code { (format::plain(&block.actions())) } }
+            td data-label=(t("Actions")) { code { (format::plain(&block.actions())) } }
             td.tools data-label=(t("Change")) {
                 (button("edit", translatable("Edit"), translatable("Edit")))
                 @if n > 0 { (button("up", translatable("↑"), translatable("Move up"))) }

@@ -17,7 +17,7 @@ use crate::request::RequestContext;
 use crate::response;
 use crate::text::{t, translatable};
 
-/// Days looked back when nobody says.
+/// Days looked back by default.
 const DAYS_DEFAULT: i64 = 30;
 /// Most days looked back.
 pub(crate) const DAYS_MAX: i64 = 100;
@@ -146,7 +146,7 @@ fn costs(app: &App, request: &RequestContext) -> Markup {
             (layout::token(request))
             button type="submit" { (t("Measure costs on held mail")) }
             @match app.measured() {
-                Some(found) => span.hint { (t("Measured {} on {} messages; what rules share is not in it.").with(format::time(found.at_ms)).with(found.messages)) },
+                Some(found) => span.hint { (t("Measured {} on {} messages, without work that rules share.").with(format::time(found.at_ms)).with(found.messages)) },
                 None => span.hint { (t("Not measured since the node started.")) },
             }
         }

@@ -35,13 +35,13 @@ fn form(request: &RequestContext, all: &[SavedSearch], now: &str) -> Markup {
     let own = all.iter().find(|s| s.query == now && s.login == request.login());
     html! {
         details.places {
-            summary { (t("Keep this search")) }
+            summary { (t("Save this search")) }
             form method="post" action="/messages/searches" {
                 (layout::token(request))
                 input type="hidden" name="query" value=(now);
                 (layout::input("name", t("Name"), own.map_or("", |s| s.name.as_str()), "text", t("Spam of our bank")))
                 label.check { input type="checkbox" name="shared" value="yes"
-                    checked[own.is_some_and(|s| s.shared)]; span { (t("Others see it, too")) } }
+                    checked[own.is_some_and(|s| s.shared)]; span { (t("Shared with other users")) } }
                 div.actions {
                     button.main type="submit" name="do" value="save" { (t("Keep")) }
                     @if own.is_some() { button.danger type="submit" name="do" value="remove" { (t("Forget")) } }
@@ -68,7 +68,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
         "remove" => {
             if !users.remove_search(request.login(), name)? {
                 return Err(RequestError::NotFound(translatable(
-                    "You keep no search of this name.",
+                    "There is no saved search of this name.",
                 )));
             }
             Ok(response::redirect("/messages"))

@@ -59,8 +59,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
         "on" => match enable(app, request, code)? {
             Some(codes) => sign_in::again(app, request, recovery(request, &codes)),
             None => Err(RequestError::Bad(
-                translatable("This is not the code of this moment. Begin again under Account.")
-                    .to_owned(),
+                translatable("This is not the current code. Begin again under Account.").to_owned(),
             )),
         },
         "off" => {
@@ -71,8 +70,8 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     }
 }
 
-/// Puts the second factor that was begun into use, if this is a code of it: recovery codes. None if it is
-/// wrong; that counts as a try.
+/// Puts the second factor that was begun into use, if this is a code of it: recovery codes. None if
+/// it is wrong; that counts as a try.
 pub(crate) fn enable(
     app: &App,
     request: &RequestContext,

@@ -31,13 +31,13 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         }
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { (t("Sender")) } th scope="col" { (t("Is")) } th scope="col" { (t("By")) }
+                th scope="col" { (t("Sender")) } th scope="col" { (t("Status")) } th scope="col" { (t("By")) }
                 th scope="col" { (t("Since")) } th scope="col" { (t("Change")) }
             } }
             tbody {
                 @for sender in &listed { tr {
                     td data-label=(t("Sender")) { (format::plain(&sender.entry)) }
-                    td data-label=(t("Is")) { @if sender.allow { (t("allowed")) } @else { (t("blocked")) } }
+                    td data-label=(t("Status")) { @if sender.allow { (t("allowed")) } @else { (t("blocked")) } }
                     td data-label=(t("By")) { (format::plain(&sender.who)) }
                     td data-label=(t("Since")) { (format::time(sender.at_ms)) }
                     td data-label=(t("Change")) { form method="post" action="/senders" {
@@ -47,7 +47,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                             aria-label={ (t("Remove {}").with(format::plain(&sender.entry))) } { (t("Remove")) }
                     } }
                 } }
-                @if listed.is_empty() { tr { td.empty colspan="5" { (t("Nobody is listed.")) } } }
+                @if listed.is_empty() { tr { td.empty colspan="5" { (t("No senders are listed.")) } } }
             }
         } }
     };
@@ -77,10 +77,10 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     Ok(response::redirect("/senders?notice=senders-1"))
 }
 
-/// Has the node take the lists over.
+/// Has the node apply the lists.
 pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
     app.state.node.senders_changed().map_err(|error| {
-        tracing::error!(error, "the lists of senders are kept, but not in use yet");
+        tracing::error!(%error, "the lists of senders are kept, but not in use yet");
         RequestError::Bad(format!("It is kept, but not in use yet: {error}"))
     })
 }

@@ -11,8 +11,8 @@ use crate::response;
 use crate::text::{t, translatable};
 use crate::{access, format, layout};
 
-/// Does not tell which of them is wrong: a guessed password must not be told to be right.
-const WRONG: &str = translatable("This name, password and code do not go together.");
+/// Does not say which of them is wrong: an answer must not confirm a guessed password.
+const WRONG: &str = translatable("Wrong login, password or code.");
 
 /// `GET /sign-in`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
@@ -66,7 +66,7 @@ pub(crate) fn sign_out(app: &App, request: &RequestContext) -> Result<Response, 
     Ok(with_cookie(response::redirect("/sign-in"), "", app.state.options.https))
 }
 
-/// Goes on in a new session, where all of a person's sessions ended by what they did themselves.
+/// Goes on in a new session, where all of a user's sessions ended by what they did themselves.
 pub(crate) fn again(
     app: &App,
     request: &RequestContext,

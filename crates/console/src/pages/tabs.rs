@@ -1,4 +1,4 @@
-//! What belongs to the node and its people: the tabs that these pages share.
+//! Tabs that the pages about the node and its users share.
 
 use crate::text::{t, translatable};
 use maud::{Markup, html};
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 const TABS: [(&str, &str); 6] = [
     (translatable("Health"), "/health"),
     (translatable("Settings"), "/settings"),
-    (translatable("People"), "/users"),
+    (translatable("Users"), "/users"),
     (translatable("Tokens"), "/tokens"),
     (translatable("Senders"), "/senders"),
     (translatable("Activity"), "/activity"),

@@ -14,7 +14,7 @@ use crate::response;
 use crate::text::{t, translatable};
 use crate::{format, layout};
 
-/// Days of a token when nobody says.
+/// Days until a token expires, by default.
 pub(crate) const DAYS_DEFAULT: i64 = 90;
 
 /// `GET /tokens`.
@@ -26,13 +26,13 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         (form(request))
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { (t("Name")) } th scope="col" { (t("May")) } th scope="col" { (t("By")) }
+                th scope="col" { (t("Name")) } th scope="col" { (t("Role")) } th scope="col" { (t("By")) }
                 th scope="col" { (t("Until")) } th scope="col" { (t("Last use")) } th scope="col" { (t("Change")) }
             } }
             tbody {
                 @for token in &tokens { tr {
                     td data-label=(t("Name")) { (token.name) }
-                    td data-label=(t("May")) {
+                    td data-label=(t("Role")) {
                         @for scope in &token.scopes { code { (scope.name()) } " " } }
                     td data-label=(t("By")) { (format::plain(&token.who)) }
                     td data-label=(t("Until")) { (format::time(token.expires_ms))
@@ -67,7 +67,7 @@ fn form(request: &RequestContext) -> Markup {
                 label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(TOKEN_DAYS_MAX) value=(DAYS_DEFAULT); }
                 fieldset {
-                    legend { (t("What it may do")) }
+                    legend { (t("Scopes")) }
                     @for scope in Scope::ALL {
                         label.check { input type="checkbox" name="scope" value=(scope.name());
                             span { code { (scope.name()) } } }

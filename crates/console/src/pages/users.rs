@@ -1,4 +1,4 @@
-//! The people who may use the console.
+//! The users who may use the console.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -13,24 +13,25 @@ use crate::response;
 use crate::text::{Phrase, t, translatable};
 use crate::{format, layout};
 
-const NOBODY: RequestError = RequestError::NotFound(translatable("There is nobody of this login."));
+const NO_SUCH_USER: RequestError =
+    RequestError::NotFound(translatable("There is no user of this login."));
 
 /// `GET /users`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let users = app.state.users.list()?;
     let body = html! {
-        h1 { (t("People")) }
+        h1 { (t("Users")) }
         (tabs::tabs("/users"))
         (add_form(request))
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { (t("Login")) } th scope="col" { (t("May")) } th scope="col" { (t("Folders or addresses")) }
+                th scope="col" { (t("Login")) } th scope="col" { (t("Role")) } th scope="col" { (t("Folders or addresses")) }
                 th scope="col" { (t("Since")) } th scope="col" { (t("Change")) }
             } }
             tbody { @for user in &users { (row(user)) } }
         } }
     };
-    Ok(page(request, StatusCode::OK, t("People"), &body))
+    Ok(page(request, StatusCode::OK, t("Users"), &body))
 }
 
 fn page(
@@ -47,9 +48,9 @@ fn row(user: &User) -> Markup {
     html! {
         tr {
             td data-label=(t("Login")) { (format::plain(&user.login)) }
-            td data-label=(t("May")) { (t(user.role.name()))
+            td data-label=(t("Role")) { (t(user.role.name()))
                 @if user.must_change { span.more { " " (t("one-time password")) } } }
-            td data-label=(t("Of")) { (format::plain(more.trim())) }
+            td data-label=(t("Folders or addresses")) { (format::plain(more.trim())) }
             td data-label=(t("Since")) { (format::time(user.created_ms)) }
             td data-label=(t("Change")) { a href={ "/users/" (format::percent(&user.login)) }
                 aria-label={ (t("Change {}").with(format::plain(&user.login))) } { (t("Change")) } }
@@ -60,7 +61,7 @@ fn row(user: &User) -> Markup {
 /// Fields for role, folders and addresses.
 fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
     html! {
-        label { span { (t("May")) }
+        label { span { (t("Role")) }
             select name="role" {
                 @for (one, what) in [
                     (Role::User, translatable("user: see and release own mail")),
@@ -79,7 +80,7 @@ fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
 fn add_form(request: &RequestContext) -> Markup {
     html! {
         details.card {
-            summary { h2 { (t("Add somebody")) } }
+            summary { h2 { (t("Add a user")) } }
             form method="post" action="/users" {
                 (layout::token(request))
                 (layout::input("login", t("Login, e.g. the mail address"), "", "text", "ann@example.org"))
@@ -96,7 +97,7 @@ fn list(request: &RequestContext, name: &str) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// `POST /users`: adds somebody and shows the one-time password.
+/// `POST /users`: adds a user and shows the one-time password.
 pub(crate) fn add(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let user = User {
         login: request.field("login").to_owned(),
@@ -128,7 +129,12 @@ fn one_time_password_page(request: &RequestContext, login: &str, password: &str)
 
 fn find(app: &App, request: &RequestContext) -> Result<User, RequestError> {
     let login = request.param("login");
-    app.state.users.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)).ok_or(NOBODY)
+    app.state
+        .users
+        .list()?
+        .into_iter()
+        .find(|u| u.login.eq_ignore_ascii_case(login))
+        .ok_or(NO_SUCH_USER)
 }
 
 /// `GET /users/{login}`.
@@ -162,7 +168,7 @@ pub(crate) fn one(app: &App, request: &RequestContext) -> Result<Response, Reque
             }
         }
     };
-    Ok(page(request, StatusCode::OK, t("Person"), &body))
+    Ok(page(request, StatusCode::OK, t("User"), &body))
 }
 
 /// `POST /users/{login}`: `do`: rights, password, factor_off, sign_out, remove.
@@ -203,8 +209,8 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     Ok(response::redirect("/users?notice=users-1"))
 }
 
-/// Refuses to take the proofs from one's own account without showing them: a session that somebody
-/// else got hold of must not become theirs for good.
+/// Refuses to take the proofs from one's own account without showing them: a session that an
+/// attacker else got hold of must not become theirs for good.
 pub(crate) fn not_oneself(request: &RequestContext, login: &str) -> Result<(), RequestError> {
     let why = translatable("Change your own password and second factor under Account.");
     if login.eq_ignore_ascii_case(request.login()) {

@@ -1,4 +1,5 @@
-//! Why a message was judged as it was: the panels that the pages of messages and of held mail share.
+//! Why a message was judged as it was: the panels that the pages of messages and of held mail
+//! share.
 
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
@@ -118,7 +119,7 @@ fn quotation(e: &Evidence) -> Markup {
     }
 }
 
-/// Oddities.
+/// What the parser found malformed in the message.
 pub(crate) fn defects(verdict: &Verdict) -> Markup {
     html! {
         @if verdict.defects.is_empty() { p.hint { (t("None.")) } }
@@ -256,7 +257,8 @@ fn html_panel(part: &Part<'_>, source: &str, index: u16, hits: &[Hit]) -> Markup
     }
 }
 
-/// Text that may be longer than its box: the keyboard reaches it, so that it can be scrolled without a mouse.
+/// Text that may be longer than its box: the keyboard reaches it, so that it can be scrolled
+/// without a mouse.
 fn scrolled(class: &str, name: &Phrase<'_>, text: &Markup) -> Markup {
     html! { pre class=(class) tabindex="0" role="region" aria-label=(name) { (text) } }
 }

@@ -48,6 +48,6 @@ pub(crate) fn roll_back(app: &App, request: &RequestContext) -> Result<Response,
     let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
     let note = format!("back to version {number}");
     let order = PolicyOrder { text: &edition.text, base: None, who: request.login(), note: &note };
-    let version = policy::put(app, request, &order).map_err(RequestError::Bad)?;
+    let version = policy::put(app, request, &order)?;
     Ok(response::redirect(&format!("/policy?notice=policy-{}", version.number)))
 }

@@ -25,9 +25,9 @@ pub fn csv(report: &Report) -> String {
     let accuracy = &report.accuracy;
     for (name, n) in [
         ("judged unwanted", accuracy.unwanted),
-        ("of them wanted by people", accuracy.wrongly_unwanted),
+        ("of them wanted by users", accuracy.wrongly_unwanted),
         ("judged wanted", accuracy.wanted),
-        ("of them unwanted by people", accuracy.wrongly_wanted),
+        ("of them unwanted by users", accuracy.wrongly_wanted),
     ] {
         line("accuracy", name, "", n, None);
     }

@@ -56,13 +56,13 @@ pub fn summary(report: &Report, texts: &Texts) -> String {
     let a = &report.accuracy;
     let shares = [
         (
-            translatable("Of {} judged unwanted, people wanted {} ({})."),
+            translatable("Of {} judged unwanted, users wanted {} ({})."),
             a.unwanted,
             a.wrongly_unwanted,
             a.false_positives(),
         ),
         (
-            translatable("Of {} judged wanted, people did not want {} ({})."),
+            translatable("Of {} judged wanted, users did not want {} ({})."),
             a.wanted,
             a.wrongly_wanted,
             a.false_negatives(),

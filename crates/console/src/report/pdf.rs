@@ -1,5 +1,5 @@
-//! A report as PDF (ISO 32000-1): A4 pages of tables and a plot, in the fonts that every reader has, so
-//! that nothing is embedded. Names that Windows-1252 cannot write are shown with `?`.
+//! A report as PDF (ISO 32000-1): A4 pages of tables and a plot, in the fonts that every reader
+//! has, so that nothing is embedded. Names that Windows-1252 cannot write are shown with `?`.
 
 use gauntlet_verdict::Class;
 use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str};
@@ -160,16 +160,16 @@ fn totals(pages: &mut Pages, report: &Report, texts: &Texts) {
 
 fn accuracy(pages: &mut Pages, report: &Report, texts: &Texts) {
     let a = &report.accuracy;
-    pages.heading(&texts.say("Accuracy, as far as people said so", &[]));
+    pages.heading(&texts.say("Accuracy, by users' corrections", &[]));
     for (what, n, of, share) in [
         (
-            translatable("Judged unwanted, wanted by people"),
+            translatable("Judged unwanted, wanted by users"),
             a.wrongly_unwanted,
             a.unwanted,
             a.false_positives(),
         ),
         (
-            translatable("Judged wanted, unwanted by people"),
+            translatable("Judged wanted, unwanted by users"),
             a.wrongly_wanted,
             a.wanted,
             a.false_negatives(),

@@ -28,7 +28,8 @@ impl Browser {
     /// # Panics
     /// If `CI` is set and they are not installed: there, nothing is skipped.
     pub(crate) fn start() -> Option<Browser> {
-        // The port that it chooses for IPv4 may be another's for IPv6; then it ends without a word of a port.
+        // The port that it chooses for IPv4 may be another's for IPv6; then it ends without a word
+        // of a port.
         let Some((driver, port)) = (0..ATTEMPTS).find_map(|_| Self::start_driver()) else {
             let missing = "chromedriver is not there or gets no port (Debian: chromium-driver)";
             assert!(std::env::var_os("CI").is_none(), "{missing}");
@@ -111,7 +112,7 @@ impl Browser {
         panic!("{selector} shows {shown}, not {text:?}");
     }
 
-    /// Clicks the element as a person would: it must be visible and not covered.
+    /// Clicks the element as a user would: it must be visible and not covered.
     pub(crate) fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.call("POST", &format!("/element/{element}/click"), &json!({}));
@@ -145,8 +146,8 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &media);
     }
 
-    /// The page at all sizes, light and dark: nothing is too wide, nobody is kept out. Pictures go to
-    /// `GAUNTLET_PICTURES`, if somebody wants to look at them.
+    /// The page at all sizes, light and dark: nothing is too wide, nobody is kept out. Pictures go
+    /// to `GAUNTLET_PICTURES`, if somebody wants to look at them.
     pub(crate) fn look_at(&self, name: &str) {
         let pictures = std::env::var_os("GAUNTLET_PICTURES").map(std::path::PathBuf::from);
         for (width, height, size) in [(1280, 900, "wide"), (360, 780, "narrow")] {

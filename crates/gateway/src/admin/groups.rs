@@ -1,7 +1,7 @@
-//! Groups of people for the policy: from the configuration, files, SQLite and PostgreSQL.
+//! Groups of addresses for the policy: from the configuration, files, SQLite and PostgreSQL.
 //!
-//! What a database said last is kept in the data folder (`groups/`): a node starts and works on when the
-//! database is away.
+//! What a database said last is kept in the data folder (`groups/`): a node starts and works on
+//! when the database is away.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use gauntlet_policy::Groups;
 use gauntlet_store::recipients;
 
-use crate::admin::postgres::{self, Place};
+use crate::admin::postgres::{self, ServerAddress};
 use crate::config::{Config, GroupSettings};
 
 /// The groups of a configuration. A database that does not answer is replaced by what it said last.
@@ -20,8 +20,8 @@ pub fn load(config: &Config) -> anyhow::Result<Groups> {
     load_with(config, |group, error| bail!("group {:?}: {error}", group.name))
 }
 
-/// The same, for a node that starts: mail must not wait for a database. A group whose database neither
-/// answers nor ever did has its other members alone until it answers, which the log says.
+/// The same, for a node that starts: mail must not wait for a database. A group whose database
+/// neither answers nor ever did has its other members alone until it answers, which the log says.
 ///
 /// # Errors
 /// If a file cannot be read, or a database is neither SQLite's nor PostgreSQL's.
@@ -102,7 +102,7 @@ fn of_file(group: &GroupSettings) -> anyhow::Result<Vec<String>> {
 /// Whom a group's members are asked of.
 enum Asked<'g> {
     Sqlite(&'g Path),
-    Postgres(Place),
+    Postgres(ServerAddress),
 }
 
 impl<'g> Asked<'g> {
@@ -114,23 +114,23 @@ impl<'g> Asked<'g> {
         if !database.starts_with("postgres") {
             bail!("database: neither sqlite:PATH nor postgres://...");
         }
-        Ok(Asked::Postgres(Place::parse(database).context("database")?))
+        Ok(Asked::Postgres(ServerAddress::parse(database).context("database")?))
     }
 }
 
 fn of_database(config: &Config, group: &GroupSettings) -> anyhow::Result<Vec<String>> {
     let query = &group.query;
-    let place = match Asked::of(group)? {
+    let address = match Asked::of(group)? {
         Asked::Sqlite(path) => return Ok(recipients::first_column(path, query)?),
-        Asked::Postgres(place) => place,
+        Asked::Postgres(address) => address,
     };
     let tls = crate::net::web::hop_tls(&config.sender.roots)?;
-    let query = query.clone();
-    // A runtime of its own: whoever asks may be on a thread of one.
+    let (query, limits) = (query.clone(), config.postgres);
+    // A runtime of its own: the caller may be on a thread of one.
     let asked = std::thread::spawn(move || -> anyhow::Result<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let rows = runtime.block_on(postgres::rows(&place, &query, &tls));
-        let rows = rows.with_context(|| format!("{place:?}"))?;
+        let rows = runtime.block_on(postgres::rows(&address, &query, &tls, limits));
+        let rows = rows.with_context(|| format!("{address:?}"))?;
         Ok(rows.into_iter().map(|(first, _)| first).collect())
     });
     asked.join().map_err(|_| anyhow::anyhow!("the question broke off"))?

@@ -56,7 +56,7 @@ pub fn source(config: &Config) -> anyhow::Result<Source> {
     Ok(Source { text: Policy::DEFAULT.to_owned(), place: "the default policy".to_owned() })
 }
 
-/// Reads the policy in force, with what single people want.
+/// Reads the policy in force, with the choices of single users.
 ///
 /// # Errors
 /// If it cannot be read, or is none.
@@ -94,8 +94,8 @@ fn with_groups(config: &Config, groups: &Groups, users: Option<&Users>) -> anyho
     Ok(policy)
 }
 
-/// Notes the policy in force as a version if it is none yet: the default, or a file changed by hand.
-/// Returns it.
+/// Notes the policy in force as a version if it is none yet: the default, or a file changed by
+/// hand. Returns it.
 ///
 /// # Errors
 /// If it cannot be read or kept.
@@ -109,7 +109,7 @@ pub fn note(config: &Config, policies: &Policies, now_ms: i64) -> anyhow::Result
     Ok(Edition { version, text })
 }
 
-/// A policy that somebody wants in force.
+/// A policy that an administrator wants in force.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// As written.
@@ -124,12 +124,12 @@ pub struct Wanted<'a> {
     pub now_ms: i64,
 }
 
-/// Checks a policy and makes it the one in force, for whoever reads it next: the version first, then
-/// the file if there is one.
+/// Checks a policy and makes it the one in force, for all that read it next: the version first,
+/// then the file if there is one.
 ///
 /// # Errors
-/// If it is no policy, somebody else was faster, or it could not be kept; then everything stays as
-/// it was.
+/// If it is no policy, another administrator was faster, or it could not be kept; then everything
+/// stays as it was.
 pub fn save(config: &Config, policies: &Policies, wanted: &Wanted<'_>) -> anyhow::Result<Version> {
     Policy::parse(wanted.text, &groups::load(config)?)?;
     let before = note(config, policies, wanted.now_ms)?;

@@ -1,10 +1,9 @@
-//! Asking a PostgreSQL server one question: the protocol's version 3.0 (its manual, chapter 55), as far
-//! as that takes: start, TLS, SCRAM-SHA-256 or a plain password, one simple query, its rows as text.
+//! Asking a PostgreSQL server one question: the protocol's version 3.0 (its manual, chapter 55), as
+//! far as that takes: start, TLS, SCRAM-SHA-256 or a plain password, one simple query, its rows as
+//! text.
 //!
-//! Why not a driver: the kept ones bring twenty crates, among them second copies of hashes that are here
-//! already, for what is one read-only question every few minutes.
-
-use std::time::Duration;
+//! Why not a driver: the kept ones bring twenty crates, among them second copies of hashes that are
+//! here already, for what is one read-only question every few minutes.
 
 use anyhow::{Context, bail, ensure};
 use base64_simd::STANDARD as BASE64;
@@ -12,21 +11,18 @@ use ring::{digest, hmac, pbkdf2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::config::PostgresSettings;
 use crate::net::tls::{Certificate, HopTls};
 use crate::wire::Wire;
 
-/// Patience with the server, over all.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// Longest message of the server, in bytes.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Rows of an answer.
-const ROWS_MAX: usize = 5_000_000;
 /// Rounds of PBKDF2 that a server may ask for.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Where a database is: `postgres://user:password@host:5432/database?sslmode=verify-full`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ServerAddress {
     user: String,
     password: String,
     host: String,
@@ -42,15 +38,15 @@ enum TlsMode {
     VerifyFull,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "postgres://{}@{}:{}/{}", self.user, self.host, self.port, self.database)
     }
 }
 
-impl Place {
-    /// Reads the address. A host that begins with `/` (written `%2Frun%2Fpostgresql`) is the folder of a
-    /// Unix socket.
+impl ServerAddress {
+    /// Reads the address. A host that begins with `/` (written `%2Frun%2Fpostgresql`) is the folder
+    /// of a Unix socket.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -86,7 +82,7 @@ impl Place {
         }
         ensure!(!host.is_empty() && !database.is_empty() && !user.is_empty(), "a part is empty");
         let (user, password, database) = (decoded(user)?, decoded(password)?, decoded(database)?);
-        Ok(Place { user, password, host, port, database, tls })
+        Ok(ServerAddress { user, password, host, port, database, tls })
     }
 }
 
@@ -108,19 +104,25 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The first two columns of every row that the query gives, as text; a column that is NULL or not there is
-/// empty.
+/// The first two columns of every row that the query gives, as text; a column that is NULL or not
+/// there is empty.
 ///
 /// # Errors
 /// The server cannot be reached, does not let us in, or refuses the query.
 pub async fn rows(
-    place: &Place,
+    address: &ServerAddress,
     query: &str,
     tls: &HopTls,
+    limits: PostgresSettings,
 ) -> anyhow::Result<Vec<(String, String)>> {
-    let asking = async {
-        let mut session = Session { wire: connect(place, tls).await?, place };
+    let connecting = async {
+        let mut session = Session { wire: connect(address, tls).await?, address, limits };
         session.start().await?;
+        anyhow::Ok(session)
+    };
+    let connected = tokio::time::timeout(limits.connect_max(), connecting).await;
+    let mut session = connected.context("connecting takes too long")??;
+    let asking = async {
         // A slip in the query must not change what it asks about.
         session.ask("BEGIN READ ONLY").await?;
         let rows = session.ask(query).await?;
@@ -128,70 +130,82 @@ pub async fn rows(
         session.send(Some(b'X'), b"").await?;
         Ok(rows)
     };
-    tokio::time::timeout(PATIENCE, asking).await.context("it takes too long")?
+    tokio::time::timeout(limits.query_max(), asking).await.context("it takes too long")?
 }
 
-async fn connect(place: &Place, tls: &HopTls) -> anyhow::Result<Wire> {
-    if place.host.starts_with('/') {
-        let path = format!("{}/.s.PGSQL.{}", place.host, place.port);
+async fn connect(address: &ServerAddress, tls: &HopTls) -> anyhow::Result<Wire> {
+    if address.host.starts_with('/') {
+        let path = format!("{}/.s.PGSQL.{}", address.host, address.port);
         return Ok(Box::new(UnixStream::connect(&path).await.context(path)?));
     }
     let stream =
-        TcpStream::connect((place.host.as_str(), place.port)).await.context("connecting")?;
+        TcpStream::connect((address.host.as_str(), address.port)).await.context("connecting")?;
     let mut wire: Wire = Box::new(stream);
-    if place.tls == TlsMode::Disable {
+    if address.tls == TlsMode::Disable {
         return Ok(wire);
     }
     // SSLRequest.
     wire.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]).await?;
     wire.flush().await?;
     ensure!(wire.read_u8().await? == b'S', "the server offers no TLS (sslmode)");
-    let wanted = match place.tls {
+    let wanted = match address.tls {
         TlsMode::VerifyFull => Certificate::Valid,
         _ => Certificate::Any,
     };
-    tls.connect(wire, &place.host, &wanted).await.map_err(anyhow::Error::msg)
+    Ok(tls.connect(wire, &address.host, &wanted).await?)
+}
+
+/// StartupMessage: the protocol's version, then names and values, each ended by NUL.
+fn startup_message(place: &ServerAddress) -> Vec<u8> {
+    let mut message = vec![0, 3, 0, 0];
+    for text in [
+        "user",
+        &place.user,
+        "database",
+        &place.database,
+        "application_name",
+        "gauntlet",
+        "client_encoding",
+        "UTF8",
+        "",
+    ] {
+        message.extend_from_slice(text.as_bytes());
+        message.push(0);
+    }
+    message
 }
 
 struct Session<'a> {
     wire: Wire,
-    place: &'a Place,
+    address: &'a ServerAddress,
+    limits: PostgresSettings,
 }
 
 impl Session<'_> {
     /// Says who we are, and proves it.
     async fn start(&mut self) -> anyhow::Result<()> {
-        let mut start = vec![0, 3, 0, 0];
-        let (user, database) = (&self.place.user, &self.place.database);
-        for text in [
-            "user",
-            user,
-            "database",
-            database,
-            "application_name",
-            "gauntlet",
-            "client_encoding",
-            "UTF8",
-            "",
-        ] {
-            start.extend_from_slice(text.as_bytes());
-            start.push(0);
-        }
-        self.send(None, &start).await?;
-        let mut scram: Option<Scram> = None;
+        self.send(None, &startup_message(self.address)).await?;
+        let (mut scram, mut is_proven): (Option<Scram>, bool) = (None, false);
         loop {
             let (kind, body) = self.receive().await?;
             let (code, rest) = match kind {
                 b'R' => body.split_first_chunk::<4>().context("a short answer")?,
-                b'Z' => return Ok(()),
+                // RFC 5802 section 5: a server that leaves its proof out may not know the password.
+                b'Z' => {
+                    ensure!(
+                        scram.is_none() || is_proven,
+                        "the server ended SCRAM without its proof"
+                    );
+                    return Ok(());
+                }
                 _ => continue,
             };
             match u32::from_be_bytes(*code) {
                 0 => {}
                 3 => {
-                    let safe = self.place.tls != TlsMode::Disable || self.is_local();
+                    let safe = self.address.tls != TlsMode::Disable || self.is_local();
                     ensure!(safe, "the server wants the password in clear, without TLS");
-                    let password = format!("{}\0", self.place.password);
+                    let password = format!("{}\0", self.address.password);
                     self.send(Some(b'p'), password.as_bytes()).await?;
                 }
                 10 => {
@@ -203,16 +217,17 @@ impl Session<'_> {
                     message.extend_from_slice(&u32::try_from(first.len())?.to_be_bytes());
                     message.extend_from_slice(first.as_bytes());
                     self.send(Some(b'p'), &message).await?;
-                    scram = Some(began);
+                    (scram, is_proven) = (Some(began), false);
                 }
                 11 => {
                     let began = scram.as_mut().context("an answer to nothing")?;
-                    let last = began.answer(std::str::from_utf8(rest)?, &self.place.password)?;
+                    let last = began.answer(std::str::from_utf8(rest)?, &self.address.password)?;
                     self.send(Some(b'p'), last.as_bytes()).await?;
                 }
                 12 => {
                     let began = scram.as_ref().context("an answer to nothing")?;
                     began.check(std::str::from_utf8(rest)?)?;
+                    is_proven = true;
                 }
                 5 => bail!("the server wants MD5; set password_encryption = scram-sha-256 there"),
                 other => bail!("a way of logging in that is not known here ({other})"),
@@ -221,21 +236,25 @@ impl Session<'_> {
     }
 
     fn is_local(&self) -> bool {
-        self.place.host.starts_with('/') || ["127.0.0.1", "::1"].contains(&self.place.host.as_str())
+        self.address.host.starts_with('/')
+            || ["127.0.0.1", "::1"].contains(&self.address.host.as_str())
     }
 
     async fn ask(&mut self, query: &str) -> anyhow::Result<Vec<(String, String)>> {
         ensure!(!query.contains('\0'), "a NUL in the query");
         self.send(Some(b'Q'), format!("{query}\0").as_bytes()).await?;
-        let mut rows = Vec::new();
+        let PostgresSettings { rows_max, answer_bytes_max, .. } = self.limits;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
             let (kind, body) = self.receive().await?;
+            bytes += body.len() as u64;
             match kind {
                 b'D' => rows.push(row(&body)?),
                 b'Z' => break,
                 _ => {}
             }
-            ensure!(rows.len() <= ROWS_MAX, "more than {ROWS_MAX} rows");
+            ensure!(rows.len() as u64 <= rows_max, "more than {rows_max} rows");
+            ensure!(bytes <= answer_bytes_max, "more than {answer_bytes_max} bytes");
         }
         Ok(rows)
     }
@@ -283,15 +302,15 @@ fn row(body: &[u8]) -> anyhow::Result<(String, String)> {
 /// SCRAM-SHA-256 (RFC 5802, RFC 7677), the client's side, without channel binding.
 struct Scram {
     nonce: String,
-    /// What the server must say at the end.
-    proof: Vec<u8>,
+    /// The server's signature, which it must send at the end; none before its challenge was answered.
+    server_signature: Option<Vec<u8>>,
 }
 
 impl Scram {
     fn new() -> anyhow::Result<Self> {
         let mut random = [0; 18];
         getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("randomness: {e}"))?;
-        Ok(Scram { nonce: BASE64.encode_to_string(random), proof: Vec::new() })
+        Ok(Scram { nonce: BASE64.encode_to_string(random), server_signature: None })
     }
 
     /// The server knows the user's name from the start.
@@ -319,15 +338,16 @@ impl Scram {
         let pairs = client_key.as_ref().iter().zip(signature.as_ref());
         let proof: Vec<u8> = pairs.map(|(a, b)| a ^ b).collect();
         let server_key = mac(&salted, b"Server Key");
-        self.proof = mac(server_key.as_ref(), all.as_bytes()).as_ref().to_vec();
+        self.server_signature = Some(mac(server_key.as_ref(), all.as_bytes()).as_ref().to_vec());
         Ok(format!("{without_proof},p={}", BASE64.encode_to_string(&proof)))
     }
 
     /// The server knows the password, too.
     fn check(&self, last: &str) -> anyhow::Result<()> {
-        let told = last.split(',').find_map(|f| f.strip_prefix("v="));
-        let told = told.and_then(|t| BASE64.decode_to_vec(t).ok());
-        ensure!(told.as_ref() == Some(&self.proof), "the server does not know our password");
+        let sent = last.split(',').find_map(|f| f.strip_prefix("v="));
+        let sent = sent.and_then(|t| BASE64.decode_to_vec(t).ok());
+        let is_proven = sent.is_some() && sent == self.server_signature;
+        ensure!(is_proven, "the server does not know our password");
         Ok(())
     }
 }
@@ -342,10 +362,11 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_keep_their_password() {
-        let place = Place::parse("postgres://ann:p%40ss@db.example/mail?sslmode=require").unwrap();
-        assert_eq!((place.password.as_str(), place.port), ("p@ss", 5432));
-        assert_eq!(format!("{place:?}"), "postgres://ann@db.example:5432/mail");
-        let local = Place::parse("postgresql://ann@%2Frun%2Fpg:5433/mail").unwrap();
+        let address =
+            ServerAddress::parse("postgres://ann:p%40ss@db.example/mail?sslmode=require").unwrap();
+        assert_eq!((address.password.as_str(), address.port), ("p@ss", 5432));
+        assert_eq!(format!("{address:?}"), "postgres://ann@db.example:5432/mail");
+        let local = ServerAddress::parse("postgresql://ann@%2Frun%2Fpg:5433/mail").unwrap();
         assert_eq!((local.host.as_str(), local.tls), ("/run/pg", TlsMode::Disable));
         for wrong in [
             "mysql://a@b/c",
@@ -356,7 +377,7 @@ mod tests {
             "postgres://a%zz@h/d",
             "postgres://a%00@h/d",
         ] {
-            assert!(Place::parse(wrong).is_err(), "{wrong}");
+            assert!(ServerAddress::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -364,7 +385,7 @@ mod tests {
     fn the_exchange_of_the_standard_is_answered() {
         // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs, the
         // server's nonce and rounds are checked.
-        let mut scram = Scram { nonce: "rOprNGfwEbeRWgbNEkqO".to_owned(), proof: Vec::new() };
+        let mut scram = Scram { nonce: "rOprNGfwEbeRWgbNEkqO".to_owned(), server_signature: None };
         let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
                          s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
         let last = scram.answer(challenge, "pencil").unwrap();

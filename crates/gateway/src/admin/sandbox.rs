@@ -1,9 +1,11 @@
-//! The sandbox of a node (decision 171): what the kernel holds the two processes to, whatever code runs in them.
+//! The sandbox of a node (decision 171): what the kernel holds the two processes to, whatever code
+//! runs in them.
 //!
-//! Both are restricted before they have threads. The node may read what its configuration names and what a
-//! program needs of a system, and change its data folder, but not *read* in it what belongs to the secrets
-//! process; it may start no program and trace no process. The secrets process may read anything, since it
-//! reads keys from wherever they are, change its own folders only, and open no socket.
+//! Both are restricted before they have threads. The node may read what its configuration names and
+//! what a program needs of a system, and change its data folder, but not *read* in it what belongs
+//! to the secrets process; it may start no program and trace no process. The secrets process may
+//! read anything, since it reads keys from wherever they are, change its own folders only, and open
+//! no socket.
 
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,13 +16,14 @@ use gauntlet_store::files;
 
 use crate::config::{Config, Sandbox};
 use crate::privileges;
-use crate::secrets::Standing;
+use crate::secrets::SandboxStatus;
 use gauntlet_sandbox::landlock::{self, CHANGE, CHANGE_FILES, READ, Ruleset};
 use gauntlet_sandbox::seccomp;
 
 /// Folders of the data folder that belong to the secrets process.
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
-/// Folders of the data folder that a node reads; made before, since a rule is about a folder that is there.
+/// Folders of the data folder that a node reads; made before, since a rule is about a folder that
+/// is there.
 const OWN_FOLDERS: [&str; 11] = [
     "log",
     "queue",
@@ -42,7 +45,7 @@ const HISTORY_FILES: [&str; 3] = ["history.db-wal", "history.db-shm", "history.d
 const TEXT_LOGS: &str = "logs";
 /// Files of the data folder that a node writes and reads again: none that is ever replaced.
 const OWN_FILES: [&str; 1] = ["lock"];
-/// What a program reads of a system: names, times, roots, libraries, what the kernel tells.
+/// What a program reads of a system: names, times, roots, libraries, what the kernel reports.
 const OF_THE_SYSTEM: [&str; 20] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -67,27 +70,27 @@ const OF_THE_SYSTEM: [&str; 20] = [
 ];
 
 /// What this machine's kernel can hold a process to: for `doctor`.
-pub fn available() -> Standing {
-    let mut standing = Standing::default();
+pub fn available() -> SandboxStatus {
+    let mut status = SandboxStatus::default();
     match landlock::version() {
-        Ok(version) => standing.holds.push(format!("Landlock (version {version})")),
-        Err(error) => standing.lacks.push(format!("Landlock: {error}")),
+        Ok(version) => status.holds.push(format!("Landlock (version {version})")),
+        Err(error) => status.lacks.push(format!("Landlock: {error}")),
     }
     match std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
-        Ok(actions) if actions.contains("kill_process") => standing.holds.push("seccomp".into()),
-        Ok(_) => standing.lacks.push("seccomp: the kernel cannot kill a process by it".into()),
-        Err(error) => standing.lacks.push(format!("seccomp: {error}")),
+        Ok(actions) if actions.contains("kill_process") => status.holds.push("seccomp".into()),
+        Ok(_) => status.lacks.push("seccomp: the kernel cannot kill a process by it".into()),
+        Err(error) => status.lacks.push(format!("seccomp: {error}")),
     }
-    standing
+    status
 }
 
 /// Restricts the node. Call it while the process has one thread, once the secrets process runs.
 ///
 /// # Errors
 /// With `node.sandbox = "require"`, what the kernel does not do.
-pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<Standing> {
+pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<SandboxStatus> {
     let bare = config.node.sandbox != Sandbox::Off && keys_lie_bare(config);
-    let mut standing = enter(config, || node_rules(config, file), true)?;
+    let mut status = enter(config, || node_rules(config, file), true)?;
     if bare {
         let what = "a wall around the keys in node.data: quarantine.key_file lies beside them; name a \
                     file in a folder of its own there, such as sealing/quarantine.keys";
@@ -95,17 +98,17 @@ pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<Standi
             config.node.sandbox != Sandbox::Require,
             "node.sandbox = \"require\": {what}"
         );
-        standing.lacks.push(what.to_owned());
+        status.lacks.push(what.to_owned());
     }
-    Ok(standing)
+    Ok(status)
 }
 
 /// Restricts the secrets process.
 ///
 /// # Errors
 /// As [`enter_node`].
-pub fn enter_secrets(config: &Config) -> anyhow::Result<Standing> {
-    // SAFETY: takes integers. From now on nobody but root may trace this process or read its memory.
+pub fn enter_secrets(config: &Config) -> anyhow::Result<SandboxStatus> {
+    // SAFETY: takes integers. From now on only root may trace this process or read its memory.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
     enter(config, || secrets_rules(config), false)
 }
@@ -114,31 +117,31 @@ fn enter(
     config: &Config,
     rules: impl FnOnce() -> io::Result<Ruleset>,
     network: bool,
-) -> anyhow::Result<Standing> {
-    let mut standing = Standing::default();
+) -> anyhow::Result<SandboxStatus> {
+    let mut status = SandboxStatus::default();
     let wanted = config.node.sandbox;
     if wanted == Sandbox::Off {
-        standing.lacks.push("switched off: node.sandbox".to_owned());
-        return Ok(standing);
+        status.lacks.push("switched off: node.sandbox".to_owned());
+        return Ok(status);
     }
     let files = rules().and_then(|rules| {
         let version = rules.version();
         rules.enforce().map(|()| version)
     });
     match files {
-        Ok(version) => standing.holds.push(format!("Landlock (version {version})")),
-        Err(error) => standing.lacks.push(format!("Landlock: {error}")),
+        Ok(version) => status.holds.push(format!("Landlock (version {version})")),
+        Err(error) => status.lacks.push(format!("Landlock: {error}")),
     }
     match seccomp::enforce(network) {
-        Ok(()) => standing.holds.push("seccomp".to_owned()),
-        Err(error) => standing.lacks.push(format!("seccomp: {error}")),
+        Ok(()) => status.holds.push("seccomp".to_owned()),
+        Err(error) => status.lacks.push(format!("seccomp: {error}")),
     }
     anyhow::ensure!(
-        wanted != Sandbox::Require || standing.lacks.is_empty(),
+        wanted != Sandbox::Require || status.lacks.is_empty(),
         "node.sandbox = \"require\", but the kernel does not do it: {}; use a kernel that does, or set \"auto\"",
-        standing.lacks.join("; ")
+        status.lacks.join("; ")
     );
-    Ok(standing)
+    Ok(status)
 }
 
 /// The secrets process reads keys from wherever the configuration has them.
@@ -168,8 +171,8 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     let data = &config.node.data;
     make_own(config)?;
     let bare = keys_lie_bare(config);
-    // Not more: a folder of the secrets process could be renamed, or a file of its moved to where it may be
-    // read, now or by the rules of the next start.
+    // Not more: a folder of the secrets process could be renamed, or a file of its moved to where
+    // it may be read, now or by the rules of the next start.
     rules.allow(data, if bare { READ | CHANGE_FILES } else { CHANGE_FILES })?;
     for entry in std::fs::read_dir(data)? {
         let entry = entry?;
@@ -209,7 +212,7 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         allow_reading(&rules, read, &secret)?;
     }
     // The policy is saved in the console: a new file beside it takes its place.
-    let policy = &config.policy.path;
+    let policy = std::path::absolute(&config.policy.path).unwrap_or_default();
     let folder = policy.parent().filter(|_| policy.is_file());
     if let Some(folder) = folder.filter(|folder| is_clear(folder, &secret)) {
         rules.allow(folder, READ | CHANGE)?;
@@ -224,8 +227,9 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     Ok(rules)
 }
 
-/// The folder of the memory of senders. Before version 0.2 its files were in the data folder itself; they are
-/// moved, the database last, so that a move that was interrupted is finished by the next start.
+/// The folder of the memory of senders. Before version 0.2 its files were in the data folder
+/// itself; they are moved, the database last, so that a move that was interrupted is finished by
+/// the next start.
 pub(crate) fn history_folder(data: &Path) -> io::Result<PathBuf> {
     let folder = data.join(HISTORY);
     files::create_folder(&folder)?;
@@ -238,7 +242,7 @@ pub(crate) fn history_folder(data: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes what the node is to read in its data folder, as whoever it will be.
+/// Makes what the node is to read in its data folder, as the user that it becomes.
 fn make_own(config: &Config) -> io::Result<()> {
     {
         let _acting = privileges::to_become(config)?.map(|account| account.act()).transpose()?;
@@ -279,8 +283,9 @@ fn make_in_data(config: &Config) -> io::Result<()> {
     Ok(())
 }
 
-/// The keys of held mail lie in the data folder itself. They are replaced by `gauntlet quarantine`, and the kernel
-/// knows files that are replaced by their folder only: the node must read the whole folder then.
+/// The keys of held mail lie in the data folder itself. They are replaced by `gauntlet quarantine`,
+/// and the kernel knows files that are replaced by their folder only: the node must read the whole
+/// folder then.
 fn keys_lie_bare(config: &Config) -> bool {
     let path = config.node.inside(&config.quarantine.key_file);
     path.parent() == Some(&config.node.data) && (config.quarantine.encrypt || path.exists())
@@ -335,18 +340,18 @@ mod tests {
         config
     }
 
-    /// What a process does that was taken over; run in one of its own by the test below.
+    /// What a compromised process would do; run in one of its own by the test below.
     #[test]
     fn a_process_that_was_taken_over() {
         let (Ok(task), Ok(folder)) = (std::env::var(TASK), std::env::var(FOLDER)) else { return };
         let folder = PathBuf::from(folder);
         let config = config(&folder);
-        let standing = match task.starts_with("secrets") {
+        let status = match task.starts_with("secrets") {
             true => enter_secrets(&config).unwrap(),
             false => enter_node(&config, Some(&folder.join("gauntlet.toml"))).unwrap(),
         };
-        if !standing.lacks.is_empty() {
-            eprintln!("not held: {:?}", standing.lacks);
+        if !status.lacks.is_empty() {
+            eprintln!("not held: {:?}", status.lacks);
             return;
         }
         let denied = |path: &Path, write: bool| {

@@ -18,7 +18,7 @@ use crate::outbound::signing::{Key, KeyRing};
 use crate::privileges;
 use crate::secrets::remote_key::schemes_of;
 use crate::secrets::wire::{self, Kind};
-use crate::secrets::{Certificate, DkimKeyInfo, KeyId, Life, Request, Standing};
+use crate::secrets::{Certificate, DkimKeyInfo, KeyId, Life, Request, SandboxStatus};
 
 /// Stack of a thread that answers, in bytes: a password's memory is on the heap.
 const STACK_BYTES: usize = 1 << 20;
@@ -51,7 +51,7 @@ impl Keys {
     }
 }
 
-/// The public key names the private one; where it is not told, the certificate does.
+/// The public key names the private one; where it is not known, the certificate does.
 fn tls_id(key: &CertifiedKey) -> KeyId {
     let public = key.key.public_key();
     let certificate = || key.cert.first().map(|c| c.as_ref()).unwrap_or_default();
@@ -65,7 +65,9 @@ fn dkim_id(key: &Key) -> KeyId {
 /// Everything that the process knows.
 pub struct State {
     load: LoadConfig,
-    standing: Standing,
+    /// What it reads.
+    file: Option<PathBuf>,
+    status: SandboxStatus,
     users: UserDatabase,
     current: Mutex<Current>,
 }
@@ -73,8 +75,8 @@ pub struct State {
 struct Current {
     config: Config,
     keys: Keys,
-    /// Those that the node went on with last, if it is not those above: it may not have done so, and
-    /// handshakes and messages under way may still ask for them.
+    /// Those that the node went on with last, if it is not those above: it may not have done so,
+    /// and handshakes and messages under way may still ask for them.
     in_force: Keys,
     /// Those in force before.
     previous: Keys,
@@ -100,23 +102,24 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Reads configuration and keys, gives up what is not needed any more (`settle`), and opens the user
-    /// database.
+    /// Reads configuration and keys, gives up what is not needed any more (`settle`), and opens the
+    /// user database.
     ///
     /// # Errors
     /// What is wrong with them.
     pub fn open(
         load: LoadConfig,
-        settle: impl FnOnce(&Config) -> anyhow::Result<Standing>,
+        file: Option<PathBuf>,
+        settle: impl FnOnce(&Config) -> anyhow::Result<SandboxStatus>,
     ) -> anyhow::Result<Self> {
         let config = load()?;
         let keys = Keys::load(&config)?;
-        let standing = settle(&config)?;
+        let status = settle(&config)?;
         gauntlet_store::users::lost::check_not_lost(&config.node.data)?;
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let (in_force, previous) = (keys.clone(), Keys::default());
         let current = Current { config, keys, in_force, previous, ordered: None };
-        Ok(State { load, standing, users, current: Mutex::new(current) })
+        Ok(State { load, file, status, users, current: Mutex::new(current) })
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -148,10 +151,11 @@ impl State {
                     Err(error) => (Kind::Refused, error),
                 });
             }
-            Request::Hello => wire::encode(&self.standing),
+            Request::Hello => wire::encode(&self.status),
             Request::Certificates { address, certificate } => {
                 wire::encode(&self.certificates(&address, &certificate)?)
             }
+            Request::Configuration => wire::encode(&self.configuration()?),
             Request::CertificateLives => wire::encode(&lives(&self.current().config)),
             Request::SignTls { key, scheme, message } => {
                 wire::encode(&self.sign_tls(&key, scheme, &message)?)
@@ -178,6 +182,12 @@ impl State {
         Ok((Kind::Done, done?))
     }
 
+    /// The text of the configuration file that the process was started with, of no other.
+    fn configuration(&self) -> anyhow::Result<String> {
+        let path = self.file.as_ref().context("there is no configuration file")?;
+        std::fs::read_to_string(path).with_context(|| path.display().to_string())
+    }
+
     fn data(&self) -> PathBuf {
         self.current().config.node.data.clone()
     }
@@ -195,13 +205,13 @@ impl State {
         let (_, all) = found.with_context(|| {
             format!("listener {address}: the configuration on disk is another one; reload it")
         })?;
-        let told = all.iter().map(|key| Certificate {
+        let certificates = all.iter().map(|key| Certificate {
             chain: key.cert.iter().map(|c| c.to_vec()).collect(),
             key: tls_id(key),
             public: key.key.public_key().map(|p| p.to_vec()),
             schemes: schemes_of(&*key.key),
         });
-        Ok(told.collect())
+        Ok(certificates.collect())
     }
 
     fn sign_tls(&self, id: &KeyId, scheme: u16, message: &[u8]) -> anyhow::Result<Vec<u8>> {
@@ -215,7 +225,7 @@ impl State {
     }
 
     fn dkim_keys(&self) -> Vec<DkimKeyInfo> {
-        let told = |(id, key): (&KeyId, &Arc<Key>)| DkimKeyInfo {
+        let info = |(id, key): (&KeyId, &Arc<Key>)| DkimKeyInfo {
             id: *id,
             domain: key.domain.clone(),
             selector: key.selector.clone(),
@@ -224,7 +234,7 @@ impl State {
             path: key.path.clone(),
             record: key.record(),
         };
-        self.current().keys.dkim.iter().map(told).collect()
+        self.current().keys.dkim.iter().map(info).collect()
     }
 
     fn sign_dkim(&self, id: &KeyId, message: &[u8]) -> anyhow::Result<Vec<u8>> {
@@ -247,14 +257,14 @@ impl State {
 }
 
 fn lives(config: &Config) -> Vec<Life> {
-    let told = |(path, life): (PathBuf, anyhow::Result<(i64, i64)>)| {
+    let readable = |(path, life): (PathBuf, anyhow::Result<(i64, i64)>)| {
         (path, life.map_err(|e| format!("{e:#}")))
     };
-    expiry::lives(config).into_iter().map(told).collect()
+    expiry::lives(config).into_iter().map(readable).collect()
 }
 
 /// Answers on these connections until the node closes them. `opened` is what to answer from, or why
-/// there is nothing, which the node is told when it says hello.
+/// there is nothing, which the answer to Hello reports.
 ///
 /// # Errors
 /// If a thread cannot be started, or why there is nothing to answer from.

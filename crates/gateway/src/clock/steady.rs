@@ -1,11 +1,12 @@
 //! A time for ages that a step of the system's clock does not move.
 //!
-//! What is held or queued is deleted by its age. A clock that is set days ahead, by a mistake or by whoever
-//! controls the time server, would age all mail at once; so would a node that was really off for a week, whose
-//! held mail nobody could look at meanwhile. The steady time is the wall clock as long as that agrees with the
-//! time that the system has really run since the last agreement; a step further ahead than
-//! `clock.jump_seconds_max` is not believed until an administrator does (`gauntlet clock --accept`). Until then
-//! the steady time goes on from where it was. A clock that goes back makes mail younger, which deletes nothing.
+//! What is held or queued is deleted by its age. A clock that is set days ahead, by a mistake or by
+//! an attacker who controls the time server, would age all mail at once; so would a node that was
+//! really off for a week, whose held mail no one could review meanwhile. The steady time is the
+//! wall clock as long as that agrees with the time that the system has really run since the last
+//! agreement; a step further ahead than `clock.jump_seconds_max` is not believed until an
+//! administrator does (`gauntlet clock --accept`). Until then the steady time goes on from where it
+//! was. A clock that goes back makes mail younger, which deletes nothing.
 //!
 //! The steady time is written down every minute, so that a restart does not forget it.
 
@@ -15,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gauntlet_store::files;
 use serde::{Deserialize, Serialize};
 
-use super::{now_ms, running_ms};
+use super::Clock;
 
 /// File in the data folder that holds the steady time.
 pub const FILE: &str = "clock.json";
@@ -52,7 +53,7 @@ impl Steady {
     fn start(stamp: Stamp, wall: i64, running: i64, jump_max: i64) -> Self {
         let base = if stamp.steady_ms > 0 { stamp.steady_ms } else { wall };
         let mut steady = Steady { base, since: running, behind_since: None };
-        // How long the node was off nobody can tell; a short time is no question.
+        // How long the node was off is unknown; a short time is no question.
         if (wall - base).abs() <= jump_max {
             steady.base = wall;
         }
@@ -72,8 +73,8 @@ impl Steady {
             self.behind_since = None;
             return Reading { steady_ms: steady, ahead_ms: ahead };
         } else if ahead < -jump_max {
-            // A machine without a battery begins in 1970 and is corrected soon. A clock that stays behind
-            // is right, and was wrong before: else it could step ahead again by as much.
+            // A machine without a battery begins in 1970 and is corrected soon. A clock that stays
+            // behind is right, and was wrong before: else it could step ahead again by as much.
             let since = *self.behind_since.get_or_insert(running);
             if running - since >= jump_max {
                 self.accept(wall, running);
@@ -93,6 +94,7 @@ impl Steady {
 /// The steady clock of a node. Share it as `Arc<SteadyClock>`.
 #[derive(Debug)]
 pub struct SteadyClock {
+    clock: Clock,
     path: PathBuf,
     state: Mutex<State>,
 }
@@ -102,18 +104,19 @@ struct State {
     steady: Steady,
     jump_max: i64,
     /// The last reading was not believed, and the log says so.
-    told: bool,
+    reported: bool,
     /// Why what was written down is lost.
     lost: Option<String>,
 }
 
 impl SteadyClock {
-    /// Goes on from the file in this data folder. `jump_seconds_max` is how far the wall clock may step
-    /// ahead; 0 believes it whatever it does. `newest_ms` is when the newest mail came that this node knows of,
-    /// by the system's clock: from there the time goes on if the file is lost.
+    /// Goes on from the file in this data folder. `jump_seconds_max` is how far the wall clock may
+    /// step ahead; 0 believes it whatever it does. `newest_ms` is when the newest mail came that
+    /// this node knows of, by the system's clock: from there the time goes on if the file is lost.
     pub fn open(
         data: &Path,
         jump_seconds_max: u64,
+        clock: Clock,
         newest_ms: impl FnOnce() -> Option<i64>,
     ) -> Self {
         let path = data.join(FILE);
@@ -131,18 +134,27 @@ impl SteadyClock {
                 path = %path.display(), why, "the time that had passed is lost; it goes on from the newest mail"
             );
         }
-        let steady = Steady::start(stamp, now_ms(), running_ms(), jump_max);
-        SteadyClock { path, state: Mutex::new(State { steady, jump_max, told: false, lost }) }
+        let steady = Steady::start(stamp, clock.unix_ms(), clock.running_ms(), jump_max);
+        SteadyClock {
+            clock,
+            path,
+            state: Mutex::new(State { steady, jump_max, reported: false, lost }),
+        }
     }
 
     /// What an administrator is to be asked; nothing while the clocks agree.
     pub fn question(&self) -> Option<String> {
         let question = question(self.read())?;
         Some(match &self.state().lost {
-            // Without the folder: anybody may read it at `/healthz`.
+            // Without the folder: any client may read it at `/healthz`.
             Some(why) => format!("{question} ({FILE}: {why}; it is written anew)"),
             None => question,
         })
+    }
+
+    /// The wall clock that it compares with the time that has passed: for dates and due times.
+    pub fn wall_ms(&self) -> i64 {
+        self.clock.unix_ms()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -154,14 +166,14 @@ impl SteadyClock {
         self.state().jump_max = milliseconds(seconds);
     }
 
-    /// What it says now. A wall clock that is not believed is told in the log once.
+    /// What it says now. A wall clock that is not believed is logged once.
     pub fn read(&self) -> Reading {
         let mut state = self.state();
         let jump_max = state.jump_max;
-        let reading = state.steady.read(now_ms(), running_ms(), jump_max);
+        let reading = state.steady.read(self.clock.unix_ms(), self.clock.running_ms(), jump_max);
         let stepped = reading.ahead_ms > 0;
-        if stepped != state.told {
-            state.told = stepped;
+        if stepped != state.reported {
+            state.reported = stepped;
             match question(reading) {
                 Some(question) => tracing::error!(ahead_ms = reading.ahead_ms, "{question}"),
                 None => tracing::info!("the clock agrees with the time that has passed again"),
@@ -180,7 +192,7 @@ impl SteadyClock {
     /// # Errors
     /// If that cannot be written down; it counts until the node ends.
     pub fn accept(&self) -> std::io::Result<()> {
-        self.state().steady.accept(now_ms(), running_ms());
+        self.state().steady.accept(self.clock.unix_ms(), self.clock.running_ms());
         self.write()
     }
 
@@ -189,8 +201,8 @@ impl SteadyClock {
     /// # Errors
     /// The disk's.
     pub fn write(&self) -> std::io::Result<()> {
-        let _tells_of_a_step = self.read();
-        let steady_ms = self.state().steady.time(running_ms());
+        let _logs_a_step = self.read();
+        let steady_ms = self.state().steady.time(self.clock.running_ms());
         files::write_durably(&self.path, &serde_json::to_vec(&Stamp { steady_ms })?)
     }
 }
@@ -249,7 +261,7 @@ mod tests {
         // Set right again: as if nothing had been.
         let read = steady.read(NOW + DAY + 2 * hour, DAY + 2 * hour, DAY);
         assert_eq!(read, Reading { steady_ms: NOW + DAY + 2 * hour, ahead_ms: 0 });
-        // Ahead again, and somebody says that this is right.
+        // Ahead again, and an administrator accepts it.
         assert!(steady.read(NOW + 20 * DAY, 2 * DAY, DAY).ahead_ms > 0);
         steady.accept(NOW + 20 * DAY, 2 * DAY);
         assert_eq!(steady.read(NOW + 20 * DAY, 2 * DAY, DAY).steady_ms, NOW + 20 * DAY);
@@ -310,33 +322,36 @@ mod tests {
     #[test]
     fn the_steady_time_outlives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = SteadyClock::open(folder.path(), 86_400, || None);
+        let clock = SteadyClock::open(folder.path(), 86_400, Clock::system(), || None);
         assert_eq!(clock.read().ahead_ms, 0);
         clock.write().unwrap();
         let stamp: Stamp = files::read_cache(&folder.path().join(FILE));
-        assert!((now_ms() - stamp.steady_ms).abs() < 60_000);
-        let old = Stamp { steady_ms: now_ms() - 10 * DAY };
+        assert!((Clock::system().unix_ms() - stamp.steady_ms).abs() < 60_000);
+        let old = Stamp { steady_ms: Clock::system().unix_ms() - 10 * DAY };
         files::write_durably(&folder.path().join(FILE), &serde_json::to_vec(&old).unwrap())
             .unwrap();
         for _ in 0..2 {
-            let clock = SteadyClock::open(folder.path(), 86_400, || None);
+            let clock = SteadyClock::open(folder.path(), 86_400, Clock::system(), || None);
             let read = clock.read();
             assert!((read.ahead_ms - 10 * DAY).abs() < 60_000, "{read:?}");
             clock.write().unwrap();
         }
-        SteadyClock::open(folder.path(), 86_400, || None).accept().unwrap();
-        assert_eq!(SteadyClock::open(folder.path(), 86_400, || None).read().ahead_ms, 0);
+        SteadyClock::open(folder.path(), 86_400, Clock::system(), || None).accept().unwrap();
+        assert_eq!(
+            SteadyClock::open(folder.path(), 86_400, Clock::system(), || None).read().ahead_ms,
+            0
+        );
     }
     #[test]
     fn a_lost_file_is_a_question_where_there_is_older_mail() {
-        let newest = now_ms() - 10 * DAY;
+        let newest = Clock::system().unix_ms() - 10 * DAY;
         for content in [None, Some(""), Some("{\"steady_ms\":0}"), Some("\0\0\0\0")] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(FILE);
             if let Some(content) = content {
                 std::fs::write(&path, content).unwrap();
             }
-            let clock = SteadyClock::open(folder.path(), 86_400, || Some(newest));
+            let clock = SteadyClock::open(folder.path(), 86_400, Clock::system(), || Some(newest));
             assert!((clock.now_ms() - newest).abs() < 60_000, "{content:?}");
             let question = clock.question().unwrap();
             assert!(question.contains("clock.json: the file"), "{question}");
@@ -346,8 +361,11 @@ mod tests {
             assert_eq!(clock.question(), None);
             // Mail of today, or none at all, is no question.
             std::fs::remove_file(&path).unwrap();
-            for newest in [None, Some(now_ms() - DAY / 2)] {
-                assert_eq!(SteadyClock::open(folder.path(), 86_400, || newest).question(), None);
+            for newest in [None, Some(Clock::system().unix_ms() - DAY / 2)] {
+                assert_eq!(
+                    SteadyClock::open(folder.path(), 86_400, Clock::system(), || newest).question(),
+                    None
+                );
             }
         }
     }

@@ -18,8 +18,8 @@ pub struct AcmeSettings {
     pub names: Vec<String>,
     /// Mail address that the authority may write to; empty gives none.
     pub contact: String,
-    /// Where the authority asks for the proof that the names are ours (HTTP-01): it comes to port 80 of
-    /// each name.
+    /// Where the authority asks for the proof that the names are ours (HTTP-01): it comes to port
+    /// 80 of each name.
     pub address: String,
     /// Connections there at once.
     pub connections_max: usize,
@@ -27,7 +27,8 @@ pub struct AcmeSettings {
     pub connections_per_client_max: usize,
     /// Seconds for a request and its answer.
     pub seconds_max: u64,
-    /// PEM bundle of roots that the authority's own certificate is verified by; empty takes the system's.
+    /// PEM bundle of roots that the authority's own certificate is verified by; empty takes the
+    /// system's.
     pub roots: PathBuf,
 }
 

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClockSettings {
-    /// Seconds that the clock may step ahead of the time that has passed, or that the node may have been
-    /// off; further, nothing is deleted for its age until an administrator says that the clock is right. 0
-    /// believes the clock whatever it does.
+    /// Seconds that the clock may step ahead of the time that has passed, or that the node may have
+    /// been off; further, nothing is deleted for its age until an administrator says that the clock
+    /// is right. 0 believes the clock whatever it does.
     pub jump_seconds_max: u64,
 }
 

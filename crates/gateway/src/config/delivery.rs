@@ -10,10 +10,14 @@ use serde::{Deserialize, Serialize};
 pub struct RouteSettings {
     /// Next hop for mail to our domains, `host:port`; empty delivers into `maildir`.
     pub next_hop: String,
-    /// Next hop for outbound mail, `host:port`; empty asks the DNS for each domain's mail exchangers.
+    /// Next hop for outbound mail, `host:port`; empty asks the DNS for each domain's mail
+    /// exchangers.
     pub smart_host: String,
     /// Maildir that takes mail when no next hop is set; relative to the data folder.
     pub maildir: PathBuf,
+    /// Folder of the Maildir (Maildir++) for mail with the disposition `spam_folder`: a name that begins with a
+    /// dot; empty delivers it like other mail.
+    pub maildir_spam_folder: String,
     /// Hand a message on inside the client's session where that is safe (cut-through).
     pub cut_through: bool,
 }
@@ -24,6 +28,7 @@ impl Default for RouteSettings {
             next_hop: String::new(),
             smart_host: String::new(),
             maildir: "maildir".into(),
+            maildir_spam_folder: ".Junk".to_owned(),
             cut_through: true,
         }
     }
@@ -33,12 +38,13 @@ impl Default for RouteSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NextHopSettings {
-    /// Domains (`*.example.org` for the subdomains) and addresses. The first table that fits counts.
+    /// Domains (`*.example.org` for the subdomains) and addresses. The first table that fits
+    /// counts.
     pub r#for: Vec<String>,
     /// Next hops, `host:port`; empty asks the DNS for the domain's mail exchangers.
     pub hosts: Vec<String>,
-    /// Share of each next hop, in their order; empty is the same for all. One that cannot be reached
-    /// leaves its share to the others; a weight of 0 is taken only then.
+    /// Share of each next hop, in their order; empty is the same for all. One that cannot be
+    /// reached leaves its share to the others; a weight of 0 is taken only then.
     pub weights: Vec<u32>,
     /// TLS there; none is `sender.tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,8 +63,8 @@ pub struct SenderSettings {
     pub messages_per_connection_max: usize,
     /// Connections at once over all next hops.
     pub connections_max: usize,
-    /// Per cent of them for mail exchangers that the DNS names; the others are kept for next hops that
-    /// the configuration names.
+    /// Per cent of them for mail exchangers that the DNS names; the others are kept for next hops
+    /// that the configuration names.
     pub exchanger_connections_percent_max: u32,
     /// Connections at once to mail exchangers of one network (/24, /64).
     pub exchanger_connections_per_network_max: usize,
@@ -82,16 +88,17 @@ pub struct SenderSettings {
     pub retry_seconds: Vec<u64>,
     /// Seconds after which a message that could not be delivered is returned.
     pub expire_seconds: u64,
-    /// Tell senders of mail that cannot be delivered, is late, or whose delivery they asked to be told of
-    /// (RFC 3464).
+    /// Report to senders mail that cannot be delivered, is late, or whose delivery they asked to
+    /// know (RFC 3464).
     pub bounces: bool,
-    /// Seconds after which a sender is told that a message is late; 0 is never.
+    /// Seconds after which a late message is reported to its sender; 0 is never.
     pub delay_report_seconds: u64,
-    /// Crashes of the node with a message in hand after which it is held; 0 is never.
+    /// Crashes of the node with a message in flight after which it is held; 0 is never.
     pub crashes_max: u32,
     /// TLS towards next hops; a route can ask for more.
     pub tls: HopTlsPolicy,
-    /// Follow the MTA-STS policies of domains (RFC 8461), where roots are trusted and DANE does not decide.
+    /// Follow the MTA-STS policies of domains (RFC 8461), where roots are trusted and DANE does not
+    /// decide.
     pub mta_sts: bool,
     /// Port at which policies are fetched.
     pub mta_sts_port: u16,
@@ -110,7 +117,7 @@ pub enum HopTlsPolicy {
     /// When it is offered and works (RFC 7435), else plain.
     #[default]
     Opportunistic,
-    /// Always, whoever's certificate it is; else the message waits.
+    /// Always, with any certificate; else the message waits.
     Required,
     /// Always, and the certificate must be valid for the host's name.
     Verified,

@@ -74,21 +74,33 @@ impl Loaded {
     where
         I: IntoIterator<Item = (String, String)>,
     {
-        Self::read(path, environment).map_err(ConfigError::masked)
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|e| ConfigError::Read {
+                path: path.display().to_string(),
+                cause: e.to_string(),
+            })
+        };
+        let text = path.map(read).transpose()?;
+        Self::of(path.zip(text.as_deref()), environment).map_err(ConfigError::masked)
     }
 
-    fn read<I>(path: Option<&Path>, environment: I) -> Result<Self, ConfigError>
+    /// The same of the text of this file, read before.
+    pub fn load_text<I>(text: &str, path: &Path, environment: I) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator<Item = (String, String)>,
+    {
+        Self::of(Some((path, text)), environment).map_err(ConfigError::masked)
+    }
+
+    fn of<I>(file: Option<(&Path, &str)>, environment: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator<Item = (String, String)>,
     {
         let mut origins = BTreeMap::new();
         let mut table = Table::new();
-        if let Some(path) = path {
-            let text = std::fs::read_to_string(path).map_err(|e| ConfigError::Read {
-                path: path.display().to_string(),
-                cause: e.to_string(),
-            })?;
-            table = read_file(&text, path, &mut origins)?;
+        let path = file.map(|(path, _)| path);
+        if let Some((path, text)) = file {
+            table = read_file(text, path, &mut origins)?;
         }
         override_by(environment, &mut table, &mut origins)?;
         let config = Config::deserialize(table).map_err(|e| ConfigError::Meaning {
@@ -339,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_told() {
+    fn origins_are_reported() {
         let loaded =
             load("[scan]\nthreads = 4\nqueue_max = 9\n", &[("GAUNTLET_SCAN__THREADS", "2")])
                 .unwrap();

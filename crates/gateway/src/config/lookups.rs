@@ -65,8 +65,8 @@ pub struct FactSettings {
     pub questions_max: usize,
     /// DKIM signatures of one message that are verified.
     pub signatures_max: usize,
-    /// Domains whose ARC seals are trusted, with those below them. Of a chain that they alone sealed counts what it
-    /// says of DMARC; of others nothing: anybody can seal.
+    /// Domains whose ARC seals are trusted, with those below them. Of a chain that they alone
+    /// sealed counts what it says of DMARC; of others nothing: any host can seal.
     pub arc_sealers_trusted: Vec<String>,
     /// Remember senders: how much of their mail was spam.
     pub history: bool,
@@ -74,8 +74,8 @@ pub struct FactSettings {
     pub bimi: bool,
     /// Networks in CIDR form whose clients are ours: no SPF, reverse names and lists for them.
     pub our_networks: Vec<String>,
-    /// File that tells the country of a client (MaxMind's format, .mmdb), read at start and reload; none knows no
-    /// countries.
+    /// File with the country of a client (MaxMind's format, .mmdb), read at start and reload; none
+    /// knows no countries.
     pub countries: Option<PathBuf>,
 }
 
@@ -150,17 +150,17 @@ impl Default for DnsListSettings {
 pub struct LocalListSettings {
     /// Its name in listings.
     pub name: String,
-    /// The file: addresses, networks, hosts, mail addresses, `@domain`, SHA-256 hashes; one a line. It
-    /// is read again when it changes.
+    /// The file: addresses, networks, hosts, mail addresses, `@domain`, SHA-256 hashes; one a line.
+    /// It is read again when it changes.
     #[serde(default)]
     pub path: PathBuf,
     /// Instead of a file: where such a file is fetched from, by http or https.
     #[serde(default)]
     pub url: String,
-    /// Seconds between two looks at the URL.
+    /// Seconds between two polls of the URL.
     #[serde(default = "an_hour")]
     pub refresh_seconds: u64,
-    /// Bytes of what is fetched; a larger list is not taken over.
+    /// Bytes of what is fetched; a larger list is not used.
     #[serde(default = "fetched_bytes")]
     pub bytes_max: u64,
     /// What is looked up.

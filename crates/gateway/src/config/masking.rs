@@ -1,5 +1,5 @@
-//! Secrets taken out of what is shown: one place for `config show`, `config check`, the console's settings,
-//! errors and logs.
+//! Secrets taken out of what is shown: one place for `config show`, `config check`, the console's
+//! settings, errors and logs.
 
 use toml::Value;
 
@@ -22,8 +22,8 @@ const SECRET_WORDS: [&str; 11] = [
 /// Names of settings whose values are secret as a whole.
 const SECRET_SETTINGS: [&str; 3] = ["token", "password", "secret"];
 
-/// A text with the secrets of all URLs in it masked: passwords, user names that are tokens (of http), and
-/// parameters whose names say that they are secret. A secret in a path cannot be known.
+/// A text with the secrets of all URLs in it masked: passwords, user names that are tokens (of
+/// http), and parameters whose names say that they are secret. A secret in a path cannot be known.
 pub fn mask(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -73,8 +73,8 @@ fn masked_url(url: &str, alone_is_secret: bool) -> String {
     out
 }
 
-/// What stands before the host, and the rest. A password may hold a slash that nobody encoded: such a URL
-/// cannot be used, but is shown in an error.
+/// What stands before the host, and the rest. A password may hold a slash that was not encoded:
+/// such a URL cannot be used, but is shown in an error.
 fn split_login(url: &str) -> (Option<&str>, &str) {
     let authority = url.split(['/', '?', '#']).next().unwrap_or_default();
     if let Some((login, _)) = authority.rsplit_once('@') {

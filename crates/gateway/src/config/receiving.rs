@@ -41,15 +41,15 @@ pub struct ListenerSettings {
     pub address: String,
     /// Networks in CIDR form that may use an outbound listener.
     pub networks: Vec<String>,
-    /// Other nodes of this machine may listen on the same address and port (SO_REUSEPORT): the system shares
-    /// connections out.
+    /// Other nodes of this machine may listen on the same address and port (SO_REUSEPORT): the
+    /// system shares connections out.
     pub share_port: bool,
     /// Balancers in CIDR form that begin every connection with a PROXY header (version 2).
     pub proxy_from: Vec<String>,
-    /// Relays in CIDR form that may say whom they speak for (XCLIENT).
+    /// Relays in CIDR form that may name the real client (XCLIENT).
     pub xclient_from: Vec<String>,
-    /// Submission: From fields name only addresses of whoever logged in, as MAIL does; people without
-    /// addresses of their own are free.
+    /// Submission: From fields name only addresses of the user who logged in, as MAIL does; people
+    /// without addresses of their own are free.
     pub own_header_from: bool,
     /// TLS from the first byte (RFC 8314), else STARTTLS where there is a certificate.
     pub implicit_tls: bool,
@@ -111,15 +111,17 @@ impl Default for RateSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StressSettings {
-    /// Per cent of `receiver.sessions_max` or `receiver.memory_bytes_max` from which it is under pressure.
+    /// Per cent of `receiver.sessions_max` or `receiver.memory_bytes_max` from which it is under
+    /// pressure.
     pub percent: u32,
     /// Seconds without a command that brings anything after which a session is closed, instead of
     /// `receiver.command_seconds_max`.
     pub command_seconds_max: u64,
-    /// Seconds without such a command after which a session is closed as soon as another client finds the
-    /// node full.
+    /// Seconds without such a command after which a session is closed as soon as another client
+    /// finds the node full.
     pub idle_seconds_min: u64,
-    /// Refused commands before a session that begins now is closed, instead of `receiver.errors_max`.
+    /// Refused commands before a session that begins now is closed, instead of
+    /// `receiver.errors_max`.
     pub errors_max: usize,
     /// Bytes a second that a body brings at least, instead of `receiver.body_bytes_per_second_min`.
     pub body_bytes_per_second_min: u64,
@@ -196,7 +198,7 @@ pub struct RecipientSettings {
     pub sqlite: PathBuf,
     /// What it is asked: a row means yes. One parameter, the address in lower case.
     pub query: String,
-    /// Ask the next hop about whoever is in none of these.
+    /// Ask the next hop about recipients in none of these.
     pub probe: bool,
     /// Seconds to wait for it.
     pub probe_wait_seconds: u64,

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where systems keep the roots that they trust: Debian and Alpine, Fedora and RHEL (new and old), openSUSE,
-/// FreeBSD.
+/// Where systems keep the roots that they trust: Debian and Alpine, Fedora and RHEL (new and old),
+/// openSUSE, FreeBSD.
 const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -12,13 +12,15 @@ const SYSTEM_ROOTS: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The bundle of roots that is trusted: the one that is set, else the system's; empty if there is none.
+/// The bundle of roots that is trusted: the one that is set, else the system's; empty if there is
+/// none.
 pub fn trust_roots(set: &Path) -> PathBuf {
     let variable = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     first_of(set, variable.as_deref(), &SYSTEM_ROOTS)
 }
 
-/// As [`trust_roots`]; the variable is the one that OpenSSL and its like know. If it is set, it is the answer.
+/// As [`trust_roots`]; the variable is the one that OpenSSL and its like know. If it is set, it is
+/// the answer.
 fn first_of(set: &Path, variable: Option<&Path>, places: &[&str]) -> PathBuf {
     if !set.as_os_str().is_empty() {
         return set.to_owned();

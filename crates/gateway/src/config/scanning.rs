@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningSettings {
-    /// Addresses that nobody uses: mail to them becomes signatures of known bad mail.
+    /// Addresses without a user: mail to them becomes signatures of known bad mail.
     pub probes: Vec<String>,
     /// The classifier's model, as `gauntlet train` makes it; empty takes the one in the program.
     pub model: PathBuf,
     /// Days that a signature is believed after it was seen last.
     pub signature_days: u16,
-    /// Seconds between two looks for corrections and signatures that are new.
+    /// Seconds between two polls for corrections and signatures that are new.
     pub refresh_seconds: u64,
 }
 
@@ -31,7 +31,8 @@ impl Default for LearningSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScanSettings {
-    /// Judge mail; without it every message is ham, and the policy goes by envelope, facts and headers.
+    /// Judge mail; without it every message is ham, and the policy goes by envelope, facts and
+    /// headers.
     pub enabled: bool,
     /// Scan threads; 0 takes one for each CPU that the process may use.
     pub threads: usize,
@@ -63,7 +64,8 @@ pub struct ThresholdSettings {
     pub spam_error: f64,
     /// Share of good mail that may be called explicit spam.
     pub explicit_error: f64,
-    /// Below this probability the points of several rules together say nothing; 0: they always count.
+    /// Below this probability the points of several rules together say nothing; 0: they always
+    /// count.
     pub contradicted: f64,
 }
 

@@ -48,8 +48,8 @@ pub struct ServiceSettings {
     pub address: String,
     /// Permissions of that socket.
     pub socket_mode: u32,
-    /// Networks in CIDR form that may ask; others are turned away. Whoever reaches a socket of the
-    /// file system may ask.
+    /// Networks in CIDR form that may ask; others are turned away. A process that reaches a socket
+    /// of the file system may ask.
     pub networks: Vec<String>,
     /// Connections at once.
     pub connections_max: usize,
@@ -77,8 +77,8 @@ pub struct ServiceSettings {
     pub learn_per_user_per_hour_max: u32,
     /// Users of one client whose words count apart: the names are the client's to invent.
     pub learn_users_per_client_max: u32,
-    /// Http: what clients show as their bearer token; rspamd: the password of its commands that teach and
-    /// tell. Empty asks for none.
+    /// Http: what clients show as their bearer token; rspamd: the password of its commands that
+    /// teach and tell. Empty asks for none.
     pub token: String,
 }
 

@@ -8,12 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::acme::AcmeSettings;
 use super::clock::ClockSettings;
 use super::content::ContentSettings;
+use super::databases::PostgresSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
-use super::people::{
-    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
-    SignInSettings,
-};
 use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
 };
@@ -22,6 +19,10 @@ use super::scanning::{
     LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings,
 };
 use super::services::ServiceSettings;
+use super::users::{
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+    SignInSettings,
+};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,15 +88,17 @@ pub struct Config {
     pub learning: LearningSettings,
     /// What is done with mail.
     pub policy: PolicySettings,
-    /// Groups of people for the policy, one table a group.
+    /// Groups of addresses for the policy, one table a group.
     pub group: Vec<GroupSettings>,
+    /// Limits of questions to PostgreSQL servers.
+    pub postgres: PostgresSettings,
     /// Held mail.
     pub quarantine: QuarantineSettings,
     /// Limits of single folders of the quarantine, one table a folder.
     pub folder: Vec<FolderSettings>,
     /// The web console.
     pub console: ConsoleSettings,
-    /// Signing in at somebody else's.
+    /// Sign-in by a provider (OpenID Connect).
     pub oidc: OidcSettings,
     /// How often passwords and codes may be tried.
     pub sign_in: SignInSettings,
@@ -141,6 +144,7 @@ impl Default for Config {
             learning: LearningSettings::default(),
             policy: PolicySettings::default(),
             group: Vec::new(),
+            postgres: PostgresSettings::default(),
             quarantine: QuarantineSettings::default(),
             folder: Vec::new(),
             console: ConsoleSettings::default(),
@@ -163,7 +167,8 @@ pub struct NodeSettings {
     pub data: PathBuf,
     /// Seconds that a stop waits for sessions to end.
     pub drain_seconds_max: u64,
-    /// The user that the node becomes once its ports are bound, when it is started as root; empty stays.
+    /// The user that the node becomes once its ports are bound, when it is started as root; empty
+    /// stays.
     pub user: String,
     /// What the kernel is asked to hold the node's processes to.
     pub sandbox: Sandbox,
@@ -173,7 +178,7 @@ pub struct NodeSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sandbox {
-    /// As far as the kernel does it; what it does not is told.
+    /// As far as the kernel does it; what it does not is logged.
     #[default]
     Auto,
     /// The node does not start if the kernel does less.
@@ -223,10 +228,11 @@ pub struct ReceiverSettings {
     pub sessions_per_network_max: usize,
     /// Per cent of `sessions_max` from which only clients that are known for good mail are let in.
     pub shed_percent: u32,
-    /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to the
-    /// policy's rates by client and recipient.
+    /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to
+    /// the policy's rates by client and recipient.
     pub exempt_networks: Vec<String>,
-    /// Milliseconds that strangers wait for our greeting: whoever talks before it is no mail server.
+    /// Milliseconds that strangers wait for our greeting: a client that talks before it is no mail
+    /// server.
     pub greeting_wait_ms: u64,
     /// Bytes of one message.
     pub message_bytes_max: u64,
@@ -238,8 +244,8 @@ pub struct ReceiverSettings {
     pub errors_max: usize,
     /// Bytes of one command line (RFC 5321 section 4.5.3.1.4 asks for 512 at least).
     pub command_bytes_max: usize,
-    /// Bytes of a chunk (BDAT) that is read past when it was refused before it came; a larger one closes the
-    /// connection.
+    /// Bytes of a chunk (BDAT) that is read past when it was refused before it came; a larger one
+    /// closes the connection.
     pub refused_chunk_bytes_max: u64,
     /// Received fields before a message counts as looping.
     pub received_headers_max: usize,
@@ -255,7 +261,8 @@ pub struct ReceiverSettings {
     pub body_rate_seconds: u64,
     /// Bytes of bodies held in memory over all sessions; above, new bodies get 452.
     pub memory_bytes_max: u64,
-    /// Per cent of `memory_bytes_max`, `disk_bytes_max` and `disk_bodies_max` that one client address may hold.
+    /// Per cent of `memory_bytes_max`, `disk_bytes_max` and `disk_bodies_max` that one client
+    /// address may hold.
     pub memory_percent_per_client_max: u32,
     /// Per cent of them that one network (/24, /64) may hold.
     pub memory_percent_per_network_max: u32,
@@ -379,13 +386,22 @@ impl Default for DkimSettings {
 pub struct PolicySettings {
     /// The policy file; empty uses the one that comes with the program.
     pub path: PathBuf,
-    /// Seconds between two looks for changes of groups that come from files and databases.
+    /// Seconds between two polls for changes of groups that come from files and databases.
     pub groups_seconds: u64,
+    /// Notifications (`notify`) an hour to one address; further ones are not sent, which the log says.
+    pub notifications_per_address_per_hour_max: u32,
+    /// Messages an hour that one rule teaches (`learn`); further ones are not learned, which the log says.
+    pub learned_per_rule_per_hour_max: u32,
 }
 
 impl Default for PolicySettings {
     fn default() -> Self {
-        PolicySettings { path: PathBuf::new(), groups_seconds: 300 }
+        PolicySettings {
+            path: PathBuf::new(),
+            groups_seconds: 300,
+            notifications_per_address_per_hour_max: 20,
+            learned_per_rule_per_hour_max: 100,
+        }
     }
 }
 
@@ -395,8 +411,8 @@ impl Default for PolicySettings {
 pub struct QuarantineSettings {
     /// Days that held mail is kept.
     pub retention_days: u32,
-    /// Share of held mail, in percent, that may go at once because of its age: more (and more than 100
-    /// messages) is kept until an administrator says that it may.
+    /// Share of held mail, in percent, that may go at once because of its age: more (and more than
+    /// 100 messages) is kept until an administrator says that it may.
     pub expire_percent_max: u32,
     /// Bytes of held mail; above, the oldest goes first.
     pub bytes_max: u64,
@@ -418,7 +434,7 @@ impl Default for QuarantineSettings {
     }
 }
 
-/// Mails to people about what is held for them.
+/// Mails to users about what is held for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DigestSettings {
@@ -428,7 +444,7 @@ pub struct DigestSettings {
     pub hour: u8,
     /// From address; empty takes postmaster at the node's name.
     pub from: String,
-    /// Where people reach the console; empty takes `console.address`.
+    /// Where users reach the console; empty takes `console.address`.
     pub url: String,
     /// Days that the links in them work.
     pub link_days: u32,
@@ -469,7 +485,8 @@ pub struct LogSettings {
     pub level: String,
     /// Days that the message log is kept.
     pub retention_days: u32,
-    /// Days before today of which the text logs of Receiver, Engine and Sender are kept; 0 writes none.
+    /// Days before today of which the text logs of Receiver, Engine and Sender are kept; 0 writes
+    /// none.
     pub text_days: u32,
 }
 

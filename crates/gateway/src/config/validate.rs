@@ -19,6 +19,26 @@ fn no_roots(config: &Config) -> bool {
 }
 
 /// Refuses next hops that cannot work.
+/// A folder of a Maildir++ is below the Maildir itself and begins with a dot.
+fn check_spam_folder(name: &str) -> Result<(), ConfigError> {
+    let fine = name.is_empty()
+        || (name.len() > 1
+            && name.starts_with('.')
+            && !name.starts_with("..")
+            && !name.contains('/')
+            && !name.chars().any(char::is_control));
+    match fine {
+        true => Ok(()),
+        false => Err(ConfigError::Meaning {
+            place: String::new(),
+            key: "route.maildir_spam_folder".to_owned(),
+            message: format!(
+                "{name:?} is no folder of a Maildir; write a dot and a name, like \".Junk\""
+            ),
+        }),
+    }
+}
+
 fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
         Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
@@ -125,7 +145,7 @@ fn check_reports(name: &str, reports: &ReportSettings) -> Result<(), ConfigError
 }
 
 /// Refuses groups, folders, reports and a single sign-on that cannot work.
-fn check_people(config: &Config) -> Result<(), ConfigError> {
+fn check_users(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
         Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
     };
@@ -149,7 +169,8 @@ fn check_people(config: &Config) -> Result<(), ConfigError> {
         if !web(&oidc.issuer) {
             return wrong("oidc.issuer", format!("{:?} is no https:// address", oidc.issuer));
         }
-        // It is shown to people in errors, and no provider has one (OpenID Connect Discovery section 2).
+        // It is shown to users in errors, and no provider has one (OpenID Connect Discovery section
+        // 2).
         if oidc.issuer.contains('@') {
             return wrong("oidc.issuer", "has a login in it: use oidc.client_secret".into());
         }
@@ -257,9 +278,11 @@ fn out_of_bounds(key: &str, message: &str) -> ConfigError {
     ConfigError::Meaning { place, key, message: message.to_owned() }
 }
 
-/// Refuses limits of attempts to sign in that limit nothing, or everybody.
-fn check_sign_in(config: &Config) -> Result<(), ConfigError> {
-    for (key, value, most) in config.sign_in.ranges() {
+/// Refuses limits of attempts to sign in and of questions to databases that limit nothing, or
+/// everyone.
+fn check_ranges(config: &Config) -> Result<(), ConfigError> {
+    let ranges = config.sign_in.ranges().into_iter().chain(config.postgres.ranges());
+    for (key, value, most) in ranges {
         if !(1..=most).contains(&value) {
             let message = format!("must be 1 to {most}");
             return Err(ConfigError::Meaning { place: String::new(), key: key.into(), message });
@@ -308,7 +331,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     for proxy in &config.console.proxies {
         if let Err(problem) = proxy.parse::<crate::network::Network>() {
-            return wrong("console.proxies", problem);
+            return wrong("console.proxies", problem.to_string());
         }
     }
     check_thresholds(config)?;
@@ -317,15 +340,16 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));
     }
     if let Err(problem) = crate::network::Reach::new(&config.sender.exchanger_networks_allowed) {
-        return wrong("sender.exchanger_networks_allowed", problem);
+        return wrong("sender.exchanger_networks_allowed", problem.to_string());
     }
     check_bounds(config)?;
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
-    check_people(config)?;
-    check_sign_in(config)?;
+    check_users(config)?;
+    check_ranges(config)?;
     check_reports("tls_reports", &config.tls_reports)?;
     check_next_hops(config)?;
+    check_spam_folder(&config.route.maildir_spam_folder)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());
     }

@@ -1,5 +1,5 @@
-//! `Authentication-Results` (RFC 8601): ours is added, those that others forged in our name are taken
-//! out.
+//! `Authentication-Results` (RFC 8601): ours is added, those that others forged in our name are
+//! taken out.
 
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 use gauntlet_mail::{Envelope, Message};
@@ -7,14 +7,14 @@ use gauntlet_smtp::text::breaks_line;
 
 use crate::message::ReceivedMessage;
 
-/// Longest spelling of a host name that is compared, in bytes: 253 of a name, each sign as one of up to
-/// four bytes of UTF-8 and as many again that UTS 46 ignores.
+/// Longest spelling of a host name that is compared, in bytes: 253 of a name, each sign as one of
+/// up to four bytes of UTF-8 and as many again that UTS 46 ignores.
 const NAME_BYTES_MAX: usize = 2_048;
 /// Signatures named in the field.
 const SIGNATURES_MAX: usize = 5;
 
-/// The message with our field at its top, and without fields that claim to be ours. None if there is
-/// nothing to say and nothing to take out.
+/// The message with our field at its top, and without fields that claim to be ours. None if there
+/// is nothing to say and nothing to take out.
 pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<Vec<u8>> {
     let ours = field(raw, host, facts, envelope);
     let forged = |field: &&[u8]| may_name_host(field, host, facts.arc);
@@ -61,8 +61,9 @@ fn names_host(field: &[u8], host: &str) -> bool {
         && server_of(field).is_some_and(|s| s.eq_ignore_ascii_case(host.trim_end_matches('.')))
 }
 
-/// The field may be read as the result of this host, by a strict reader or by any lenient one. Such a
-/// field is removed: a wrong removal costs a result of somebody else's, a missed one a forged `pass`.
+/// The field may be read as the result of this host, by a strict reader or by any lenient one. Such
+/// a field is removed: a wrong removal costs a result of somebody else's, a missed one a forged
+/// `pass`.
 fn may_name_host(field: &[u8], host: &str, chain: AuthResult) -> bool {
     let colon = memchr::memchr(b':', field).unwrap_or(field.len());
     let (name, value) = field.split_at(colon);
@@ -70,8 +71,8 @@ fn may_name_host(field: &[u8], host: &str, chain: AuthResult) -> bool {
     let name = name.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     let value = value.get(1..).unwrap_or_default();
     if super::is_named(field, b"arc-authentication-results") {
-        // Sets that we sealed come back over mailing lists: RFC 8617 section 5.1 forbids to alter a chain
-        // that holds. One that does not hold is nobody's word.
+        // Sets that we sealed come back over mailing lists: RFC 8617 section 5.1 forbids to alter a
+        // chain that holds. One that does not hold is nobody's word.
         let is_void = matches!(
             chain,
             AuthResult::None | AuthResult::Fail | AuthResult::PermError | AuthResult::Policy
@@ -82,7 +83,8 @@ fn may_name_host(field: &[u8], host: &str, chain: AuthResult) -> bool {
     if name.ends_with("authentication-results") {
         return begins_with_host(value, host);
     }
-    // RFC 7208 section 9.1 names the host in a comment and in `receiver=`; we never write this field.
+    // RFC 7208 section 9.1 names the host in a comment and in `receiver=`; we never write this
+    // field.
     name == "received-spf" && {
         let text = readings(value).concat();
         names_in(&text, &ascii_name(host))
@@ -134,8 +136,8 @@ fn head_of(text: &str, comments: bool, quotes: bool, pairs: bool) -> String {
     head
 }
 
-/// A word of the text is this host (in ASCII): cut at every sign that is in no name, or with spaces, quotes,
-/// backslashes and brackets left out.
+/// A word of the text is this host (in ASCII): cut at every sign that is in no name, or with
+/// spaces, quotes, backslashes and brackets left out.
 fn names_in(text: &str, host: &str) -> bool {
     let is_dropped = |c: char| {
         c.is_whitespace()
@@ -160,7 +162,8 @@ fn names_in(text: &str, host: &str) -> bool {
     })
 }
 
-/// A host name as it is compared: A-labels, lower case, nothing that UTS 46 ignores, no dots around it.
+/// A host name as it is compared: A-labels, lower case, nothing that UTS 46 ignores, no dots around
+/// it.
 fn ascii_name(name: &str) -> String {
     let dots = |c: char| matches!(c, '.' | '\u{3002}' | '\u{ff0e}' | '\u{ff61}');
     let name = name.trim_matches(dots);
@@ -169,8 +172,8 @@ fn ascii_name(name: &str) -> String {
     ascii.trim_matches('.').to_owned()
 }
 
-/// The message without its Return-Path fields; none if it has none. Who delivers writes that field, and a
-/// message that comes with one says something else than its envelope (RFC 5321 section 4.4).
+/// The message without its Return-Path fields; none if it has none. Who delivers writes that field,
+/// and a message that comes with one says something else than its envelope (RFC 5321 section 4.4).
 pub(crate) fn without_return_path(raw: &[u8]) -> Option<Vec<u8>> {
     let foreign = |field: &&[u8]| super::is_named(field, b"return-path");
     super::fields(raw).find(foreign)?;

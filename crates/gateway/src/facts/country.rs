@@ -1,4 +1,5 @@
-//! The country of a client, from a database in MaxMind's format (MMDB 2.0), as several publishers give them away.
+//! The country of a client, from a database in MaxMind's format (MMDB 2.0), as several publishers
+//! give them away.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -29,8 +30,8 @@ impl Countries {
         Ok(Countries { reader })
     }
 
-    /// The country of an address (ISO 3166-1, two letters): where it is, else where its network is registered. None if
-    /// the database does not know it.
+    /// The country of an address (ISO 3166-1, two letters): where it is, else where its network is
+    /// registered. None if the database does not know it.
     pub fn of(&self, address: IpAddr) -> Option<String> {
         let found = self.reader.lookup(address.to_canonical()).ok()?;
         let code = |key| {
@@ -68,7 +69,8 @@ mod tests {
         let network = u32::from_be_bytes(network);
         let mut out = Vec::new();
         for bit in 0..bits {
-            // Records of 24 bits: where a 0 leads and where a 1 does. As many as there are nodes is nowhere.
+            // Records of 24 bits: where a 0 leads and where a 1 does. As many as there are nodes is
+            // nowhere.
             let onward = if bit + 1 < bits { bit + 1 } else { bits + 16 };
             let sides = match network >> (31 - bit) & 1 {
                 0 => [onward, bits],
@@ -117,8 +119,8 @@ mod tests {
     #[test]
     fn other_files_are_refused_by_name() {
         let whole = database([192, 0, 2, 0], 24, &map(&[("country", string("odd"))]));
-        let odd = opened(&whole).unwrap();
-        assert_eq!(odd.of("192.0.2.7".parse().unwrap()), None);
+        let anomaly = opened(&whole).unwrap();
+        assert_eq!(anomaly.of("192.0.2.7".parse().unwrap()), None);
         for bytes in [&b"no database"[..], &[], &whole[..whole.len() / 2]] {
             let error = opened(bytes).unwrap_err().to_string();
             assert!(error.starts_with("facts.countries /"), "{error}");

@@ -137,9 +137,9 @@ impl Verifier {
         signed
     }
 
-    /// Which signatures over the relaxed form of the body are good where it ends in lines of white space
-    /// alone. The relaxed form has no such lines (RFC 6376 section 3.4.4), but the library keeps them: here
-    /// it gets a body without them.
+    /// Which signatures over the relaxed form of the body are good where it ends in lines of white
+    /// space alone. The relaxed form has no such lines (RFC 6376 section 3.4.4), but the library
+    /// keeps them: here it gets a body without them.
     async fn verify_relaxed(&self, raw: &[u8], keys: &Keys, now: i64) -> Relaxed {
         let Some(end) = end_before_blank_lines(raw) else { return Relaxed::default() };
         let raw = raw.get(..end).unwrap_or_default();
@@ -186,8 +186,8 @@ fn end_before_blank_lines(raw: &[u8]) -> Option<usize> {
     blanks.iter().any(|b| matches!(b, b' ' | b'\t')).then_some(header + empty_line + kept)
 }
 
-/// Takes out of signatures what is judged here, by the time the message came, or not asked for (reports and
-/// third parties). Says which have expired.
+/// Takes out of signatures what is judged here, by the time the message came, or not asked for
+/// (reports and third parties). Says which have expired.
 fn prepare(message: &mut AuthenticatedMessage<'_>, now: u64) -> Vec<bool> {
     let mut expired = Vec::new();
     for header in &mut message.dkim_headers {
@@ -309,8 +309,8 @@ impl Counted {
     }
 
     /// The message without the fields that are too many, and without white space before colons: the
-    /// library would not find such a field by its name. To the relaxed form, which nearly everybody signs,
-    /// it makes no difference (RFC 6376 section 3.4.2).
+    /// library would not find such a field by its name. To the relaxed form, which nearly everybody
+    /// signs, it makes no difference (RFC 6376 section 3.4.2).
     fn cut<'m>(&self, raw: &'m [u8], keep: Keep, lookups: &LookupContext<'_>) -> Cow<'m, [u8]> {
         if keep.dkim == self.dkim && keep.arc == self.arc && self.spaced == 0 {
             return Cow::Borrowed(raw);

@@ -1,7 +1,8 @@
-//! What the From domain says about mail in its name: DMARC (RFC 9989; RFC 7489 before it), and BIMI.
+//! What the From domain says about mail in its name: DMARC (RFC 9989; RFC 7489 before it), and
+//! BIMI.
 //!
-//! The policy is found by walking up the DNS tree (RFC 9989 section 4.10); all names of the walk are
-//! asked at once.
+//! The policy is found by walking up the DNS tree (RFC 9989 section 4.10); all names of the walk
+//! are asked at once.
 
 use futures_util::future::join_all;
 use gauntlet_mail::facts::{AuthResult, DkimSignature, DmarcPolicy};
@@ -142,8 +143,9 @@ impl Judged {
     }
 }
 
-/// Compares what is proven with what each From domain asks for; the worst result counts (RFC 9989 leaves
-/// mail of several authors to the receiver). `walks` are those of the domains; `None` without a domain.
+/// Compares what is proven with what each From domain asks for; the worst result counts (RFC 9989
+/// leaves mail of several authors to the receiver). `walks` are those of the domains; `None`
+/// without a domain.
 pub async fn judge_all(
     lookups: &LookupContext<'_>,
     who: &Identities<'_>,
@@ -248,7 +250,8 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// The organisation that the domain belongs to (RFC 9989 section 4.10.2); none without a record.
+    /// The organisation that the domain belongs to (RFC 9989 section 4.10.2); none without a
+    /// record.
     fn organisation(&self) -> Option<String> {
         for (name, record) in &self.found {
             match record.suffix {
@@ -354,8 +357,8 @@ pub async fn logo(
         let answer = lookups.ask(Effect::Bimi, &name, Kind::Txt).await;
         let found = answer.texts().find_map(|text| {
             let text = std::str::from_utf8(text).ok()?;
-            let place = tags::get(text, "l").filter(|_| tags::get(text, "v") == Some("BIMI1"))?;
-            place.starts_with("https://").then(|| gauntlet_smtp::text::excerpt(place, 400))
+            let url = tags::get(text, "l").filter(|_| tags::get(text, "v") == Some("BIMI1"))?;
+            url.starts_with("https://").then(|| gauntlet_smtp::text::excerpt(url, 400))
         });
         if found.is_some() {
             return found;

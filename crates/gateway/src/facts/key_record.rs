@@ -1,17 +1,18 @@
 //! Public keys as DKIM publishes them in the DNS (RFC 6376 section 3.6.1, RFC 8463 section 4).
 //!
 //! An RSA key stands in `p=` as a `SubjectPublicKeyInfo` (RFC 5280 section 4.1.2.7), which is an
-//! `RSAPublicKey` (RFC 8017 appendix A.1.1) in a frame that names the algorithm. The RFC's text asks for
-//! the `RSAPublicKey` alone, but its example has the frame, and so have the keys that everybody publishes:
-//! Mail::DKIM and OpenDKIM cannot use a key without one. An Ed25519 key stands there as its 32 bytes.
+//! `RSAPublicKey` (RFC 8017 appendix A.1.1) in a frame that names the algorithm. The RFC's text
+//! asks for the `RSAPublicKey` alone, but its example has the frame, and so have the keys that
+//! everybody publishes: Mail::DKIM and OpenDKIM cannot use a key without one. An Ed25519 key stands
+//! there as its 32 bytes.
 
 use crate::facts::tags;
 
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const SEQUENCE: u8 = 0x30;
-/// `AlgorithmIdentifier` of RSA keys: rsaEncryption (1.2.840.113549.1.1.1) with a NULL (RFC 3279 section
-/// 2.3.1), in DER.
+/// `AlgorithmIdentifier` of RSA keys: rsaEncryption (1.2.840.113549.1.1.1) with a NULL (RFC 3279
+/// section 2.3.1), in DER.
 const RSA_ENCRYPTION: [u8; 15] =
     [SEQUENCE, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 /// Bytes of a TXT string; a longer record has several (RFC 1035 section 3.3).
@@ -54,8 +55,8 @@ pub fn record(kind: &str, public: &[u8]) -> String {
     format!("v=DKIM1; k={kind}; p={}", base64_simd::STANDARD.encode_to_string(public))
 }
 
-/// A TXT record as zone files of BIND, Knot and NSD write it (RFC 1035 section 5.1): strings of 255 bytes
-/// at most, on one line.
+/// A TXT record as zone files of BIND, Knot and NSD write it (RFC 1035 section 5.1): strings of 255
+/// bytes at most, on one line.
 pub fn zone_line(name: &str, record: &str) -> String {
     let pieces: Vec<String> = record
         .as_bytes()
@@ -93,8 +94,8 @@ fn public_key(record: &str) -> Vec<u8> {
     base64_simd::STANDARD.decode_to_vec(text.as_bytes()).unwrap_or_default()
 }
 
-/// Bits of the key in a record: of the modulus of an RSA key, 256 of an Ed25519 key, 0 if it cannot be
-/// read.
+/// Bits of the key in a record: of the modulus of an RSA key, 256 of an Ed25519 key, 0 if it cannot
+/// be read.
 pub fn key_bits(record: &[u8]) -> u16 {
     let text = String::from_utf8_lossy(record);
     let is_ed25519 = tags::get(&text, "k").is_some_and(|k| k.eq_ignore_ascii_case("ed25519"));

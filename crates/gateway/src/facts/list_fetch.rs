@@ -1,8 +1,9 @@
 //! Lists of our own from a URL: fetched again and again, taken over only when they are whole.
 //!
-//! The copy lies in the data folder beside what the server said of it (`ETag`, `Last-Modified`), so that a
-//! list that did not change costs one small request. Whatever goes wrong, the last good copy stays: no
-//! answer, another status, too many bytes, a connection that broke off, a page that is no list.
+//! The copy lies in the data folder beside what the server said of it (`ETag`, `Last-Modified`), so
+//! that a list that did not change costs one small request. Whatever goes wrong, the last good copy
+//! stays: no answer, another status, too many bytes, a connection that broke off, a page that is no
+//! list.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -148,7 +149,7 @@ impl Remote {
     /// # Errors
     /// The system's; the old copy is then still there.
     pub(super) fn adopt(&self, fresh: &Fresh) -> anyhow::Result<()> {
-        // Without validators the next look fetches the list again: never the other way round.
+        // Without validators the next poll fetches the list again: never the other way round.
         let seen = self.validators_path();
         if let Err(error) = fs::remove_file(&seen)
             && error.kind() != std::io::ErrorKind::NotFound

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         for (answer, expected) in [
             ("127.0.0.2", Meaning::Listed),
             ("127.0.1.255", Meaning::Listed),

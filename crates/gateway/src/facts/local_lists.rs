@@ -1,10 +1,10 @@
-//! Lists of our own as files or URLs: addresses, networks, hosts, mail addresses, hashes; one entry a
-//! line.
+//! Lists of our own as files or URLs: addresses, networks, hosts, mail addresses, hashes; one entry
+//! a line.
 //!
-//! A file may have millions of entries. Each is kept as 64 bits of its hash, sorted; large lists are
-//! written as an index into the data folder and mapped from there, so that they cost no memory of the
-//! process. Files are looked at every few seconds and read anew when they changed; until the new list is
-//! complete the old one answers.
+//! A file may have millions of entries. Each is kept as 64 bits of its hash, sorted; large lists
+//! are written as an index into the data folder and mapped from there, so that they cost no memory
+//! of the process. Files are looked at every few seconds and read anew when they changed; until the
+//! new list is complete the old one answers.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -90,7 +90,8 @@ impl LocalLists {
         Ok(LocalLists { tls, lists })
     }
 
-    /// Fetches the lists that are due, one after the other; what fails is reported and stays as it was.
+    /// Fetches the lists that are due, one after the other; what fails is reported and stays as it
+    /// was.
     pub(super) async fn fetch(&self) {
         let Some(tls) = &self.tls else { return };
         for (list, _, _) in &self.lists {
@@ -237,7 +238,7 @@ impl LocalList {
         }
         let fetched = remote.fetch(tls).await;
         if fetched.is_err() {
-            // Sooner than at the next turn: it may be a short trouble.
+            // Sooner than at the next turn: the error may pass soon.
             let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
             *due = Instant::now() + schedule.every.min(RETRY_AFTER);
         }
@@ -339,8 +340,8 @@ impl LocalList {
         out.into_inner().map_err(|e| e.into_error())?.sync_all()?;
         fs::rename(&fresh, &self.index)?;
         let file = File::open(&self.index)?;
-        // SAFETY: the file is in our data folder and is never written again: a new index is a new file
-        // that is renamed over it, and the map keeps the old one.
+        // SAFETY: the file is in our data folder and is never written again: a new index is a new
+        // file that is renamed over it, and the map keeps the old one.
         Ok(unsafe { Mmap::map(&file)? })
     }
 
@@ -411,8 +412,8 @@ fn stamp(path: &Path) -> anyhow::Result<(SystemTime, u64)> {
 }
 
 impl Entries {
-    /// The hash of an entry: an address or network, a mail address, a hash of 32 hexadecimal digits at
-    /// least, or a host. None if it is none of them.
+    /// The hash of an entry: an address or network, a mail address, a hash of 32 hexadecimal digits
+    /// at least, or a host. None if it is none of them.
     fn entry(&mut self, text: &str) -> Option<u64> {
         let lower = text.to_lowercase();
         let (base, bits) = match lower.split_once('/') {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::facts::Lookup;
 
+use crate::clock::Clock;
 use crate::net::resolver::{Answer, Kind, Outcome, Resolver, reverse_name};
 
 /// Asks for one message, and remembers what was asked.
@@ -68,8 +69,9 @@ impl Effect {
     }
 }
 
-/// Questions for the policies of From domains. Whom a message says it is from must be known however much
-/// else it makes us ask. Enough for the names of the domains of [`gauntlet_mail::Limits::authors_max`] authors.
+/// Questions for the policies of From domains. Whom a message says it is from must be known however
+/// much else it makes us ask. Enough for the names of the domains of
+/// [`gauntlet_mail::Limits::authors_max`] authors.
 const POLICY_QUESTIONS_MAX: usize = 150;
 /// Most of an answer that is written down, in bytes.
 const ANSWER_BYTES_MAX: usize = 512;
@@ -136,12 +138,17 @@ impl<'r> LookupContext<'r> {
         self.ask(effect, &reverse_name(address), Kind::Ptr).await
     }
 
+    /// The clock that breakers and caches of answers go by.
+    pub fn clock(&self) -> &Clock {
+        self.resolver.clock()
+    }
+
     /// Whether the message's time is over.
     pub fn is_late(&self) -> bool {
         Instant::now() >= self.until
     }
 
-    /// Names something odd, once.
+    /// Notes an anomaly, once.
     pub fn note(&self, text: String) {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         if record.notes.len() < NOTES_MAX && !record.notes.contains(&text) {

@@ -11,8 +11,8 @@ use gauntlet_store::history::network_key;
 /// Signing domains of one message that are remembered.
 const SIGNERS_MAX: usize = 3;
 
-/// Whose message it is, what is proven best first: who signed it, the domain that SPF passes for, the
-/// client's network. A domain that nothing proves is nobody's.
+/// Whose message it is, what is proven best first: who signed it, the domain that SPF passes for,
+/// the client's network. A domain that nothing proves is nobody's.
 pub fn keys(client: IpAddr, envelope: &Envelope, facts: &Facts) -> Vec<String> {
     let whole =
         |s: &&gauntlet_mail::facts::DkimSignature| s.result == AuthResult::Pass && !s.partial_body;

@@ -11,7 +11,8 @@ const NAMES_MAX: usize = 3;
 /// What the client's address is called.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reverse {
-    /// The confirmed name, else the first; empty if the DNS says that there is none; none if unknown.
+    /// The confirmed name, else the first; empty if the DNS says that there is none; none if
+    /// unknown.
     pub name: Option<String>,
     /// The name has the client's address; none if unknown.
     pub confirmed: Option<bool>,

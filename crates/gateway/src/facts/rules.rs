@@ -1,9 +1,9 @@
-//! What rules in SpamAssassin's language ask of the DNS: `check_rbl`, `check_uridnsbl`, `askdns` and
-//! their kin.
+//! What rules in SpamAssassin's language ask of the DNS: `check_rbl`, `check_uridnsbl`, `askdns`
+//! and their kin.
 //!
-//! The ruleset says what it asks about a message ([`Ruleset::questions`]); here it is asked, and the
-//! answers become facts, under the questions' text. Only what the DNS said for certain is a fact:
-//! where nobody answered, a rule has nothing to read.
+//! The ruleset says what it asks about a message ([`Ruleset::questions`]); here it is asked, and
+//! the answers become facts, under the questions' text. Only what the DNS said for certain is a
+//! fact: where nobody answered, a rule has nothing to read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -146,7 +146,7 @@ impl RuleLookups {
         if !self.ruleset.restrictions().allow(name) {
             return Arc::new(Answer::empty(Outcome::NotAsked));
         }
-        if let Some((domain, rule)) = self.blocks.of(name) {
+        if let Some((domain, rule)) = self.blocks.of(name, lookups.clock().now()) {
             lookups.note(format!("rules: {domain} is not asked for now (dns_block_rule {rule})"));
             return Arc::new(Answer::empty(Outcome::NotAsked));
         }
@@ -159,8 +159,8 @@ impl RuleLookups {
         answer.names().take(STEPS_MAX).map(str::to_owned).collect()
     }
 
-    /// The name servers of a host's domain: those of the host itself, else of the registered domain,
-    /// and the first one of the zone.
+    /// The name servers of a host's domain: those of the host itself, else of the registered
+    /// domain, and the first one of the zone.
     async fn authorities(&self, lookups: &LookupContext<'_>, host: &str) -> Vec<String> {
         let domain = self.ruleset.registered_domain(host);
         let mut servers = self.servers(lookups, host).await;
@@ -181,12 +181,13 @@ impl RuleLookups {
         answer.addresses().take(STEPS_MAX).map(reversed).collect()
     }
 
-    /// Heeds rules that fired: those that `dns_block_rule` names end questions for a while.
-    pub fn apply(&self, fired: &[&str]) {
+    /// Applies rules that fired: those that `dns_block_rule` names end questions for a while.
+    pub fn apply(&self, fired: &[&str], now: Instant) {
         let restrictions = self.ruleset.restrictions();
         for (rule, domain) in &restrictions.blocks {
             if fired.contains(&rule.as_str()) {
-                self.blocks.add(domain, rule, Duration::from_secs(restrictions.block_seconds));
+                let time = Duration::from_secs(restrictions.block_seconds);
+                self.blocks.add(domain, rule, time, now);
             }
         }
     }
@@ -198,21 +199,20 @@ struct Blocks(RwLock<BTreeMap<String, (String, Instant)>>);
 
 impl Blocks {
     /// The domain at or above this name that is not asked for now, and the rule that said so.
-    fn of(&self, name: &str) -> Option<(String, String)> {
+    fn of(&self, name: &str, now: Instant) -> Option<(String, String)> {
         let blocks = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if blocks.is_empty() {
             return None;
         }
-        let now = Instant::now();
         parents(name).find_map(|domain| {
             let (rule, until) = blocks.get(domain)?;
             (*until > now).then(|| (domain.to_owned(), rule.clone()))
         })
     }
 
-    fn add(&self, domain: &str, rule: &str, time: Duration) {
+    fn add(&self, domain: &str, rule: &str, time: Duration, now: Instant) {
         let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let until = Instant::now() + time;
+        let until = now + time;
         if blocks.insert(domain.to_owned(), (rule.to_owned(), until)).is_none() {
             let seconds = time.as_secs();
             tracing::warn!(domain, rule, seconds, "rules do not ask this domain for a while");

@@ -1,7 +1,8 @@
 //! Whose word about mail that was passed on counts (ARC, RFC 8617 section 7.2).
 //!
-//! A valid chain proves who said something, not that it is true: anybody can seal. What its first sealer
-//! found counts if every sealer is trusted by the configuration, since each could have changed the mail.
+//! A valid chain proves who said something, not that it is true: anybody can seal. What its first
+//! sealer found counts if every sealer is trusted by the configuration, since each could have
+//! changed the mail.
 
 use std::borrow::Cow;
 
@@ -15,8 +16,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain says that DMARC passed for this From domain when the mail came to the first sealer, and
-    /// all sealers are one of the trusted domains or below it.
+    /// The chain says that DMARC passed for this From domain when the mail came to the first
+    /// sealer, and all sealers are one of the trusted domains or below it.
     pub fn vouches_for(&self, from: &str, trusted: &[String]) -> bool {
         let is_trusted = |sealer: &String| {
             let below = |domain: &str| {
@@ -31,7 +32,8 @@ impl Chain {
     }
 }
 
-/// The results (RFC 8601 section 2.2) have `dmarc=pass` with this `header.from`, and no other `dmarc`.
+/// The results (RFC 8601 section 2.2) have `dmarc=pass` with this `header.from`, and no other
+/// `dmarc`.
 fn passes_dmarc(results: &str, from: &str) -> bool {
     let plain = without_comments(results);
     let is_dmarc = |part: &&str| {

@@ -69,7 +69,7 @@ pub async fn check(lookups: &LookupContext<'_>, subject: &Subject<'_>) -> Checke
     let ended = check.host(&domain, 0).await;
     let (result, reason) = match ended.result {
         Ok(result) => (result, None),
-        Err(Trouble { result, reason }) => (result, Some(reason)),
+        Err(Failure { result, reason }) => (result, Some(reason)),
     };
     let explanation = match (result, ended.explanation) {
         (AuthResult::Fail, Some((template, at))) => check.explain(&template, &at).await,
@@ -80,24 +80,24 @@ pub async fn check(lookups: &LookupContext<'_>, subject: &Subject<'_>) -> Checke
 
 /// Why there is no result.
 #[derive(Debug)]
-struct Trouble {
+struct Failure {
     /// What the check comes to.
     result: AuthResult,
     reason: String,
 }
 
-fn permanent<T>(reason: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble { result: AuthResult::PermError, reason: reason.into() })
+fn permanent<T>(reason: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure { result: AuthResult::PermError, reason: reason.into() })
 }
 
 /// The end of `check_host`, and where its explanation is, with the domain it is for.
 struct Ended {
-    result: Result<AuthResult, Trouble>,
+    result: Result<AuthResult, Failure>,
     explanation: Option<(Template, String)>,
 }
 
-impl From<Result<AuthResult, Trouble>> for Ended {
-    fn from(result: Result<AuthResult, Trouble>) -> Self {
+impl From<Result<AuthResult, Failure>> for Ended {
+    fn from(result: Result<AuthResult, Failure>) -> Self {
         Ended { result, explanation: None }
     }
 }
@@ -123,7 +123,7 @@ impl Check<'_> {
             let record = match self.record(domain, depth).await {
                 Ok(Some(record)) => record,
                 Ok(None) => return Ok(AuthResult::None).into(),
-                Err(trouble) => return Err(trouble).into(),
+                Err(failure) => return Err(failure).into(),
             };
             for (result, mechanism) in &record.directives {
                 match self.matches(mechanism, domain, depth).await {
@@ -132,12 +132,12 @@ impl Check<'_> {
                         return Ended { result: Ok(*result), explanation };
                     }
                     Ok(false) => {}
-                    Err(trouble) => return Err(trouble).into(),
+                    Err(failure) => return Err(failure).into(),
                 }
             }
             let Some(redirect) = &record.redirect else { return Ok(AuthResult::Neutral).into() };
-            if let Err(trouble) = self.count_term() {
-                return Err(trouble).into();
+            if let Err(failure) = self.count_term() {
+                return Err(failure).into();
             }
             let target = self.expand(redirect, domain).await;
             let ended = self.host(&target, depth + 1).await;
@@ -149,7 +149,7 @@ impl Check<'_> {
     }
 
     /// The domain's record; none if it publishes none.
-    async fn record(&mut self, domain: &str, depth: u32) -> Result<Option<Record>, Trouble> {
+    async fn record(&mut self, domain: &str, depth: u32) -> Result<Option<Record>, Failure> {
         if !is_domain(domain) {
             return Ok(None);
         }
@@ -171,7 +171,7 @@ impl Check<'_> {
         }
     }
 
-    fn count_term(&mut self) -> Result<(), Trouble> {
+    fn count_term(&mut self) -> Result<(), Failure> {
         self.terms += 1;
         if self.terms > TERMS_MAX {
             return permanent(format!("more than {TERMS_MAX} terms ask the DNS"));
@@ -179,7 +179,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn count_void(&mut self, answer: &Answer) -> Result<(), Trouble> {
+    fn count_void(&mut self, answer: &Answer) -> Result<(), Failure> {
         self.voids += u32::from(answer.outcome.is_nothing());
         if self.voids > VOIDS_MAX {
             return permanent(format!("more than {VOIDS_MAX} names have nothing"));
@@ -192,7 +192,7 @@ impl Check<'_> {
         mechanism: &Mechanism,
         domain: &str,
         depth: u32,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, Failure> {
         match mechanism {
             Mechanism::All => return Ok(true),
             Mechanism::Ip4(base, bits) => return Ok(within(self.client, (*base).into(), *bits)),
@@ -238,7 +238,7 @@ impl Check<'_> {
     }
 
     /// One of the domain's mail exchangers has the client's address.
-    async fn exchanges(&mut self, domain: &str, lengths: Lengths) -> Result<bool, Trouble> {
+    async fn exchanges(&mut self, domain: &str, lengths: Lengths) -> Result<bool, Failure> {
         let answer = self.lookups.ask(Effect::Spf, domain, Kind::Mx).await;
         self.count_void(&answer)?;
         let hosts = certain(&answer, domain)?.data.iter().filter_map(|data| match data {
@@ -258,7 +258,7 @@ impl Check<'_> {
     }
 
     /// The host has the client's address, or one in its network.
-    async fn has_client(&mut self, host: &str, lengths: Lengths) -> Result<bool, Trouble> {
+    async fn has_client(&mut self, host: &str, lengths: Lengths) -> Result<bool, Failure> {
         let (kind, bits) = match self.client {
             IpAddr::V4(_) => (Kind::A, lengths.v4),
             IpAddr::V6(_) => (Kind::Aaaa, lengths.v6),
@@ -325,13 +325,13 @@ impl Check<'_> {
 }
 
 /// An answer that says something; else the check cannot end.
-fn certain<'a>(answer: &'a Answer, name: &str) -> Result<&'a Answer, Trouble> {
+fn certain<'a>(answer: &'a Answer, name: &str) -> Result<&'a Answer, Failure> {
     if answer.outcome.is_certain() {
         return Ok(answer);
     }
     let reason = format!("{name}: {}", answer.outcome.name());
     // Unanswered, too (section 2.6.6): a sender could see to it that its own answers come late.
-    Err(Trouble { result: AuthResult::TempError, reason })
+    Err(Failure { result: AuthResult::TempError, reason })
 }
 
 /// Two labels at least, of 1 to 63 characters (section 4.3).

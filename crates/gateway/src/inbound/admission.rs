@@ -1,8 +1,9 @@
-//! Who may come in: sessions at once, sessions of one client and network, and who has to leave when there is
-//! no room for others.
+//! Who may come in: sessions at once, sessions of one client and network, and who has to leave when
+//! there is no room for others.
 //!
-//! A node under pressure ([`Admission::is_pressed`]) has less patience, as Postfix has in its stress mode:
-//! commands have to come sooner, and a session that brings nothing makes room for one that may.
+//! A node under pressure ([`Admission::is_pressed`]) has less patience, as Postfix has in its
+//! stress mode: commands have to come sooner, and a session that brings nothing makes room for one
+//! that may.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,30 +14,32 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+use crate::clock::Clock;
 use crate::memory::network_of;
 
-/// While there is no descriptor: between two looks whether an idle session can leave.
+/// While there is no descriptor: between two polls whether an idle session can be evicted.
 const ROOM_PAUSE: Duration = Duration::from_millis(250);
 
 /// Counts sessions, or the connections of another listener.
 #[derive(Debug)]
 pub struct Admission {
+    clock: Clock,
     sessions: AtomicUsize,
-    seats: Mutex<Seats>,
+    open: Mutex<OpenSessions>,
     limits: ArcSwap<SessionLimits>,
-    /// Told when a session ends.
+    /// Notified when a session ends.
     room: Notify,
-    /// Of the seats' times.
+    /// Of the entries' times.
     epoch: Instant,
     pressed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Seats {
+struct OpenSessions {
     by_client: HashMap<IpAddr, usize>,
     by_network: HashMap<IpAddr, usize>,
     /// Every session, by its number.
-    all: HashMap<u64, Arc<Seat>>,
+    all: HashMap<u64, Arc<SessionEntry>>,
     last: u64,
 }
 
@@ -49,28 +52,28 @@ pub struct SessionLimits {
     pub per_client_max: usize,
     /// Sessions at once of one network (/24, /64), of clients that are not exempt.
     pub per_network_max: usize,
-    /// From here on only clients that are known for good mail are let in, and others where somebody who is
-    /// idle makes room.
+    /// From here on only clients that are known for good mail are let in, and others where an idle
+    /// session makes room.
     pub shed_from: usize,
     /// From here on the node is under pressure.
     pub stress_from: usize,
     /// A session that brought nothing for so long may have to leave for a new one.
     pub idle_min: Duration,
-    /// Sessions for which there are descriptors; there the node accepts nobody, and clients wait in the
-    /// system's queue.
+    /// Sessions for which there are descriptors; there the node accepts no client, and they wait in
+    /// the system's queue.
     pub open_max: usize,
 }
 
 /// What a session does.
 const BUSY: u8 = 0;
-/// It waits for its client, and may be told to leave.
+/// It waits for its client, and may be evicted.
 const WAITING: u8 = 1;
-/// It was told to leave.
-const LEAVING: u8 = 2;
+/// It was evicted.
+const EVICTED: u8 = 2;
 
 /// What is known of a session from outside.
 #[derive(Debug)]
-struct Seat {
+struct SessionEntry {
     state: AtomicU8,
     /// Milliseconds from the epoch to when it last brought something.
     progress_ms: AtomicU64,
@@ -86,12 +89,12 @@ pub struct Admitted {
     network: Option<IpAddr>,
     number: u64,
     exempt: bool,
-    seat: Arc<Seat>,
+    entry: Arc<SessionEntry>,
 }
 
 impl SessionLimits {
-    /// Those of a listener that is no SMTP one: so many connections at once, of one address so many; who
-    /// brings no request for `idle_min` leaves for others.
+    /// Those of a listener that is no SMTP one: so many connections at once, of one address so
+    /// many; who brings no request for `idle_min` leaves for others.
     pub fn of_connections(max: usize, per_client_max: usize, idle_min: Duration) -> Self {
         SessionLimits {
             sessions_max: usize::MAX,
@@ -107,23 +110,24 @@ impl SessionLimits {
 
 impl Admission {
     /// Lets in as many.
-    pub fn new(limits: SessionLimits) -> Self {
+    pub fn new(limits: SessionLimits, clock: Clock) -> Self {
         Admission {
             sessions: AtomicUsize::new(0),
-            seats: Mutex::default(),
+            open: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
             room: Notify::new(),
-            epoch: Instant::now(),
+            epoch: clock.now(),
+            clock,
             pressed: AtomicBool::new(false),
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, OpenSessions> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.clock.elapsed(self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Other limits from now on.
@@ -132,15 +136,16 @@ impl Admission {
         self.room.notify_waiters();
     }
 
-    /// Returns once there is a descriptor for one more session: whoever brings nothing leaves meanwhile.
-    pub async fn wait_for_room(&self) {
+    /// Returns once there is a descriptor for one more session: sessions that bring nothing are
+    /// evicted meanwhile.
+    pub async fn wait_for_capacity(&self) {
         loop {
             let freed = self.room.notified();
             let limits = **self.limits.load();
             if self.sessions() < limits.open_max {
                 return;
             }
-            self.send_away(limits.idle_min, 1);
+            self.evict_idle(limits.idle_min, 1);
             tokio::select! {
                 () = freed => {}
                 () = tokio::time::sleep(ROOM_PAUSE) => {}
@@ -148,8 +153,9 @@ impl Admission {
         }
     }
 
-    /// Lets a client in, or says why not. `is_good` is asked only if the node is nearly full; an exempt
-    /// client is not counted by its network and never told to leave; none is counted by no address.
+    /// Lets a client in, or says why not. `is_good` is asked only if the node is nearly full; an
+    /// exempt client is not counted by its network and never evicted; no address is counted for a
+    /// client without one.
     ///
     /// # Errors
     /// The limit that is reached, as a bland text.
@@ -164,63 +170,63 @@ impl Admission {
         let limits = **self.limits.load();
         let before = self.sessions.fetch_add(1, Ordering::Relaxed);
         let full = before >= limits.sessions_max || (before >= limits.shed_from && !is_good());
-        let seat = Arc::new(Seat {
+        let entry = Arc::new(SessionEntry {
             state: AtomicU8::new(BUSY),
             progress_ms: AtomicU64::new(self.now_ms()),
             leave: Notify::new(),
         });
-        let mut seats = self.seats();
-        seats.last += 1;
-        let number = seats.last;
-        seats.all.insert(number, seat.clone());
-        let over_client = take_one(&mut seats.by_client, client) > limits.per_client_max;
-        let over_network = take_one(&mut seats.by_network, network) > limits.per_network_max;
-        drop(seats);
+        let mut open = self.open();
+        open.last += 1;
+        let number = open.last;
+        open.all.insert(number, entry.clone());
+        let over_client = take_one(&mut open.by_client, client) > limits.per_client_max;
+        let over_network = take_one(&mut open.by_network, network) > limits.per_network_max;
+        drop(open);
         // From here on, dropping it undoes all of the above.
         let admission = self.clone();
-        let admitted = Admitted { admission, client, network, number, exempt, seat };
+        let admitted = Admitted { admission, client, network, number, exempt, entry };
         if over_client {
             Err("too many connections from your address")
         } else if over_network {
             Err("too many connections from your network")
-        } else if full && self.send_away(limits.idle_min, 1) == 0 {
+        } else if full && self.evict_idle(limits.idle_min, 1) == 0 {
             Err("too many connections")
         } else {
             Ok(admitted)
         }
     }
 
-    /// Tells sessions to leave that brought nothing for `idle`, the longest first, `count` at most. How many
-    /// there were.
-    pub fn send_away(&self, idle: Duration, count: usize) -> usize {
+    /// Evicts sessions that brought nothing for `idle`, the longest first, `count` at most. How
+    /// many there were.
+    pub fn evict_idle(&self, idle: Duration, count: usize) -> usize {
         let before = self.now_ms().checked_sub(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
         let Some(before) = before else { return 0 };
-        let mut found: Vec<(u64, Arc<Seat>)> = self
-            .seats()
+        let mut found: Vec<(u64, Arc<SessionEntry>)> = self
+            .open()
             .all
             .values()
-            .filter(|seat| seat.state.load(Ordering::Acquire) == WAITING)
-            .map(|seat| (seat.progress_ms.load(Ordering::Relaxed), seat.clone()))
+            .filter(|entry| entry.state.load(Ordering::Acquire) == WAITING)
+            .map(|entry| (entry.progress_ms.load(Ordering::Relaxed), entry.clone()))
             .filter(|(since, _)| *since <= before)
             .collect();
         found.sort_unstable_by_key(|(since, _)| *since);
-        let left = found.into_iter().filter(|(_, seat)| {
-            let told =
-                seat.state.compare_exchange(WAITING, LEAVING, Ordering::AcqRel, Ordering::Acquire);
-            if told.is_ok() {
-                seat.leave.notify_one();
+        let left = found.into_iter().filter(|(_, entry)| {
+            let evicted =
+                entry.state.compare_exchange(WAITING, EVICTED, Ordering::AcqRel, Ordering::Acquire);
+            if evicted.is_ok() {
+                entry.leave.notify_one();
             }
-            told.is_ok()
+            evicted.is_ok()
         });
         left.take(count).count()
     }
 
-    /// Looks whether the node is under pressure: many sessions, or `busy` for another reason. Sessions that
-    /// brought nothing for `idle` then leave. True if that changed.
-    pub fn look_at_pressure(&self, busy: bool, idle: Duration) -> bool {
+    /// Updates whether the node is under pressure: many sessions, or `busy` for another reason.
+    /// Sessions that brought nothing for `idle` then leave. True if that changed.
+    pub fn update_pressure(&self, busy: bool, idle: Duration) -> bool {
         let pressed = busy || self.sessions() >= self.limits.load().stress_from;
         if pressed {
-            self.send_away(idle, usize::MAX);
+            self.evict_idle(idle, usize::MAX);
         }
         self.pressed.swap(pressed, Ordering::Relaxed) != pressed
     }
@@ -239,13 +245,13 @@ impl Admission {
 impl Admitted {
     /// The session brought something: a message, a recipient, a login.
     pub fn progress(&self) {
-        self.seat.progress_ms.store(self.admission.now_ms(), Ordering::Relaxed);
+        self.entry.progress_ms.store(self.admission.now_ms(), Ordering::Relaxed);
     }
 
-    /// From here on it waits for its client. What it is told is heard by [`Admitted::told_to_leave`].
+    /// From here on it waits for its client. [`Admitted::evicted`] says when it has to leave.
     pub fn wait(&self) {
         if !self.exempt {
-            let _unless_leaving = self.seat.state.compare_exchange(
+            let _unless_leaving = self.entry.state.compare_exchange(
                 BUSY,
                 WAITING,
                 Ordering::AcqRel,
@@ -254,26 +260,26 @@ impl Admitted {
         }
     }
 
-    /// The client said something. False if the session was told to leave meanwhile.
+    /// The client said something. False if the session was evicted meanwhile.
     pub fn work(&self) -> bool {
-        let state = &self.seat.state;
+        let state = &self.entry.state;
         let now = state.compare_exchange(WAITING, BUSY, Ordering::AcqRel, Ordering::Acquire);
-        now != Err(LEAVING)
+        now != Err(EVICTED)
     }
 
     /// Returns when the session is to leave for others.
-    pub async fn told_to_leave(&self) {
-        self.seat.leave.notified().await;
+    pub async fn evicted(&self) {
+        self.entry.leave.notified().await;
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut seats = self.admission.seats();
-        seats.all.remove(&self.number);
-        give_back(&mut seats.by_client, self.client);
-        give_back(&mut seats.by_network, self.network);
-        drop(seats);
+        let mut open = self.admission.open();
+        open.all.remove(&self.number);
+        give_back(&mut open.by_client, self.client);
+        give_back(&mut open.by_network, self.network);
+        drop(open);
         self.admission.sessions.fetch_sub(1, Ordering::Relaxed);
         self.admission.room.notify_waiters();
     }
@@ -317,7 +323,7 @@ mod tests {
     #[test]
     fn limits_hold_and_room_comes_back() {
         let limits = limits();
-        let admission = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, Clock::system()));
         let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "::1".parse().unwrap());
         let first = admission.admit(a, false, || true).unwrap();
         let _second = admission.admit(a, false, || true).unwrap();
@@ -339,7 +345,7 @@ mod tests {
     fn a_network_has_its_limit_and_who_is_exempt_has_none() {
         let limits =
             SessionLimits { sessions_max: 100, per_network_max: 2, shed_from: 100, ..limits() };
-        let admission = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, Clock::system()));
         let ip = |n: u8| format!("2001:db8::{n}").parse::<IpAddr>().unwrap();
         let _held: Vec<_> =
             (1..3).map(|n| admission.admit(ip(n), false, || true).unwrap()).collect();
@@ -351,27 +357,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_idle_longest_leaves_for_a_stranger() {
+    async fn the_session_that_is_idle_longest_is_evicted_for_a_new_one() {
         let limits = SessionLimits { idle_min: Duration::ZERO, per_client_max: 9, ..limits() };
-        let admission = Arc::new(Admission::new(limits));
+        let clock = Clock::manual(0);
+        let admission = Arc::new(Admission::new(limits, clock.clone()));
         let client: IpAddr = "192.0.2.1".parse().unwrap();
         let held: Vec<_> =
             (0..3).map(|_| admission.admit(client, false, || true).unwrap()).collect();
         assert!(admission.admit(client, false, || true).is_err(), "all of them work");
-        std::thread::sleep(Duration::from_millis(5));
+        clock.advance(Duration::from_millis(5));
         held[0].progress();
         held.iter().take(2).for_each(Admitted::wait);
         assert!(admission.admit(client, false, || true).is_ok());
-        held[1].told_to_leave().await;
+        held[1].evicted().await;
         assert!(!held[1].work() && held[0].work() && held[2].work());
         held[2].wait();
-        assert!(admission.look_at_pressure(true, Duration::ZERO) && admission.is_pressed());
-        held[2].told_to_leave().await;
-        assert!(admission.look_at_pressure(false, Duration::ZERO) && !admission.is_pressed());
+        assert!(admission.update_pressure(true, Duration::ZERO) && admission.is_pressed());
+        held[2].evicted().await;
+        assert!(admission.update_pressure(false, Duration::ZERO) && !admission.is_pressed());
     }
 
     #[tokio::test]
-    async fn without_descriptors_nobody_is_accepted_until_somebody_leaves() {
+    async fn without_descriptors_no_session_is_accepted_until_one_ends() {
         let limits = SessionLimits {
             sessions_max: 9,
             per_client_max: 9,
@@ -379,15 +386,14 @@ mod tests {
             open_max: 1,
             ..limits()
         };
-        let admission = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, Clock::system()));
         let client: IpAddr = "192.0.2.1".parse().unwrap();
-        admission.wait_for_room().await;
+        admission.wait_for_capacity().await;
         let only = admission.admit(client, false, || true).unwrap();
-        let waits =
-            tokio::time::timeout(std::time::Duration::from_millis(50), admission.wait_for_room());
+        let waits = tokio::time::timeout(Duration::from_millis(5), admission.wait_for_capacity());
         assert!(waits.await.is_err());
         let waiting = admission.clone();
-        let woken = tokio::spawn(async move { waiting.wait_for_room().await });
+        let woken = tokio::spawn(async move { waiting.wait_for_capacity().await });
         tokio::task::yield_now().await;
         drop(only);
         woken.await.unwrap();

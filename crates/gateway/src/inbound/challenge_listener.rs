@@ -1,5 +1,5 @@
-//! Where the authority asks for a proof: `GET /.well-known/acme-challenge/TOKEN` (RFC 8555 section 8.3),
-//! over plain HTTP. Nothing else is answered, and nothing while there is no order.
+//! Where the authority asks for a proof: `GET /.well-known/acme-challenge/TOKEN` (RFC 8555 section
+//! 8.3), over plain HTTP. Nothing else is answered, and nothing while there is no order.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::config::AcmeSettings;
 use crate::inbound::admission::{Admission, Admitted, SessionLimits};
 use crate::net::acme::Proofs;
@@ -41,8 +42,8 @@ impl ChallengeListener {
     pub fn bind(settings: &AcmeSettings) -> io::Result<Self> {
         let address = settings.address.as_str();
         let named = |e: io::Error| {
-            let mend = crate::inbound::receiver::remedy(&e);
-            io::Error::new(e.kind(), format!("acme.address {address}: {e}{mend}"))
+            let hint = crate::inbound::receiver::remediation(&e);
+            io::Error::new(e.kind(), format!("acme.address {address}: {e}{hint}"))
         };
         let listener = std::net::TcpListener::bind(address).map_err(named)?;
         listener.set_nonblocking(true)?;
@@ -56,10 +57,10 @@ impl ChallengeListener {
 
     /// Answers until the node stops.
     pub async fn run(self, proofs: Arc<Proofs>, mut stopping: watch::Receiver<bool>) {
-        let places = Arc::new(Admission::new(self.limits));
+        let admission = Arc::new(Admission::new(self.limits, Clock::system()));
         loop {
             let next = async {
-                places.wait_for_room().await;
+                admission.wait_for_capacity().await;
                 self.listener.accept().await
             };
             let accepted = tokio::select! {
@@ -69,9 +70,9 @@ impl ChallengeListener {
             match accepted {
                 Ok((stream, peer)) => {
                     // Closed at once if its address has too many: an authority asks from several.
-                    let Ok(place) = places.admit(peer.ip(), false, || true) else { continue };
+                    let Ok(admitted) = admission.admit(peer.ip(), false, || true) else { continue };
                     let (proofs, patience) = (proofs.clone(), self.patience);
-                    tokio::spawn(serve(stream, proofs, patience, place));
+                    tokio::spawn(serve(stream, proofs, patience, admitted));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection at acme.address");
@@ -82,8 +83,8 @@ impl ChallengeListener {
     }
 }
 
-async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, place: Admitted) {
-    place.wait();
+async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, admitted: Admitted) {
+    admitted.wait();
     let service = hyper::service::service_fn(move |request| {
         let answer = answer(&request, &proofs);
         async move { Ok::<_, Infallible>(answer) }
@@ -97,7 +98,7 @@ async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, place
     tokio::select! {
         // Done, broken off, or too slow: all the same here.
         _ = tokio::time::timeout(patience, connection) => {}
-        () = place.told_to_leave() => {}
+        () = admitted.evicted() => {}
     }
 }
 

@@ -15,11 +15,12 @@ use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
 use gauntlet_verdict::Final;
 use tokio::sync::oneshot;
 
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::current::Current;
 use crate::facts::auth_results::{stamp_in, without_return_path_in};
 use crate::facts::rules::CachedViews;
 use crate::ids;
+use crate::inbound::policy_actions::{Ordered, PolicyActions};
 use crate::inbound::rate_limiter::RateLimiter;
 use crate::inbound::settings::InboundSettings;
 use crate::message::ReceivedMessage;
@@ -52,13 +53,17 @@ pub struct Arrival {
     pub lmtp: bool,
 }
 
-/// Takes messages over.
+/// Accepts messages.
 #[derive(Debug)]
 pub struct Intake {
+    /// Dates what is judged and refused.
+    pub clock: Clock,
     /// The settings in force: one generation for each message.
     pub settings: Current<InboundSettings>,
     /// Counts for policies.
     pub rate_limiter: Arc<RateLimiter>,
+    /// Notifications and model updates that policies ask for.
+    pub actions: PolicyActions,
     /// Judges.
     pub scan_pool: ScanPool,
     /// Makes durable.
@@ -92,11 +97,11 @@ impl Intake {
         let received = Stage::now("received", arrival.began);
         let Arrival { envelope, body, received_ms, began, .. } = arrival;
         let judged =
-            self.weigh_with(&settings, arrival.id, envelope, body, received_ms, began).await;
+            self.judge_with(&settings, arrival.id, envelope, body, received_ms, began).await;
         let (mut record, body) = match judged {
             Ok(judged) => judged,
             Err(why) => {
-                self.metrics.put_off.add_one();
+                self.metrics.answered_later.add_one();
                 let text = format!("cannot judge the message now ({why}), try again later");
                 return vec![Reply::new(451, (4, 7, 1), text); count];
             }
@@ -111,25 +116,30 @@ impl Intake {
         match verdict {
             Answer::Reject(text) => {
                 self.metrics.rejected.add_one();
+                let ordered = self.order(&settings, &mut record, &body, began);
                 self.log_refused(record, &text);
+                self.carry_out(ordered).await;
                 let reply = Reply::new(550, (5, 7, 1), with_reference(&text, &id));
                 vec![reply; count]
             }
             Answer::Defer(text) => {
-                self.metrics.put_off.add_one();
+                self.metrics.answered_later.add_one();
                 vec![Reply::new(451, (4, 7, 1), with_reference(&text, &id)); count]
             }
             Answer::Accept => {
                 let size = body.len() as u64;
+                let ordered = self.order(&settings, &mut record, &body, began);
                 let mut message = QueuedMessage::new(record, &arrival.mail, &arrival.recipients);
                 if !arrival.lmtp
                     && let Some(said) = self.queue.cut_through(&mut message, &body, began).await
                 {
+                    self.carry_out(ordered).await;
                     return vec![self.pass_on(&said, &id, size)];
                 }
                 let accepted = self.accept(arrival.id, message, body, began).await;
                 let reply = self.reply_to(accepted, &id, size);
                 if reply.is_positive() {
+                    self.carry_out(ordered).await;
                     each.into_iter().map(|own| own.unwrap_or_else(|| reply.clone())).collect()
                 } else {
                     vec![reply; count]
@@ -138,12 +148,28 @@ impl Intake {
         }
     }
 
-    /// Judges a message that is on its way now: asks the network, counts, and remembers its sender. The
-    /// body comes back as it was judged, with what the network said in its header.
+    /// What the policy asks for beside the dispositions; noted in the record.
+    pub(crate) fn order(
+        &self,
+        settings: &InboundSettings,
+        record: &mut LogRecord,
+        body: &Bytes,
+        began: Instant,
+    ) -> Ordered {
+        self.actions.order(&settings.policy, &self.queue, record, body, began)
+    }
+
+    /// Carries it out once the message itself is durable, or refused for good.
+    pub(crate) async fn carry_out(&self, ordered: Ordered) {
+        self.actions.carry_out(&self.queue, ordered).await;
+    }
+
+    /// Judges a message that is on its way now: asks the network, counts, and remembers its sender.
+    /// The body comes back as it was judged, with what the network said in its header.
     ///
     /// # Errors
     /// [`NoVerdict`]: the client may try again later.
-    pub async fn weigh(
+    pub async fn judge_in_transit(
         &self,
         id: u64,
         envelope: Envelope,
@@ -151,10 +177,10 @@ impl Intake {
         received_ms: i64,
         began: Instant,
     ) -> Result<(LogRecord, Bytes), NoVerdict> {
-        self.weigh_with(&self.settings.get(), id, envelope, body, received_ms, began).await
+        self.judge_with(&self.settings.get(), id, envelope, body, received_ms, began).await
     }
 
-    async fn weigh_with(
+    async fn judge_with(
         &self,
         settings: &InboundSettings,
         id: u64,
@@ -185,7 +211,7 @@ impl Intake {
         Ok((record, body))
     }
 
-    /// Judges a message that stays with whoever brought it: nothing is delivered here. The facts
+    /// Judges a message that stays with its client: nothing is delivered here. The facts
     /// are those that the envelope allows.
     ///
     /// # Errors
@@ -199,7 +225,7 @@ impl Intake {
         let settings = self.settings.get();
         let (facts, text) = settings.facts.collect_for_scan(&envelope, &raw).await;
         let rates = Rates::default();
-        let (id, received_ms, began) = (ids::to_text(id), now_ms(), Instant::now());
+        let (id, received_ms, began) = (ids::to_text(id), self.clock.unix_ms(), Instant::now());
         let work =
             Work { id, raw, envelope, facts, text, rates, received_ms, began, unpacked: None };
         let record = self.scan_pool.judge(&settings.judge, work).await?;
@@ -281,7 +307,7 @@ impl Intake {
 
     /// A refused message has a line in the log too: the reference code leads to it.
     pub(crate) fn log_refused(&self, mut record: LogRecord, text: &str) {
-        let at_ms = now_ms();
+        let at_ms = self.clock.unix_ms();
         let deliveries = record.dispositions.iter().map(|d| Delivery {
             address: d.recipient.clone(),
             outcome: Outcome::Rejected,
@@ -303,5 +329,61 @@ fn refusal_of(end: &Final, id: &str) -> Option<Reply> {
     match end {
         Final::Reject { text } => Some(Reply::new(550, (5, 7, 1), with_reference(text, id))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gauntlet_store::Outcome;
+
+    use crate::node::test_node::{TestNode, id_in};
+
+    const FROM: &str = "ann@example.org";
+    const REJECTS: &str = "[[rule]]\nname = \"no\"\ndo = { reject = \"not here\" }\n";
+    const DEFERS: &str = "[[rule]]\nname = \"wait\"\ndo = { defer = \"come again\" }\n";
+
+    #[tokio::test]
+    async fn a_message_is_durable_before_its_client_hears_of_it() {
+        // Its next hop refuses connections, so that it stays.
+        let node = TestNode::start("[route]\nnext_hop = \"127.0.0.1:1\"\ncut_through = false\n");
+        let mut client = node.client().await;
+        let id = id_in(&client.send(FROM, &["bob@example.net"], "\r\nHello").await);
+        assert_eq!(node.node.queue.count(), 1);
+        let record = node.node.queue.show(crate::ids::parse(&id).unwrap()).unwrap();
+        assert_eq!(
+            (record.envelope.mail_from.as_str(), record.received_ms),
+            (FROM, node.clock.unix_ms())
+        );
+        assert_eq!(node.node.metrics.accepted.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_loops_is_refused() {
+        let node = TestNode::start("[receiver]\nreceived_headers_max = 30\n");
+        let hops = "Received: from a by b; Sat, 21 Nov 2026 04:05:06 +0000\r\n".repeat(31);
+        let mut client = node.client().await;
+        let reply = client.send(FROM, &["bob@example.net"], &format!("{hops}\r\nHello")).await;
+        assert!(reply.starts_with("554 5.4.6 too many hops"), "{reply}");
+        assert_eq!(node.node.queue.count(), 0, "nothing is kept");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_every_recipient_refuses_gets_550_and_a_line_in_the_log() {
+        let node = TestNode::with_policy("", REJECTS);
+        let mut client = node.client().await;
+        let reply = client.send(FROM, &["bob@example.net"], "\r\nHello").await;
+        assert!(reply.starts_with("550 5.7.1 not here (reference "), "{reply}");
+        let id = reply.trim_end().rsplit_once("reference ").unwrap().1.trim_end_matches(')');
+        assert_eq!(node.logged(id).await.deliveries[0].outcome, Outcome::Rejected);
+        assert_eq!(node.node.queue.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_defers_gets_451_and_keeps_nothing() {
+        let node = TestNode::with_policy("", DEFERS);
+        let mut client = node.client().await;
+        let reply = client.send(FROM, &["bob@example.net"], "\r\nHello").await;
+        assert!(reply.starts_with("451 4.7.1 come again"), "{reply}");
+        assert_eq!(node.node.queue.count(), 0);
     }
 }

@@ -1,11 +1,11 @@
-//! Logins of mail clients: the people of the console over TLS, by a password made for the mail program, or
-//! by their own as long as they have no second factor.
+//! Logins of mail clients: the users of the console over TLS, by a password made for the mail
+//! program, or by their own as long as they have no second factor.
 //!
 //! A password costs tens of milliseconds and 19 MB to check, on purpose. So only a few are checked
-//! at once, failures are counted together with those of the console ([`Attempts`]), and what was right
-//! or wrong a moment ago is remembered (by a keyed hash, in memory only): a client that connects for
-//! each message does not pay for each, and one that was given an old password and repeats it for ever
-//! does not use up its owner's attempts.
+//! at once, failures are counted together with those of the console ([`Attempts`]), and what was
+//! right or wrong a moment ago is remembered (by a keyed hash, in memory only): a client that
+//! connects for each message does not pay for each, and one that was given an old password and
+//! repeats it for ever does not use up its owner's attempts.
 //!
 //! [`Attempts`]: gauntlet_store::users::Attempts
 
@@ -17,19 +17,25 @@ use std::time::{Duration, Instant};
 
 use gauntlet_smtp::scram::Credentials;
 use gauntlet_store::users::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES};
-use gauntlet_store::{User, Users};
+use gauntlet_store::{StoreError, User, Users};
 use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
 
 /// Passwords checked at once.
 const CHECKS_MAX: usize = 2;
 /// Logins remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// A password that was checked is remembered for this long: a changed one works on for so long at most.
+/// A password that was checked is remembered for this long: a changed one works on for so long at
+/// most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
+/// Why nothing of a person's lets a mail program in.
+const ONE_TIME_PASSWORD_WAITS: &str = "the one-time password was not replaced yet: SMTP AUTH works once the \
+     person has signed in to the console with it and chosen a password, which revokes older app passwords";
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
 pub struct Challenge {
-    /// Whose login it is, if anybody's.
+    /// Whose login it is; none if there is no such user.
     pub user: Option<Arc<User>>,
     /// What its proof is checked with.
     pub credentials: Credentials,
@@ -40,6 +46,7 @@ pub struct Challenge {
 /// Checks logins. Share it as `Arc<Logins>`.
 #[derive(Debug)]
 pub struct Logins {
+    clock: Clock,
     users: Arc<Users>,
     checks: Semaphore,
     key: [u8; 32],
@@ -54,18 +61,18 @@ struct State {
 }
 
 impl Logins {
-    /// Logins of these people.
+    /// Logins of these users.
     ///
     /// # Errors
     /// If the system has no randomness to give.
-    pub fn new(users: Arc<Users>) -> std::io::Result<Self> {
+    pub fn new(users: Arc<Users>, clock: Clock) -> std::io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
         let (checks, challenges) = (Semaphore::new(CHECKS_MAX), AtomicU64::new(0));
-        Ok(Logins { users, checks, key, challenges, state: Mutex::default() })
+        Ok(Logins { clock, users, checks, key, challenges, state: Mutex::default() })
     }
 
-    /// The people whose logins are checked.
+    /// The users whose logins are checked.
     pub fn users(&self) -> &Users {
         &self.users
     }
@@ -90,7 +97,7 @@ impl Logins {
         if let Some(known) = self.remembered(&name) {
             return known;
         }
-        let place = self.checks.acquire().await.ok()?;
+        let permit = self.checks.acquire().await.ok()?;
         // Of many connections that came at once, the first may have been answered meanwhile.
         if let Some(known) = self.remembered(&name) {
             return known;
@@ -98,14 +105,16 @@ impl Logins {
         if !self.may_try(client, &login) {
             return None;
         }
-        let (users, who) = (self.users.clone(), login.clone());
+        let (users, who, now) = (self.users.clone(), login.clone(), self.clock.unix_ms());
         let checked = tokio::task::spawn_blocking(move || {
-            users.mail_login(&who, &password, crate::clock::now_ms())
+            let user = users.mail_login(&who, &password, now)?;
+            let why = if user.is_none() { refusal_reason(&users, &who) } else { "" };
+            Ok::<_, StoreError>((user, why))
         });
         let checked = checked.await;
-        drop(place);
-        let user = match checked {
-            Ok(Ok(user)) => user.map(Arc::new),
+        drop(permit);
+        let (user, why) = match checked {
+            Ok(Ok((user, why))) => (user.map(Arc::new), why),
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 return None;
@@ -114,19 +123,19 @@ impl Logins {
         };
         match &user {
             Some(_) => self.succeeded(client, &login),
-            None => self.failed(client, &login),
+            None => tracing::warn!(%client, login, why, "login refused"),
         }
         let mut state = self.state();
-        make_room(&mut state.checked, |(since, _)| since.elapsed() < REMEMBER_FOR);
-        state.checked.insert(name, (Instant::now(), user.clone()));
+        make_room(&mut state.checked, |(since, _)| self.clock.elapsed(*since) < REMEMBER_FOR);
+        state.checked.insert(name, (self.clock.now(), user.clone()));
         user
     }
 
-    /// What was found out about a login and password a moment ago.
+    /// What was found out about a login and password lately.
     fn remembered(&self, name: &blake3::Hash) -> Option<Option<Arc<User>>> {
         let state = self.state();
         let (since, user) = state.checked.get(name)?;
-        (since.elapsed() < REMEMBER_FOR).then(|| user.clone())
+        (self.clock.elapsed(*since) < REMEMBER_FOR).then(|| user.clone())
     }
 
     /// Counts an attempt; false if it must not be made now.
@@ -139,21 +148,29 @@ impl Logins {
         begun.is_ok()
     }
 
-    /// What a SCRAM login is checked with. For a login that nobody has, or may not use now, something that
-    /// nothing fits and that is the same each time, so that it tells nothing.
+    /// What a SCRAM login is checked with. For a login that does not exist, or may not be used now,
+    /// something that nothing fits and that is the same each time, so that it reveals nothing.
     pub async fn credentials(&self, client: IpAddr, login: &str) -> Challenge {
         let nonce = self.nonce();
         let (users, who) = (self.users.clone(), login.to_owned());
-        // Looked up even where no attempt may be made: a salt that changes with the limit would tell that
-        // the login exists.
+        // Looked up even where no attempt may be made: a salt that changes with the limit would
+        // reveal that the login exists.
         let allowed = self.may_try(client, login);
-        // The decoy is asked for in any case, so that the time does not tell.
+        // The decoy is asked for in any case, so that the time reveals nothing.
         let asked = tokio::task::spawn_blocking(move || {
             let decoy = users.scram_decoy(&who)?;
-            users.mail_scram(&who).map(|known| (known, decoy))
+            let known = users.mail_scram(&who)?;
+            // Looked up in any case, as above.
+            let why = refusal_reason(&users, &who);
+            Ok::<_, StoreError>((known, decoy, why))
         });
         let (known, decoy) = match asked.await {
-            Ok(Ok((known, decoy))) => (known, Some(decoy)),
+            Ok(Ok((known, decoy, why))) => {
+                if known.is_none() && !why.is_empty() {
+                    tracing::warn!(%client, login, why, "login refused");
+                }
+                (known, Some(decoy))
+            }
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 (None, None)
@@ -166,12 +183,12 @@ impl Logins {
         {
             if !allowed {
                 // The same challenge as ever, and no proof fits it.
-                let nobody = nothing_fits(&first.salt);
+                let decoy = nothing_fits(&first.salt);
                 let credentials = Credentials {
                     salt: first.salt.clone(),
                     iterations: first.iterations,
-                    stored_key: nobody,
-                    server_key: nobody,
+                    stored_key: decoy,
+                    server_key: decoy,
                     others: Vec::new(),
                 };
                 return Challenge { user: None, credentials, nonce };
@@ -190,18 +207,18 @@ impl Logins {
             let fake = blake3::keyed_hash(&self.key, login.to_lowercase().as_bytes());
             fake.as_bytes().get(..SCRAM_SALT_BYTES).unwrap_or_default().to_vec()
         });
-        let nobody = nothing_fits(&salt);
+        let decoy = nothing_fits(&salt);
         let credentials = Credentials {
             salt,
             iterations: SCRAM_ITERATIONS,
-            stored_key: nobody,
-            server_key: nobody,
+            stored_key: decoy,
+            server_key: decoy,
             others: Vec::new(),
         };
         Challenge { user: None, credentials, nonce }
     }
 
-    /// A nonce for a challenge: never the same twice, and nobody can tell the next.
+    /// A nonce for a challenge: never the same twice, and not predictable.
     fn nonce(&self) -> String {
         let mut fresh = [0; 18];
         if getrandom::fill(&mut fresh).is_err() {
@@ -222,9 +239,19 @@ impl Logins {
         tracing::warn!(%client, login, "login refused");
     }
 
-    /// Forgets remembered logins: somebody may have changed a password.
+    /// Forgets remembered logins: a user may have changed a password.
     pub fn forget(&self) {
         self.state().checked.clear();
+    }
+}
+
+/// What the log says of a refused login beside that it was refused; the client is told the same in any case.
+/// App passwords wait, too, while a one-time password does (decision 169).
+fn refusal_reason(users: &Users, login: &str) -> &'static str {
+    let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
+    match users.list() {
+        Ok(all) if all.iter().any(waits) => ONE_TIME_PASSWORD_WAITS,
+        _ => "",
     }
 }
 
@@ -248,7 +275,23 @@ mod tests {
 
     const OWN: &str = "a long password";
 
-    fn people() -> (tempfile::TempDir, Arc<Users>) {
+    #[test]
+    fn the_log_says_that_a_one_time_password_waits() {
+        let (_folder, users) = two_users();
+        let mut eve = users.list().unwrap().remove(0);
+        (eve.login, eve.must_change) = ("eve".to_owned(), true);
+        users.add(&eve, "one time only", "test", 1).unwrap();
+        let app = users.add_app_password("eve", "phone", "test", 1).unwrap().unwrap();
+        assert!(users.mail_login("eve", &app, 2).unwrap().is_none());
+        assert!(refusal_reason(&users, "Eve").contains("one-time password was not replaced"));
+        assert_eq!(refusal_reason(&users, "ada"), "");
+        assert_eq!(refusal_reason(&users, "nobody"), "");
+        users.set_password("eve", "another long one", false, "test", 3).unwrap();
+        assert!(users.mail_login("eve", &app, 4).unwrap().is_none(), "revoked by that");
+        assert_eq!(refusal_reason(&users, "eve"), "");
+    }
+
+    fn two_users() -> (tempfile::TempDir, Arc<Users>) {
         let folder = tempfile::tempdir().unwrap();
         let users = Users::open(folder.path()).unwrap();
         for login in ["ada", "bob"] {
@@ -271,13 +314,13 @@ mod tests {
 
     #[tokio::test]
     async fn with_a_second_factor_only_app_passwords_log_in() {
-        let (_folder, users) = people();
+        let (_folder, users) = two_users();
         let now = crate::clock::now_ms();
         let secret = users.begin_totp("ada").unwrap();
         users.enable_totp("ada", &totp_code(&secret, now).unwrap(), now).unwrap().unwrap();
         let desk = users.add_app_password("ada", "desk", "ada", now).unwrap().unwrap();
         let phone = users.add_app_password("ada", "phone", "ada", now).unwrap().unwrap();
-        let logins = Logins::new(users.clone()).unwrap();
+        let logins = Logins::new(users.clone(), Clock::system()).unwrap();
         let client = ip("192.0.2.1");
         let verify = |word: &str| logins.verify(client, "ada".to_owned(), word.to_owned());
         assert!(verify(OWN).await.is_none());
@@ -318,8 +361,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_salt_does_not_tell_whether_a_login_exists() {
-        let (_folder, users) = people();
-        let logins = Logins::new(users).unwrap();
+        let (_folder, users) = two_users();
+        let logins = Logins::new(users, Clock::system()).unwrap();
         for (login, client) in [("ada", "192.0.2.50"), ("nobody", "192.0.2.51")] {
             let first = logins.credentials(ip(client), login).await;
             assert_eq!(first.user.is_some(), login == "ada");
@@ -340,9 +383,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_restart_does_not_tell_whether_a_login_exists() {
-        let (folder, users) = people();
+        let (folder, users) = two_users();
         let salts = async |users: &Arc<Users>| {
-            let logins = Logins::new(users.clone()).unwrap();
+            let logins = Logins::new(users.clone(), Clock::system()).unwrap();
             let mut salts = Vec::new();
             for login in ["ada", "nobody", "NoBody", "x@example.org"] {
                 salts.push(logins.credentials(ip("192.0.2.7"), login).await.credentials.salt);
@@ -357,16 +400,16 @@ mod tests {
         assert!(before.iter().all(|salt| salt.len() == SCRAM_SALT_BYTES));
         assert!(before[1] == before[2] && before[1] != before[3] && before[0] != before[1]);
         // Another node has other decoys.
-        let (_other, others) = people();
+        let (_other, others) = two_users();
         assert_ne!(before[1], salts(&others).await[1]);
     }
 
     #[tokio::test]
     async fn failures_count_for_mail_clients_and_the_console_together() {
-        let (_folder, users) = people();
-        let logins = Logins::new(users.clone()).unwrap();
+        let (_folder, users) = two_users();
+        let logins = Logins::new(users.clone(), Clock::system()).unwrap();
         let client = ip("192.0.2.1");
-        // The same wrong password again and again, as a telephone does that was not told of a new one.
+        // The same wrong password again and again, as a telephone does that has the old one.
         for _ in 0..50 {
             assert!(logins.verify(client, "bob".to_owned(), "old".to_owned()).await.is_none());
         }

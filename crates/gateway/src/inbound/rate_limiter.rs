@@ -1,8 +1,8 @@
-//! Who may come in, how often, and who has to wait: rates, greylisting, and who is let in when the node
-//! is nearly full.
+//! Who may come in, how often, and who has to wait: rates, greylisting, and who is let in when the
+//! node is nearly full.
 //!
-//! Clients of `receiver.exempt_networks` and clients that logged in pass all of it. Networks are /24 of
-//! IPv4 and /64 of IPv6.
+//! Clients of `receiver.exempt_networks` and clients that logged in pass all of it. Networks are
+//! /24 of IPv4 and /64 of IPv6.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ const KNOWN_FROM: f64 = 3.0;
 /// Share of spam up to which a known network is a good one.
 const GOOD_SHARE_MAX: f64 = 0.1;
 
-/// Counts clients, networks and senders. The limits are in the settings' [`RateRules`]; counts outlive a
-/// reload. Share it as `Arc<RateLimiter>`.
+/// Counts clients, networks and senders. The limits are in the settings' [`RateRules`]; counts
+/// outlive a reload. Share it as `Arc<RateLimiter>`.
 #[derive(Debug)]
 pub struct RateLimiter {
     history: Arc<History>,
@@ -63,7 +63,7 @@ impl RateRules {
         self.exempt.iter().any(|network| network.contains(client))
     }
 
-    /// How greylisting works, for forgetting whoever waited in vain.
+    /// How greylisting works, for forgetting clients that did not come again.
     pub fn greylist_rules(&self) -> GreylistRules {
         self.greylist.rules()
     }
@@ -131,8 +131,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// How long this client has to wait before it may deliver from this sender to this recipient, in
-    /// seconds; none if it may now. Whoever is known for good mail never waits.
+    /// How long this client has to wait before it may deliver from this sender to this recipient,
+    /// in seconds; none if it may now. A client known for good mail never waits.
     pub async fn wait_for(
         self: &Arc<Self>,
         rules: &RateRules,
@@ -171,9 +171,9 @@ impl RateLimiter {
     }
 
     /// Counts a message and says what policies may ask: how many there were in the hour before
-    /// `received_at` of its sender, each recipient and its client, this one included. What an exempt
-    /// client sends counts by its sender only: an MTA in front of this node brings everybody's mail, and
-    /// asking it to come again later only moves the queue there.
+    /// `received_at` of its sender, each recipient and its client, this one included. What an
+    /// exempt client sends counts by its sender only: an MTA in front of this node brings
+    /// everybody's mail, and asking it to come again later only moves the queue there.
     pub fn policy_rates(&self, rules: &RateRules, envelope: &Envelope) -> Rates {
         let mut rates = Rates::default();
         let mut count = |by: RateKey, letter: char, value: String| {

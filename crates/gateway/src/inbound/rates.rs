@@ -1,7 +1,8 @@
 //! How often something happened of late, in bounded memory.
 //!
-//! A key has two counts, of this window and of the one before; the second fades while the first fills,
-//! which is within a few per cent of a true sliding window and takes 24 bytes. Time is the caller's.
+//! A key has two counts, of this window and of the one before; the second fades while the first
+//! fills, which is within a few per cent of a true sliding window and takes 24 bytes. Time is the
+//! caller's.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -36,15 +37,15 @@ impl Slot {
 }
 
 impl Window {
-    /// Counts over the last `seconds`, of at most `keys_max` keys: beyond, those that happen rarely are
-    /// forgotten.
+    /// Counts over the last `seconds`, of at most `keys_max` keys: beyond, those that happen rarely
+    /// are forgotten.
     pub fn new(seconds: i64, keys_max: usize) -> Self {
         let (hasher, slots) = (RandomState::new(), Mutex::default());
         Window { seconds: seconds.max(1), keys_max: keys_max.max(1), hasher, slots }
     }
 
-    /// Counts one and says how many there were in the last window, this one included. Keys that differ
-    /// are told apart by a keyed hash of 64 bits.
+    /// Counts one and says how many there were in the last window, this one included. Keys that
+    /// differ are distinguished by a keyed hash of 64 bits.
     pub fn count(&self, key: &str, at_s: i64) -> u32 {
         let name = self.hasher.hash_one(key);
         let number = at_s.div_euclid(self.seconds);

@@ -15,7 +15,7 @@ use gauntlet_smtp::{Features, SessionConfig, SessionLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::config::{ListenerRole, ListenerSettings, StressSettings};
 use crate::current::Current;
 use crate::ids::Ids;
@@ -36,12 +36,14 @@ pub use overflow::OverflowArea;
 const SESSION_BYTES_MAX: usize = 4_096;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
-/// Between two looks whether the node is under pressure.
+/// Between two polls whether the node is under pressure.
 const STRESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// What all sessions of a node share.
 #[derive(Debug)]
 pub struct Receiver {
+    /// What rates, waits and dates go by.
+    pub clock: Clock,
     /// Our name.
     pub host: String,
     /// The settings in force.
@@ -56,7 +58,7 @@ pub struct Receiver {
     pub overflow: Arc<OverflowArea>,
     /// Rates, greylisting.
     pub rate_limiter: Arc<RateLimiter>,
-    /// Takes messages over.
+    /// Accepts messages.
     pub intake: Arc<Intake>,
     /// Makes ids.
     pub ids: Arc<Ids>,
@@ -88,8 +90,8 @@ impl Listener {
     pub fn bind(settings: &ListenerSettings, tls: Option<Arc<ListenerTls>>) -> io::Result<Self> {
         use std::net::ToSocketAddrs;
         let named = |e: io::Error| {
-            let mend = remedy(&e);
-            io::Error::new(e.kind(), format!("listener.address {}: {e}{mend}", settings.address))
+            let hint = remediation(&e);
+            io::Error::new(e.kind(), format!("listener.address {}: {e}{hint}", settings.address))
         };
         let addresses = settings.address.to_socket_addrs().map_err(named)?;
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
@@ -130,7 +132,7 @@ impl Listener {
         self.tls.clone()
     }
 
-    /// The address and role for people.
+    /// Its role.
     pub fn role(&self) -> ListenerRole {
         self.role
     }
@@ -143,7 +145,7 @@ fn read_networks(key: &str, texts: &[String]) -> io::Result<Arc<Vec<Network>>> {
 }
 
 /// What to do about an address that cannot be listened on; empty where the error says it.
-pub fn remedy(error: &io::Error) -> &'static str {
+pub fn remediation(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; stop what listens there, or choose another port",
         io::ErrorKind::AddrNotAvailable => "; no interface of this machine has this address",
@@ -171,9 +173,9 @@ struct Client {
     role: ListenerRole,
     /// Networks that may use an outbound listener.
     networks: Arc<Vec<Network>>,
-    /// It may say whom it speaks for.
+    /// It may name the real client (XCLIENT).
     may_xclient: bool,
-    /// From fields of people who logged in name their own addresses only.
+    /// From fields of users who logged in name their own addresses only.
     own_header_from: bool,
     /// Certificates of the listener.
     tls: Option<Arc<ListenerTls>>,
@@ -192,7 +194,7 @@ impl Receiver {
         let mut stopping = self.stopping.clone();
         loop {
             let next = async {
-                self.admission.wait_for_room().await;
+                self.admission.wait_for_capacity().await;
                 listener.socket.accept().await
             };
             let accepted = tokio::select! {
@@ -202,7 +204,7 @@ impl Receiver {
             match accepted {
                 Ok((stream, peer)) => self.clone().welcome(&listener, stream, peer),
                 Err(error) => {
-                    // Out of descriptors, mostly: whoever ends a session makes room.
+                    // Out of descriptors, mostly: a session that ends makes room.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -235,14 +237,14 @@ impl Receiver {
         });
     }
 
-    /// Looks after pressure until the node stops: sessions that bring nothing then leave.
+    /// Watches the pressure until the node stops: sessions that bring nothing then leave.
     pub async fn watch_stress(self: Arc<Self>) {
         let mut stopping = self.stopping.clone();
         loop {
             let stress = self.settings.get().stress;
             let idle = Duration::from_secs(stress.command_seconds_max);
             let short = self.memory.is_used_from(stress.percent);
-            if self.admission.look_at_pressure(short, idle) {
+            if self.admission.update_pressure(short, idle) {
                 let (pressed, sessions) = (self.admission.is_pressed(), self.admission.sessions());
                 let memory_bytes = self.memory.used();
                 tracing::warn!(pressed, sessions, memory_bytes, "pressure on sessions or memory");
@@ -271,9 +273,9 @@ impl Receiver {
         }
     }
 
-    /// Begins the session of a client, or tells it why not.
+    /// Begins the session of a client, or refuses it.
     fn admit(self: Arc<Self>, client: Client, stream: TcpStream) {
-        let (address, now_s) = (client.address, now_ms() / 1_000);
+        let (address, now_s) = (client.address, self.clock.unix_s());
         let settings = self.settings.get();
         let rules = &settings.rates;
         let admitted = match self.rate_limiter.admit_connection(rules, address, now_s) {
@@ -324,5 +326,48 @@ impl Receiver {
             lmtp: role == ListenerRole::Lmtp,
         };
         SessionConfig { host: self.host.clone(), limits, features }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::node::test_node::TestNode;
+
+    #[tokio::test]
+    async fn a_client_has_so_many_sessions_at_once() {
+        let node = TestNode::start("[receiver]\nsessions_per_client_max = 2\n");
+        let (_first, greeting) = node.connect().await;
+        assert!(greeting.starts_with("220 "));
+        let (mut second, _) = node.connect().await;
+        let (mut third, refusal) = node.connect().await;
+        assert_eq!(refusal, "421 4.3.2 too many connections from your address\r\n");
+        assert_eq!(third.reply().await, "", "it is closed");
+        assert_eq!(node.node.metrics.connections_refused.get(), 1);
+        second.say("QUIT").await;
+        node.until(|node| (node.sessions() == 1).then_some(())).await;
+        assert!(node.connect().await.1.starts_with("220 "), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_comes_too_often_is_let_in_a_minute_later() {
+        let node = TestNode::start(
+            "[receiver]\nexempt_networks = []\n[rates]\nclient_connections_per_minute = 2\n",
+        );
+        for _ in 0..2 {
+            assert!(node.connect().await.1.starts_with("220 "));
+        }
+        assert!(node.connect().await.1.contains("too many connections a minute"));
+        node.clock.advance(Duration::from_secs(120));
+        assert!(node.connect().await.1.starts_with("220 "));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_stops_ends_its_idle_sessions() {
+        let node = TestNode::start("");
+        let mut client = node.client().await;
+        node.node.stop().await;
+        assert!(client.reply().await.starts_with("421 4.3.2"));
     }
 }

@@ -5,8 +5,8 @@
 //!        yes: known              yes: known            its answer to RCPT
 //! ```
 //!
-//! Without any of these every local part is taken. With a list or table and no probe, whoever is in none
-//! of them is unknown. `postmaster` is always known (RFC 5321 section 4.5.1).
+//! Without any of these every local part is taken. With a list or table and no probe, a recipient
+//! in none of them is unknown. `postmaster` is always known (RFC 5321 section 4.5.1).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ const CACHE_MAX: u64 = 100_000;
 
 /// Whether a recipient exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
+pub enum RecipientStatus {
     /// As far as we know.
-    Yes,
+    Exists,
     /// No; the text for the 550.
-    No(String),
-    /// Nobody can tell now.
-    Unclear,
+    Unknown(String),
+    /// It cannot be decided now.
+    Undecided,
 }
 
 /// Knows recipients. Share it as `Arc<Recipients>`.
@@ -76,65 +76,65 @@ impl Recipients {
     }
 
     /// Whether this recipient of ours exists.
-    pub async fn check(&self, address: &str, routes: &Routes, sender: &Sender) -> Known {
+    pub async fn check(&self, address: &str, routes: &Routes, sender: &Sender) -> RecipientStatus {
         let address = address.to_lowercase();
         let domain = domain_of(&address);
         if address == "postmaster" || address.strip_suffix(&domain) == Some("postmaster@") {
-            return Known::Yes;
+            return RecipientStatus::Exists;
         }
         let everyone = self.listed.is_none() && self.table.is_none() && !self.settings.probe;
         let listed = self.listed.as_ref().is_some_and(|listed| {
             listed.contains(&address) || listed.contains(&format!("@{domain}"))
         });
         if everyone || listed {
-            return Known::Yes;
+            return RecipientStatus::Exists;
         }
         if let Some(table) = self.table.clone() {
             let asked = address.clone();
             let found = tokio::task::spawn_blocking(move || table.contains(&asked)).await;
             match found {
-                Ok(Ok(true)) => return Known::Yes,
+                Ok(Ok(true)) => return RecipientStatus::Exists,
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => {
                     tracing::error!(%error, "recipients.sqlite cannot be asked");
-                    return Known::Unclear;
+                    return RecipientStatus::Undecided;
                 }
-                Err(_) => return Known::Unclear,
+                Err(_) => return RecipientStatus::Undecided,
             }
         }
         if !self.settings.probe {
-            return Known::No("no such recipient".to_owned());
+            return RecipientStatus::Unknown("no such recipient".to_owned());
         }
         self.probe(address, routes, sender).await
     }
 
     /// Asks the next hop, unless it said so a while ago.
-    async fn probe(&self, address: String, routes: &Routes, sender: &Sender) -> Known {
+    async fn probe(&self, address: String, routes: &Routes, sender: &Sender) -> RecipientStatus {
         let route = routes.route(&address);
         if !route.is_named() {
-            return Known::Yes;
+            return RecipientStatus::Exists;
         }
         let keep = Duration::from_secs(self.settings.probe_refused_seconds);
         match self.probed.get(&address) {
-            Some((true, _)) => return Known::Yes,
-            Some((false, since)) if since.elapsed() < keep => {
-                return Known::No("no such recipient".to_owned());
+            Some((true, _)) => return RecipientStatus::Exists,
+            Some((false, since)) if sender.clock().elapsed(since) < keep => {
+                return RecipientStatus::Unknown("no such recipient".to_owned());
             }
             _ => {}
         }
         let wait = Duration::from_secs(self.settings.probe_wait_seconds);
         match tokio::time::timeout(wait, sender.probe(&route, &address)).await {
             Ok(Probe::Taken) => {
-                self.probed.insert(address, (true, Instant::now()));
-                Known::Yes
+                self.probed.insert(address, (true, sender.clock().now()));
+                RecipientStatus::Exists
             }
             Ok(Probe::Refused(reply)) => {
-                self.probed.insert(address, (false, Instant::now()));
-                Known::No(format!("the next hop said {reply}"))
+                self.probed.insert(address, (false, sender.clock().now()));
+                RecipientStatus::Unknown(format!("the next hop said {reply}"))
             }
             // A gateway takes mail for a server that is away: that is what it has a spool for.
-            Ok(Probe::Unclear) | Err(_) if self.settings.accept_unclear => Known::Yes,
-            Ok(Probe::Unclear) | Err(_) => Known::Unclear,
+            Ok(Probe::Unclear) | Err(_) if self.settings.accept_unclear => RecipientStatus::Exists,
+            Ok(Probe::Unclear) | Err(_) => RecipientStatus::Undecided,
         }
     }
 }

@@ -5,12 +5,12 @@ mod api;
 mod edits;
 mod http;
 mod http_server;
+mod learn_limits;
 mod milter;
 mod points;
 mod rspamd;
 mod socket;
 mod spamd;
-mod teachers;
 
 use std::io;
 use std::net::IpAddr;
@@ -25,9 +25,9 @@ use gauntlet_store::{Delivery, LogRecord, Outcome, Stage};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
+use self::learn_limits::LearnLimits;
 use self::socket::Socket;
-use self::teachers::Teachers;
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::config::{ServiceProtocol, ServiceSettings};
 use crate::ids::Ids;
 use crate::inbound::admission::{Admission, Admitted, SessionLimits};
@@ -53,26 +53,30 @@ pub struct ServiceCore {
     pub host: String,
     /// The data folder, where corrections are written down.
     pub data: PathBuf,
-    /// The service's place in the configuration.
+    /// The service's index in the configuration.
     pub place: usize,
     /// A connection that brings no request for so long leaves when all are taken.
     pub idle_min: Duration,
 }
 
 impl ServiceCore {
+    fn clock(&self) -> &Clock {
+        &self.intake.clock
+    }
+
     /// Judges a message of which nothing is known but itself.
     ///
     /// # Errors
     /// [`NoVerdict`]: the client may try again later.
     pub async fn judge_alone(&self, raw: Bytes) -> Result<LogRecord, NoVerdict> {
-        let now = now_ms();
+        let now = self.clock().unix_ms();
         let envelope: Envelope = of_trace(&Message::parse(&raw), now / 1_000);
         self.judge(raw, envelope).await
     }
 
-    /// Judges a message whose envelope the client told.
+    /// Judges a message whose envelope the client sent.
     async fn judge(&self, raw: Bytes, envelope: Envelope) -> Result<LogRecord, NoVerdict> {
-        self.intake.judge(self.ids.next(now_ms()), raw, envelope).await
+        self.intake.judge(self.ids.next(self.clock().unix_ms()), raw, envelope).await
     }
 
     fn recipients_max(&self) -> usize {
@@ -109,8 +113,8 @@ struct ServiceContext {
     began: Instant,
     /// Corrections are written down one after the other.
     learning: Semaphore,
-    /// How much clients may teach.
-    teachers: Teachers,
+    /// How many corrections clients may send.
+    learn_limits: LearnLimits,
 }
 
 /// Why a correction was not taken.
@@ -118,7 +122,7 @@ struct ServiceContext {
 enum NotLearned {
     /// The settings do not allow it.
     Forbidden(&'static str),
-    /// The client or its user taught too much of late.
+    /// The client or its user sent too many corrections lately.
     TooOften(&'static str),
     /// It could not be written down.
     Failed(String),
@@ -154,18 +158,18 @@ impl ServiceContext {
             || blake3::hash(shown.unwrap_or_default().as_bytes()) == blake3::hash(token.as_bytes())
     }
 
-    /// Writes the line of the log of a message that stays with its client, who was told so much.
-    fn note(&self, mut record: LogRecord, outcome: Outcome, told: &str) {
+    /// Writes the line of the log of a message that stays with its client, which got this answer.
+    fn note(&self, mut record: LogRecord, outcome: Outcome, answer: &str) {
         if !self.settings.log {
             return;
         }
-        let (at_ms, protocol) = (now_ms(), self.settings.protocol.name());
-        // A client that names no recipient is still told: the stage says by which socket.
+        let (at_ms, protocol) = (self.core.clock().unix_ms(), self.settings.protocol.name());
+        // A client that names no recipient still gets an answer: the stage says by which socket.
         let after_us = at_ms.saturating_sub(record.received_ms).saturating_mul(1_000);
         record.stages.push(Stage {
             name: "answered".to_owned(),
             at_us: u64::try_from(after_us).unwrap_or(0),
-            detail: format!("{protocol}: {told}"),
+            detail: format!("{protocol}: {answer}"),
         });
         let delivery = |address: &String| Delivery {
             address: address.clone(),
@@ -173,15 +177,15 @@ impl ServiceContext {
             at_ms,
             attempts: 0,
             next_hop: protocol.to_owned(),
-            reply: format!("told: {told}"),
+            reply: format!("told: {answer}"),
         };
         record.deliveries = record.envelope.rcpt_to.iter().map(delivery).collect();
         self.core.intake.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
     }
 
-    /// Writes down what a client says of a message; whether it was news. Each user is a reporter whose word
-    /// is bounded; without a user, the protocol is. Users are what a client calls them, so their number and
-    /// what they teach is bounded for each client ([`Teachers`]).
+    /// Writes down what a client says of a message; whether it was news. Each user is a reporter
+    /// whose word is bounded; without a user, the protocol is. Users are what a client calls them,
+    /// so their number and their corrections are bounded for each client ([`LearnLimits`]).
     async fn learn(
         &self,
         raw: Bytes,
@@ -198,8 +202,9 @@ impl ServiceContext {
             return Err(NotLearned::Forbidden("without a token only this machine may teach"));
         }
         let protocol = self.settings.protocol.name();
-        let taught = self.teachers.admit(&self.settings, client, user, now_ms() / 1_000);
-        let who = match taught {
+        let admitted =
+            self.learn_limits.admit(&self.settings, client, user, self.core.clock().unix_s());
+        let who = match admitted {
             Ok(Some(user)) => format!("{protocol}:{user}"),
             Ok(None) => protocol.to_owned(),
             Err(why) => {
@@ -210,9 +215,9 @@ impl ServiceContext {
         let Ok(_turn) = self.learning.acquire().await else {
             return Err(NotLearned::Failed("the node stops".to_owned()));
         };
-        let data = self.core.data.clone();
+        let (data, now_s) = (self.core.data.clone(), self.core.clock().unix_s());
         let written = tokio::task::spawn_blocking(move || {
-            crate::scan::corrections::correct(&data, &raw, spam, &who, now_ms() / 1_000)
+            crate::scan::corrections::correct(&data, &raw, spam, &who, now_s)
         });
         match written.await {
             Ok(Ok(news)) => Ok(news),
@@ -254,23 +259,24 @@ impl Service {
         Ok(Service { socket, settings: settings.clone(), networks, outbound, place })
     }
 
-    /// What it speaks.
+    /// Its protocol.
     pub fn protocol(&self) -> ServiceProtocol {
         self.settings.protocol
     }
 
-    /// Where it listens, for people.
+    /// Where it listens, as it is shown.
     pub fn place(&self) -> &str {
         &self.place
     }
 
     /// Answers until the node stops.
     pub async fn run(self, core: ServiceCore, stopping: watch::Receiver<bool>) {
-        // Who finds all places taken waits in the system's queue: back-pressure. A place that brings no
-        // request becomes free meanwhile, and every request has an end: nobody waits for ever.
+        // A client that finds all connections taken waits in the system's queue: back-pressure. A
+        // connection that brings no request becomes free meanwhile, and every request has an end:
+        // no client waits for ever.
         let (max, own) = (self.settings.connections_max, self.settings.connections_per_client_max);
         let limits = SessionLimits::of_connections(max, own, core.idle_min);
-        let places = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, core.intake.clock.clone()));
         let (settings, outbound) = (self.settings, self.outbound);
         let context = Arc::new(ServiceContext {
             core,
@@ -280,12 +286,12 @@ impl Service {
             counts: rspamd::Counts::default(),
             began: Instant::now(),
             learning: Semaphore::new(1),
-            teachers: Teachers::default(),
+            learn_limits: LearnLimits::default(),
         });
         let mut stopping = stopping;
         loop {
             let next = async {
-                places.wait_for_room().await;
+                admission.wait_for_capacity().await;
                 self.socket.accept().await
             };
             let accepted = tokio::select! {
@@ -308,14 +314,14 @@ impl Service {
             }
             // Programs of this machine share one address: they are held to the whole number only.
             let counted = client.filter(|ip| !ip.is_loopback());
-            let Ok(place) = places.admit(counted, false, || true) else {
+            let Ok(admitted) = admission.admit(counted, false, || true) else {
                 tracing::warn!(?client, "turned away: service.connections_per_client_max");
                 tokio::spawn(context.clone().turn_away(wire));
                 continue;
             };
             let context = context.clone();
             tokio::spawn(async move {
-                if let Err(error) = context.serve(wire, client, place).await {
+                if let Err(error) = context.serve(wire, client, admitted).await {
                     let protocol = context.settings.protocol.name();
                     tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
                 }
@@ -329,19 +335,20 @@ impl ServiceContext {
         self: &Arc<Self>,
         wire: Wire,
         client: Option<IpAddr>,
-        place: Admitted,
+        admitted: Admitted,
     ) -> io::Result<()> {
         match self.settings.protocol {
-            ServiceProtocol::Spamd => spamd::serve(wire, self, client, &place).await,
-            ServiceProtocol::Milter => milter::serve(wire, self, client, &place).await,
+            ServiceProtocol::Spamd => spamd::serve(wire, self, client, &admitted).await,
+            ServiceProtocol::Milter => milter::serve(wire, self, client, &admitted).await,
             ServiceProtocol::Rspamd | ServiceProtocol::Http => {
-                http_server::serve(wire, client, self, &place).await
+                http_server::serve(wire, client, self, &admitted).await
             }
         }
     }
 
-    /// Tells a client to come again later, in its protocol's words. A milter has none for that before an MTA
-    /// spoke: the MTA then does what it does without its filter (Postfix: milter_default_action).
+    /// Tells a client to come again later, in its protocol's words. A milter has none for that
+    /// before an MTA spoke: the MTA then does what it does without its filter (Postfix:
+    /// milter_default_action).
     async fn turn_away(self: Arc<Self>, mut wire: Wire) {
         let words: &[u8] = match self.settings.protocol {
             ServiceProtocol::Spamd => b"SPAMD/1.1 75 too many connections, try again later\r\n\r\n",

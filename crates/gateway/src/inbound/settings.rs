@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::config::{ReceiverSettings, StressSettings};
+use crate::config::{PolicySettings, ReceiverSettings, StressSettings};
 use crate::facts::FactCollector;
 use crate::inbound::rate_limiter::RateRules;
 use crate::inbound::recipients::Recipients;
 use crate::outbound::route::Routes;
 use crate::scan::judge::Judge;
 
-/// One generation of settings for receiving and judging: never changed, taken once for each message (and
-/// for what a session is offered, once a session).
+/// One generation of settings for receiving and judging: never changed, taken once for each message
+/// (and for what a session is offered, once a session).
 #[derive(Debug, Clone)]
 pub struct InboundSettings {
     /// Limits and time-outs.
@@ -25,6 +25,8 @@ pub struct InboundSettings {
     pub routes: Arc<Routes>,
     /// Asks the network.
     pub facts: Arc<FactCollector>,
+    /// Limits of what the policy asks for beside dispositions.
+    pub policy: PolicySettings,
     /// Ruleset, model and policy.
     pub judge: Arc<Judge>,
 }

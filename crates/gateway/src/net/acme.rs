@@ -1,9 +1,10 @@
 //! Certificates from an authority (ACME, RFC 8555), proved by HTTP-01 (section 8.3).
 //!
-//! One certificate for all names, with its key in one file that is replaced whole: `acme/certificate.pem` in
-//! the data folder. It is renewed when two thirds of its life are over, and when names or authority change.
-//! Listeners take a new one over for connections to come; what is open goes on. An attempt that fails is
-//! repeated, ever more slowly, since authorities count failures; a reload tries at once.
+//! One certificate for all names, with its key in one file that is replaced whole:
+//! `acme/certificate.pem` in the data folder. It is renewed when two thirds of its life are over,
+//! and when names or authority change. Listeners take a new one over for connections to come; what
+//! is open goes on. An attempt that fails is repeated, ever more slowly, since authorities count
+//! failures; a reload tries at once.
 
 mod order;
 mod proofs;
@@ -28,7 +29,7 @@ use crate::secrets::{Failure, Secrets};
 /// Who keeps account, key and certificate: the secrets process if there is one, else this one.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeper<'k> {
-    /// Settings of the moment.
+    /// The current settings.
     pub config: &'k Config,
     /// The secrets process.
     pub secrets: Option<&'k Arc<Secrets>>,
@@ -111,7 +112,7 @@ fn failure(data: &Path) -> PathBuf {
     data.join(FOLDER).join("failure.json")
 }
 
-/// The account with an authority, in the form of the library that speaks to it.
+/// The account with an authority, in the form of the library that implements the protocol.
 pub(crate) fn read_account(data: &Path) -> Option<Vec<u8>> {
     std::fs::read(account(data)).ok()
 }
@@ -161,7 +162,8 @@ pub fn retry_pause(failures: u32) -> Duration {
     RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
 }
 
-/// When the certificate is to be renewed, in Unix seconds; 0 if there is none that fits the settings.
+/// When the certificate is to be renewed, in Unix seconds; 0 if there is none that fits the
+/// settings.
 pub fn renew_at(config: &Config) -> i64 {
     let path = certificate(&config.node.data);
     let fits = || -> anyhow::Result<i64> {

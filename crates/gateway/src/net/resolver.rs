@@ -1,13 +1,13 @@
 //! Questions to the DNS, with a bounded cache.
 //!
 //! ```text
-//! ask ─▶ cache ─▶ the same question under way? wait for it ─▶ a place among those under way ─▶ server
+//! ask ─▶ cache ─▶ the same question under way? wait for it ─▶ a permit for one more ─▶ server
 //! ```
 //!
-//! Every answer is kept as long as its records say, within bounds; that there is nothing is kept too
-//! (RFC 2308), and so, for a few seconds, is that nobody answered (RFC 9520), so that a dead server
-//! costs each message its wait once. A question that was begun runs to its end even if nobody waits
-//! for it any more: the next message finds its answer. No question takes longer than
+//! Every answer is kept as long as its records say, within bounds; that there is nothing is kept
+//! too (RFC 2308), and so, for a few seconds, is that no server answered (RFC 9520), so that a dead
+//! server costs each message its wait once. A question that was begun runs to its end even if no
+//! caller waits for it any more: the next message finds its answer. No question takes longer than
 //! `dns.wait_ms_max`, no more than `dns.questions_max` are under way.
 
 mod answer;
@@ -30,6 +30,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::sync::{Semaphore, watch};
 
 pub use self::answer::{ANSWER_BYTES_MAX, Answer, Data, Kind, Outcome, RECORDS_MAX};
+use crate::clock::Clock;
 use crate::config::DnsSettings;
 
 /// Port of the DNS.
@@ -59,7 +60,7 @@ pub struct ResolverCounts {
     pub cached: AtomicU64,
     /// Questions sent.
     pub sent: AtomicU64,
-    /// Of those, questions that nobody answered.
+    /// Of those, questions that no server answered.
     pub timeouts: AtomicU64,
     /// Questions not sent because too many were under way.
     pub not_asked: AtomicU64,
@@ -67,10 +68,12 @@ pub struct ResolverCounts {
 
 /// The way to the DNS. Share it as `Arc<Resolver>`.
 pub struct Resolver {
+    clock: Clock,
     shared: ArcSwap<Shared>,
 }
 
 struct Shared {
+    clock: Clock,
     plain: TokioResolver,
     /// Verifies signatures; none unless `dns.dnssec` is set.
     validating: Option<TokioResolver>,
@@ -78,11 +81,11 @@ struct Shared {
     servers: Vec<SocketAddr>,
     cache: moka::sync::Cache<Arc<str>, Kept>,
     under_way: Mutex<HashMap<Arc<str>, Waiting>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     counts: Arc<ResolverCounts>,
 }
 
-/// Tells all who wait for an answer.
+/// Wakes all tasks that wait for an answer.
 type Waiting = watch::Receiver<Option<Arc<Answer>>>;
 
 #[derive(Clone)]
@@ -103,6 +106,14 @@ impl Resolver {
     /// # Errors
     /// If a server is no address, or the trust anchor cannot be read.
     pub fn new(settings: &DnsSettings) -> anyhow::Result<Self> {
+        Self::with_clock(settings, Clock::system())
+    }
+
+    /// The same; `clock` says how long answers are kept.
+    ///
+    /// # Errors
+    /// As [`Resolver::new`].
+    pub fn with_clock(settings: &DnsSettings, clock: Clock) -> anyhow::Result<Self> {
         let config = servers(settings)?;
         let servers = config
             .name_servers()
@@ -130,16 +141,17 @@ impl Resolver {
             .time_to_live(Duration::from_secs(settings.ttl_seconds_max))
             .build();
         let shared = Shared {
+            clock: clock.clone(),
             plain: build(false)?,
             validating,
             settings: settings.clone(),
             servers,
             cache,
             under_way: Mutex::default(),
-            places: Arc::new(Semaphore::new(settings.questions_max)),
+            permits: Arc::new(Semaphore::new(settings.questions_max)),
             counts: Arc::default(),
         };
-        Ok(Resolver { shared: ArcSwap::from_pointee(shared) })
+        Ok(Resolver { clock, shared: ArcSwap::from_pointee(shared) })
     }
 
     /// Asks as `next` would from now on; what is under way ends as it was begun. With the settings
@@ -151,12 +163,17 @@ impl Resolver {
         }
     }
 
+    /// The clock that answers expire by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The servers that are asked.
     pub fn servers(&self) -> Vec<SocketAddr> {
         self.shared.load().servers.clone()
     }
 
-    /// Counts since the start, or since other settings were taken over.
+    /// Counts since the start, or since other settings were applied.
     pub fn counts(&self) -> Arc<ResolverCounts> {
         self.shared.load().counts.clone()
     }
@@ -184,7 +201,7 @@ impl Resolver {
         self.ask(&reverse_name(address), Kind::Ptr).await
     }
 
-    /// What is known already, without asking anybody.
+    /// What is known already, without asking a server.
     pub fn known(&self, name: &str, kind: Kind) -> Option<Arc<Answer>> {
         self.shared.load().known(&key(name, kind, false))
     }
@@ -221,7 +238,7 @@ impl Resolver {
 impl Shared {
     fn known(&self, key: &str) -> Option<Arc<Answer>> {
         let kept = self.cache.get(key)?;
-        (kept.until > Instant::now()).then_some(kept.answer)
+        (kept.until > self.clock.now()).then_some(kept.answer)
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, Waiting>> {
@@ -234,19 +251,19 @@ impl Shared {
         if let Some(waiting) = under_way.get(key) {
             return Some(waiting.clone());
         }
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             self.counts.not_asked.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        let (tell, waiting) = watch::channel(None);
+        let (answered, waiting) = watch::channel(None);
         under_way.insert(key.into(), waiting.clone());
         drop(under_way);
         let (shared, key) = (self.clone(), Arc::<str>::from(key));
         tokio::spawn(async move {
             let answer = shared.send(&key, kind).await;
             shared.under_way().remove(&key);
-            tell.send_replace(Some(answer));
-            drop(place);
+            answered.send_replace(Some(answer));
+            drop(permit);
         });
         Some(waiting)
     }
@@ -292,7 +309,7 @@ impl Shared {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
         }
         let answer = Arc::new(answer);
-        let until = Instant::now() + Duration::from_secs(seconds);
+        let until = self.clock.now() + Duration::from_secs(seconds);
         self.cache.insert(key.into(), Kept { answer: answer.clone(), until });
         answer
     }
@@ -309,7 +326,8 @@ impl Shared {
     }
 }
 
-/// Whether a name is an alias whose chain does not end: the resolver takes that for "there is nothing".
+/// Whether a name is an alias whose chain does not end: the resolver takes that for "there is
+/// nothing".
 async fn has_no_end(resolver: &TokioResolver, mut name: Name) -> bool {
     for _ in 0..ALIASES_MAX {
         let asked = resolver.lookup(name.clone(), RecordType::CNAME).await;

@@ -2,8 +2,8 @@
 //!
 //! A listener shows one of its certificates by the name that the client asks for (SNI). They are
 //! read again at a reload; sessions that are open keep theirs. A listener without a certificate may
-//! use one that the node signed itself at its first start: it proves nothing, but it encrypts, which
-//! is all that servers ask of each other (RFC 7435), and what logins need.
+//! use one that the node signed itself at its first start: it proves nothing, but it encrypts,
+//! which is all that servers ask of each other (RFC 7435), and what logins need.
 
 pub mod dane;
 pub mod expiry;
@@ -130,7 +130,8 @@ impl ListenerTls {
         self.certificates.0.store(Arc::new(keys.0));
     }
 
-    /// What clients are shown, for others that serve with the same certificates: those of a reload, too.
+    /// What clients are shown, for others that serve with the same certificates: those of a reload,
+    /// too.
     pub fn server(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
@@ -164,7 +165,7 @@ fn describe(connection: &tokio_rustls::rustls::CommonState) -> TlsSession {
     }
 }
 
-/// The certificates of a listener, from whoever holds the keys.
+/// The certificates of a listener, from the process that holds the keys.
 fn certificates(
     config: &Config,
     listener: &ListenerSettings,
@@ -176,7 +177,8 @@ fn certificates(
     }
 }
 
-/// The certificates of a listener; if it has none, the authority's, else the node's own if it may use it.
+/// The certificates of a listener; if it has none, the authority's, else the node's own if it may
+/// use it.
 pub(crate) fn read_all(
     config: &Config,
     listener: &ListenerSettings,
@@ -237,8 +239,8 @@ pub(crate) fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
         .with_context(|| format!("{} does not go with its key", named("certificate", chain)))
 }
 
-/// The certificate that the node made for itself; makes it if there is none that can be used: it is known to
-/// nobody, so that another does as well.
+/// The certificate that the node made for itself; makes it if there is none that can be used: it is
+/// known to nobody, so that another does as well.
 fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
     let folder = config.node.data.join(OWN_FOLDER);
     let pair = (folder.join("self-signed.pem"), folder.join("self-signed.key"));
@@ -274,7 +276,8 @@ pub enum Certificate {
 }
 
 impl Certificate {
-    /// What these TLSA records ask for: one of them must fit, if any can be used (RFC 7672 section 3.1).
+    /// What these TLSA records ask for: one of them must fit, if any can be used (RFC 7672 section
+    /// 3.1).
     pub fn pinned(records: &[crate::net::resolver::Data]) -> Self {
         let pins: Vec<dane::Pin> = records.iter().filter_map(dane::Pin::of).collect();
         if pins.is_empty() { Certificate::Any } else { Certificate::Pinned(pins) }
@@ -333,26 +336,47 @@ impl HopTls {
         wire: Wire,
         host: &str,
         certificate: &Certificate,
-    ) -> Result<Wire, String> {
+    ) -> Result<Wire, HandshakeError> {
         let config = match (certificate, &self.verified) {
             (Certificate::Any, _) => self.any.clone(),
             (Certificate::Valid, Some(verified)) => verified.clone(),
             (Certificate::Valid, None) => {
-                return Err(
-                    "sender.roots is not set, the system has none: cannot verify".to_owned()
-                );
+                return Err(HandshakeError::NoRoots);
             }
             (Certificate::Pinned(pins), _) => {
                 client(Arc::new(dane::Pinned::new(pins.clone(), provider())))
-                    .map_err(|e| e.to_string())?
+                    .map_err(HandshakeError::Settings)?
             }
         };
-        let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| HandshakeError::Name { host: host.to_owned(), error })?;
         let limited = |c: &mut ClientConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
         let connecting = TlsConnector::from(config).connect_with(name, wire, limited);
-        let stream = connecting.await.map_err(|e| format!("TLS: {e}"))?;
+        let stream = connecting.await?;
         Ok(Box::new(stream))
     }
+}
+
+/// Why a connection could not be encrypted as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The name in a certificate was to be verified, and no authority is trusted.
+    #[error("sender.roots is not set, the system has none: cannot verify")]
+    NoRoots,
+    /// The library refuses the settings.
+    #[error("{0}")]
+    Settings(anyhow::Error),
+    /// The host is no name that a certificate can be for.
+    #[error("{host}: {error}")]
+    Name {
+        /// The host.
+        host: String,
+        /// What is wrong with it.
+        error: tokio_rustls::rustls::pki_types::InvalidDnsNameError,
+    },
+    /// The handshake failed.
+    #[error("TLS: {0}")]
+    Handshake(#[from] std::io::Error),
 }
 
 fn client(verifier: Arc<dyn ServerCertVerifier>) -> anyhow::Result<Arc<ClientConfig>> {
@@ -365,8 +389,8 @@ fn client(verifier: Arc<dyn ServerCertVerifier>) -> anyhow::Result<Arc<ClientCon
     Ok(Arc::new(config))
 }
 
-/// Opportunistic TLS (RFC 7435): whose certificate it is does not matter, but that the peer holds its
-/// key does.
+/// Opportunistic TLS (RFC 7435): whose certificate it is does not matter, but that the peer holds
+/// its key does.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

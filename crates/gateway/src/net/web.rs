@@ -1,5 +1,5 @@
-//! Asking a web server one thing: small answers over HTTP/1.1, with TLS verified by the roots of the
-//! system or those that are set.
+//! Asking a web server one thing: small answers over HTTP/1.1, with TLS verified by the roots of
+//! the system or those that are set.
 
 use std::path::Path;
 use std::time::Duration;
@@ -106,8 +106,8 @@ async fn conversation(
     Ok(Response::from_parts(head, body))
 }
 
-/// TLS to others, verified by the roots that are set, else by the system's. Without either, or with a
-/// bundle of the system's that cannot be used (which is logged), nothing can be verified.
+/// TLS to others, verified by the roots that are set, else by the system's. Without either, or with
+/// a bundle of the system's that cannot be used (which is logged), nothing can be verified.
 ///
 /// # Errors
 /// If a bundle that is set cannot be read or holds no certificate.

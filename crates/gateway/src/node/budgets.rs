@@ -58,8 +58,8 @@ fn budget_limits(config: &Config) -> [BudgetLimits; 3] {
     [of(r.memory_bytes_max), of(r.disk_bytes_max), of(r.disk_bodies_max)]
 }
 
-/// Descriptors that are not for sessions: each of the others has a budget of its own, and none can take
-/// those of another.
+/// Descriptors that are not for sessions: each of the others has a budget of its own, and none can
+/// take those of another.
 fn descriptors_beside_sessions(config: &Config) -> usize {
     let disk_bodies = usize::try_from(config.receiver.disk_bodies_max).unwrap_or(usize::MAX);
     let services = config.service.iter().map(|s| s.connections_max + ACCEPTED_AT_ONCE);

@@ -6,24 +6,23 @@ use std::time::Duration;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::config::Config;
 use crate::inbound::challenge_listener::ChallengeListener;
 use crate::net::acme::{self, Keeper, Proofs};
 use crate::secrets::Failure;
 
-/// Between two looks whether a certificate is due.
-const LOOK_PAUSE: Duration = Duration::from_secs(60);
+/// Between two polls whether a certificate is due.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Node {
-    /// TLS with the node's certificates, for the console: those of the first listener that has any. None if
-    /// no listener offers TLS.
+    /// TLS with the node's certificates, for the console: those of the first listener that has any.
+    /// None if no listener offers TLS.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.certificates.iter().flatten().next().map(|tls| tls.server())
     }
 
-    /// Gets certificates from the authority of the configuration, again and again. `listener` is where it asks
-    /// for proofs.
+    /// Gets certificates from the authority of the configuration, again and again. `listener` is
+    /// where it asks for proofs.
     pub(super) async fn keep_certificate(self: Arc<Self>, listener: Option<ChallengeListener>) {
         let mut stopping = self.stop.subscribe();
         let proofs = Arc::new(Proofs::default());
@@ -36,15 +35,15 @@ impl Node {
             let config = self.config();
             // Without an answer there is nothing to renew: the node is about to end.
             let renew_at = self.keeper(&config).renew_at().unwrap_or(i64::MAX);
-            let due = config.acme.is_on() && renew_at <= now_ms() / 1_000;
-            let mut pause = LOOK_PAUSE;
+            let due = config.acme.is_on() && renew_at <= self.clock.unix_s();
+            let mut pause = POLL_INTERVAL;
             if due {
                 let got = tokio::select! {
                     got = self.get_certificate(&config, &proofs, has_listener) => got,
                     _ = stopping.wait_for(|stop| *stop) => return,
                 };
                 failures = if got { 0 } else { failures + 1 };
-                pause = if got { LOOK_PAUSE } else { acme::retry_pause(failures) };
+                pause = if got { POLL_INTERVAL } else { acme::retry_pause(failures) };
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -54,7 +53,8 @@ impl Node {
         }
     }
 
-    /// Gets one, and shows it from now on. Says in the log how it went, and keeps that for `doctor`.
+    /// Gets one, and shows it from now on. Says in the log how it went, and keeps that for
+    /// `doctor`.
     async fn get_certificate(
         &self,
         config: &Arc<Config>,
@@ -81,7 +81,7 @@ impl Node {
             Err(error) => {
                 let why = format!("{error:#}");
                 tracing::error!(names, error = why, "no certificate");
-                Some(Failure { at_ms: now_ms(), why })
+                Some(Failure { at_ms: self.clock.unix_ms(), why })
             }
         };
         let has_failed = failed.is_some();

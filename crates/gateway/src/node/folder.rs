@@ -9,6 +9,7 @@ use anyhow::Context;
 use gauntlet_store::spool::{Disk, Medium, Ram};
 use gauntlet_store::{Spool, SpoolOptions};
 
+use crate::clock::Clock;
 use crate::config::{Config, SpoolBackend};
 use crate::outbound::maildir::Maildir;
 
@@ -39,6 +40,7 @@ pub(super) fn lock(data: &Path) -> anyhow::Result<File> {
 /// Opens the spool and reads back what is in it.
 pub(super) fn open_spool(
     config: &Config,
+    clock: Clock,
 ) -> anyhow::Result<(Arc<Spool>, gauntlet_store::spool::Recovery)> {
     let settings = &config.spool;
     let medium: Arc<dyn Medium> = match settings.backend {
@@ -57,16 +59,16 @@ pub(super) fn open_spool(
         bytes_max: settings.bytes_max,
         ..SpoolOptions::default()
     };
-    let (spool, recovery) = Spool::open(medium, options)?;
+    let (spool, recovery) = Spool::open_with_clock(medium, options, clock)?;
     let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
     if torn_bytes > 0 || damaged > 0 {
         tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
     }
     if damaged > 0 {
         let folder = config.node.inside(&settings.path);
-        let mend = "the damaged places stay in its files; put the folder back from a backup while the node \
+        let hint = "the damaged places stay in its files; put the folder back from a backup while the node \
                     is stopped, or have what is missing sent again";
-        tracing::error!(damaged, folder = %folder.display(), mend, "the spool is damaged");
+        tracing::error!(damaged, folder = %folder.display(), mend = hint, "the spool is damaged");
     }
     Ok((Arc::new(spool), recovery))
 }

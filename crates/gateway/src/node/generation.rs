@@ -1,12 +1,13 @@
-//! One generation of settings: everything that a reload changes, in one immutable value behind one swap.
+//! One generation of settings: everything that a reload changes, in one immutable value behind one
+//! swap.
 //!
 //! ```text
 //! configuration ─▶ Generation::prepare (may fail: nothing has changed) ─▶ swap ─▶ apply (cannot fail)
 //! ```
 //!
-//! Stages read their part of it ([`InboundSettings`], [`OutboundSettings`]) through [`Current`]. What has state
-//! of its own (counts of sessions, byte budgets, the resolver's cache, handshakes of a listener) outlives
-//! generations and is handed its limits after the swap.
+//! Stages read their part of it ([`InboundSettings`], [`OutboundSettings`]) through [`Current`].
+//! What has state of its own (counts of sessions, byte budgets, the resolver's cache, handshakes of
+//! a listener) outlives generations and is handed its limits after the swap.
 
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ impl Generation {
             recipients: Arc::new(recipients),
             routes: outbound.routes.clone(),
             facts: Arc::new(facts),
+            policy: config.policy.clone(),
             judge: Arc::new(judge),
         };
         let (config, inbound, outbound) = (Arc::new(config), Arc::new(inbound), Arc::new(outbound));
@@ -128,12 +130,12 @@ impl InForce {
 }
 
 impl Node {
-    /// The settings of the moment.
+    /// The current settings.
     pub fn config(&self) -> Arc<Config> {
         self.in_force.get().config.clone()
     }
 
-    /// What judges at this moment.
+    /// What judges now.
     pub fn judge(&self) -> Arc<Judge> {
         self.in_force.get().inbound.judge.clone()
     }
@@ -148,8 +150,8 @@ impl Node {
         self.in_force.change_judge(|judge| judge.with_learned(learned.clone()));
     }
 
-    /// Reads the policy in force again and applies it: messages judged from now on are decided by it, those
-    /// under way by the one before.
+    /// Reads the policy in force again and applies it: messages judged from now on are decided by
+    /// it, those under way by the one before.
     ///
     /// # Errors
     /// If it cannot be read, or is none; then the one before stays.
@@ -159,8 +161,8 @@ impl Node {
         Ok(())
     }
 
-    /// Applies new settings without dropping a session. Listeners, data folder, spool and scan threads stay
-    /// as they are until the next start.
+    /// Applies new settings without dropping a session. Listeners, data folder, spool and scan
+    /// threads stay as they are until the next start.
     ///
     /// # Errors
     /// The part that cannot be read; then everything stays as it was.
@@ -174,7 +176,7 @@ impl Node {
             history: &self.history,
             secrets: self.secrets.as_ref(),
         };
-        let resolver = Resolver::new(&config.dns)?;
+        let resolver = Resolver::with_clock(&config.dns, self.clock.clone())?;
         let certificates = self.prepare_certificates(&config)?;
         let next = Generation::prepare(config, &sources)?;
         let config = next.config.clone();

@@ -8,6 +8,7 @@ use gauntlet_store::StoreError;
 use tokio::sync::Notify;
 
 use super::Node;
+use crate::clock::Clock;
 use crate::clock::steady::SteadyClock;
 use crate::config::Config;
 
@@ -32,8 +33,13 @@ pub(super) struct Retention {
 
 impl Retention {
     /// With the steady time of this node's data folder; `newest_ms` as for [`SteadyClock::open`].
-    pub(super) fn open(config: &Config, newest_ms: impl FnOnce() -> Option<i64>) -> Self {
-        let clock = SteadyClock::open(&config.node.data, config.clock.jump_seconds_max, newest_ms);
+    pub(super) fn open(
+        config: &Config,
+        clock: Clock,
+        newest_ms: impl FnOnce() -> Option<i64>,
+    ) -> Self {
+        let clock =
+            SteadyClock::open(&config.node.data, config.clock.jump_seconds_max, clock, newest_ms);
         let (question, accepted, wake) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         Retention { clock: Arc::new(clock), question, accepted, wake }
     }
@@ -53,15 +59,16 @@ impl Node {
         full.into_iter().chain(failed).collect()
     }
 
-    /// What an administrator should decide before anything is deleted for its age; nothing is the rule.
+    /// What an administrator should decide before anything is deleted for its age; nothing is the
+    /// rule.
     pub fn questions(&self) -> Vec<String> {
         let of_clock = self.retention.clock.question();
         let question = self.retention.question.lock().unwrap_or_else(PoisonError::into_inner);
         of_clock.into_iter().chain(question.clone()).chain(self.log.damaged_days()).collect()
     }
 
-    /// An administrator says that the clock is right, and that what is too old may go. Returns how many
-    /// questions that answers.
+    /// An administrator says that the clock is right, and that what is too old may go. Returns how
+    /// many questions that answers.
     ///
     /// # Errors
     /// If it cannot be written down.

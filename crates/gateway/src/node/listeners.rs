@@ -1,4 +1,4 @@
-//! The places at which a node listens.
+//! The sockets of a node.
 
 use std::io;
 use std::path::Path;
@@ -25,8 +25,8 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds every listener and reads its certificates. Nothing is accepted yet. Call it on the runtime
-    /// that is to run the node.
+    /// Binds every listener and reads its certificates. Nothing is accepted yet. Call it on the
+    /// runtime that is to run the node.
     ///
     /// # Errors
     /// If an address cannot be bound or a certificate cannot be read.

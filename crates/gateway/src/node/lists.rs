@@ -1,10 +1,10 @@
-//! Lists of our own: fetched, read again when they change; and what is remembered of senders, written.
+//! Lists of our own: fetched, read again when they change; and what is remembered of senders,
+//! written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
-use crate::clock::now_ms;
 
 /// How often lists of our own are looked at, and what was remembered of senders is written.
 const WATCH_PAUSE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ impl Node {
             let done = tokio::task::spawn_blocking(move || {
                 let inbound = node.in_force.get().inbound.clone();
                 inbound.facts.reload_lists();
-                let now_s = now_ms() / 1_000;
+                let now_s = node.clock.unix_s();
                 node.history.write(now_s)?;
                 let rules = inbound.rates.greylist_rules();
                 node.history.forget_waiting(&rules, now_s)

@@ -20,12 +20,12 @@ use crate::outbound::mta_sts::MtaSts;
 use crate::outbound::queue::cut_through_journal::CutThroughJournal;
 use crate::outbound::queue::in_flight::InFlight;
 use crate::outbound::queue::{Queue, QueueParts};
-use crate::outbound::sender::{Places, Sender, SenderContext};
+use crate::outbound::sender::{ConnectionLimits, Sender, SenderContext};
 use crate::outbound::settings::OutboundSettings;
 use crate::outbound::tls_outcomes::TlsOutcomes;
 use crate::random::Random;
 
-/// How long records of the log gather for one commit: nobody waits for them.
+/// How long records of the log gather for one commit: no client waits for them.
 const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
 
 /// The Sender of a node that takes mail at these addresses.
@@ -41,13 +41,14 @@ pub(super) fn sender(
     let policies = config.node.data.join("mta-sts.json");
     let port = config.sender.mta_sts_port;
     let context = SenderContext {
+        clock: resolver.clock().clone(),
         resolver: resolver.clone(),
         sts: Arc::new(MtaSts::open(resolver.clone(), settings.clone(), port, &policies)),
         settings,
         us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
         random: Arc::new(Random::of_the_system()),
         outcomes: outcomes.clone(),
-        places: Places::new(&config.sender),
+        connection_limits: ConnectionLimits::new(&config.sender),
     };
     Arc::new(Sender::new(context, tokio::runtime::Handle::current()))
 }
@@ -85,11 +86,11 @@ pub(super) fn outcomes(config: &Config) -> Arc<TlsOutcomes> {
     Arc::new(TlsOutcomes::open(&path, config.tls_reports.enabled))
 }
 
-/// When the newest mail came that this node has, as far as it can tell. A due time in the queue is later than the
-/// message by a pause at most.
+/// When the newest mail came that this node has, as far as its stores know. A due time in the queue
+/// is later than the message by a pause at most.
 pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recovery) -> Option<i64> {
-    let of_store = |told: Result<Option<i64>, StoreError>| {
-        told.unwrap_or_else(|error| {
+    let of_store = |newest: Result<Option<i64>, StoreError>| {
+        newest.unwrap_or_else(|error| {
             tracing::warn!(%error, "the time of the newest mail cannot be read");
             None
         })
@@ -115,7 +116,7 @@ pub(super) fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
     Ok(log)
 }
 
-/// What was in hand when the last process ended.
+/// The messages in flight when the last process ended.
 pub(super) fn in_flight(config: &Config) -> anyhow::Result<InFlight> {
     if config.spool.backend != SpoolBackend::Disk {
         return Ok(InFlight::nowhere());

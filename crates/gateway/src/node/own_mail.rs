@@ -3,7 +3,6 @@
 use gauntlet_store::LogRecord;
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::queue::accept::AcceptError;
 use crate::outbound::queued_message::{QueuedMessage, own_record};
@@ -13,13 +12,13 @@ use gauntlet_smtp::text::truncate;
 const SUBJECT_BYTES_MAX: usize = 200;
 
 impl Node {
-    /// Spools a message of our own for one address, unjudged; nobody is told if it cannot be delivered.
+    /// Spools a message of our own for one address, unjudged; a failed delivery is not reported.
     /// Blocks until it is durable. Result: its id.
     ///
     /// # Errors
     /// Why it was not accepted.
     pub fn send_own(&self, to: &str, raw: Vec<u8>) -> Result<String, AcceptError> {
-        let now = now_ms();
+        let now = self.clock.unix_ms();
         let id = self.ids.next(now);
         let name = ids::to_text(id);
         let message = gauntlet_mail::Message::parse(&raw);

@@ -1,12 +1,29 @@
-//! Releases of held mail, and corrections by people.
+//! Releases of held mail, and corrections by users.
 
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
-use gauntlet_store::{Event, LogRecord};
+use gauntlet_store::{Event, LogRecord, StoreError};
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::ids;
+use crate::outbound::queue::accept::AcceptError;
 use crate::outbound::queued_message::QueuedMessage;
+
+/// Why a held message could not be released or corrected; it is still held.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// The quarantine cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The quarantine has no body any more.
+    #[error("the message's body is gone")]
+    BodyGone,
+    /// The queue did not take the message.
+    #[error(transparent)]
+    NotAccepted(#[from] AcceptError),
+    /// The correction could not be written down.
+    #[error(transparent)]
+    Correction(#[from] gauntlet_learning::CorrectionsError),
+}
 
 /// What became of a request to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +43,9 @@ impl Node {
     ///
     /// # Errors
     /// A sentence for the person who asked; the message is then still held.
-    pub fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Release, String> {
-        let now = now_ms();
-        let begun = self.quarantine.begin_release(id, order, now).map_err(|e| e.to_string())?;
+    pub fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Release, ReleaseError> {
+        let now = self.clock.unix_ms();
+        let begun = self.quarantine.begin_release(id, order, now)?;
         match begun {
             Begin::Unknown => Ok(Release::Unknown),
             Begin::NotAllowed => Ok(Release::NotAllowed),
@@ -39,7 +56,7 @@ impl Node {
                     && let Err(error) = self.correct(id, false, &order.who)
                 {
                     // The message is what was asked for first; it goes out all the same.
-                    tracing::error!(item = id, error, "a correction could not be written");
+                    tracing::error!(item = id, %error, "a correction could not be written");
                 }
                 self.spool_release(&release)?;
                 let item = &release.held.item;
@@ -61,17 +78,15 @@ impl Node {
     ///
     /// # Errors
     /// A sentence for the person who asked.
-    pub fn correct(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        let body = self.quarantine.body(id).map_err(|e| e.to_string())?;
-        let body = body.ok_or("the message's body is gone")?;
+    pub fn correct(&self, id: &str, spam: bool, who: &str) -> Result<(), ReleaseError> {
+        let body = self.quarantine.body(id)?.ok_or(ReleaseError::BodyGone)?;
         let data = self.config().node.data.clone();
-        crate::scan::corrections::correct(&data, &body, spam, who, now_ms() / 1_000)
-            .map_err(|e| e.to_string())?;
+        crate::scan::corrections::correct(&data, &body, spam, who, self.clock.unix_s())?;
         if let Ok(Some(held)) = self.quarantine.get(id) {
             let corrected = Event {
                 id: held.item.message,
                 received_ms: held.item.received_ms,
-                at_ms: now_ms(),
+                at_ms: self.clock.unix_ms(),
                 kind: if spam { "corrected_spam" } else { "corrected_ham" }.to_owned(),
                 recipient: String::new(),
                 detail: format!("by {who}"),
@@ -82,15 +97,18 @@ impl Node {
     }
 
     /// Spools a release that was begun and finishes it.
-    fn spool_release(&self, release: &gauntlet_store::quarantine::Release) -> Result<(), String> {
-        let give_up = |why: String| {
-            let _reported_below = self.quarantine.abandon_release(&release.token, &why, now_ms());
-            why
+    fn spool_release(
+        &self,
+        release: &gauntlet_store::quarantine::Release,
+    ) -> Result<(), ReleaseError> {
+        let give_up = |error: ReleaseError| {
+            let (why, now) = (error.to_string(), self.clock.unix_ms());
+            let _reported_below = self.quarantine.abandon_release(&release.token, &why, now);
+            error
         };
-        let body =
-            self.quarantine.body(&release.held.item.id).map_err(|e| give_up(e.to_string()))?;
-        let body = body.ok_or_else(|| give_up("the message's body is gone".to_owned()))?;
-        let now = now_ms();
+        let body = self.quarantine.body(&release.held.item.id).map_err(|e| give_up(e.into()))?;
+        let body = body.ok_or_else(|| give_up(ReleaseError::BodyGone))?;
+        let now = self.clock.unix_ms();
         let id = self.ids.next(now);
         let item = &release.held.item;
         let record = LogRecord {
@@ -106,13 +124,13 @@ impl Node {
         message.eight_bit = body.iter().any(|b| *b >= 128);
         message.release = Some(release.token.clone());
         let accepted = self.queue.accept_blocking(id, message, body.into());
-        accepted.map_err(|e| give_up(e.to_string()))?;
-        self.quarantine.finish_release(&release.token, now_ms()).map_err(|e| e.to_string())?;
+        accepted.map_err(|e| give_up(e.into()))?;
+        self.quarantine.finish_release(&release.token, self.clock.unix_ms())?;
         Ok(())
     }
 
-    /// Releases that a crash interrupted: those that reached the spool are finished, the others done
-    /// again.
+    /// Releases that a crash interrupted: those that reached the spool are finished, the others
+    /// done again.
     pub(super) fn finish_releases(&self) -> anyhow::Result<()> {
         let open = self.quarantine.unfinished_releases()?;
         if open.is_empty() {
@@ -127,9 +145,9 @@ impl Node {
         }
         for release in open {
             if spooled.contains(&release.token) {
-                self.quarantine.finish_release(&release.token, now_ms())?;
+                self.quarantine.finish_release(&release.token, self.clock.unix_ms())?;
             } else if let Err(error) = self.spool_release(&release) {
-                tracing::error!(error, "an interrupted release could not be finished");
+                tracing::error!(%error, "an interrupted release could not be finished");
             }
         }
         Ok(())

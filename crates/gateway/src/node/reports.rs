@@ -7,15 +7,14 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::clock::{Day, HOUR_MS};
 use crate::config::ReportSettings;
 use crate::reports::round::{Ready, Reported, reports};
 use crate::reports::tls_round::tls_reports;
 use crate::reports::{Reporter, dmarc};
 
-/// Between two looks whether it is time.
-const LOOK_PAUSE: Duration = Duration::from_secs(30);
+/// Between two polls whether reports are due.
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Folder of the data folder for the days whose reports are sent.
 const FOLDER: &str = "reports";
 
@@ -23,7 +22,8 @@ impl Node {
     /// Makes and sends the DMARC reports of a day. Blocks; not for a thread of the runtime.
     ///
     /// # Errors
-    /// If the log cannot be read or a report cannot be made; what cannot be spooled is in the result.
+    /// If the log cannot be read or a report cannot be made; what cannot be spooled is in the
+    /// result.
     pub fn send_dmarc_reports(&self, day: Day) -> anyhow::Result<Vec<Reported>> {
         let config = self.config();
         let settings = &config.dmarc_reports;
@@ -98,7 +98,7 @@ impl Node {
         let node = Arc::downgrade(self);
         std::thread::Builder::new().name("reports".to_owned()).spawn(move || {
             loop {
-                std::thread::sleep(LOOK_PAUSE);
+                std::thread::sleep(POLL_INTERVAL);
                 let Some(node) = node.upgrade() else { return };
                 let settings = node.config().dmarc_reports.clone();
                 node.report_if_due(&settings, "dmarc-reports-sent", |day| {
@@ -118,19 +118,20 @@ impl Node {
         Ok(())
     }
 
-    /// Sends the reports of yesterday, if that was not done and it is time. A file remembers the day.
+    /// Sends the reports of yesterday, if that was not done and it is time. A file remembers the
+    /// day.
     fn report_if_due(
         &self,
         settings: &ReportSettings,
         file: &str,
         send: impl FnOnce(Day) -> anyhow::Result<usize>,
     ) {
-        let now = now_ms();
+        let now = self.clock.unix_ms();
         let day = Day::of(now).before();
         let due = day.end_ms() + i64::from(settings.hour) * HOUR_MS;
         let data = self.config().node.data.clone();
-        // Each write replaces the file, and a sandboxed node may read what was replaced by the rights
-        // of its folder only. Earlier builds kept the file in the data folder itself.
+        // Each write replaces the file, and a sandboxed node may read what was replaced by the
+        // rights of its folder only. Earlier builds kept the file in the data folder itself.
         let path: PathBuf = data.join(FOLDER).join(file);
         let kept =
             std::fs::read_to_string(&path).or_else(|_| std::fs::read_to_string(data.join(file)));

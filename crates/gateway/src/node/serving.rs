@@ -8,6 +8,7 @@ use anyhow::Context;
 use super::{Node, opening};
 use crate::inbound::challenge_listener::ChallengeListener;
 use crate::inbound::intake::Intake;
+use crate::inbound::policy_actions::PolicyActions;
 use crate::inbound::receiver::{Listener, Receiver};
 use crate::inbound::services::{Service, ServiceCore};
 use crate::scan::scan_pool::ScanPool;
@@ -37,9 +38,12 @@ impl Node {
         let wait = Duration::from_secs(scan.wait_seconds_max);
         let metrics = &self.metrics;
         let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, metrics)?;
+        let actions = PolicyActions::start(config.node.data.clone())?;
         let intake = Arc::new(Intake {
+            actions,
             rate_limiter: self.rate_limiter.clone(),
             scan_pool,
+            clock: self.clock.clone(),
             spool: self.spool.clone(),
             queue: self.queue.clone(),
             log: self.log.clone(),
@@ -66,6 +70,7 @@ impl Node {
             rate_limiter: self.rate_limiter.clone(),
             intake,
             ids: self.ids.clone(),
+            clock: self.clock.clone(),
             logins: self.logins.clone(),
             metrics: metrics.clone(),
             stopping: self.stop.subscribe(),

@@ -1,9 +1,10 @@
 //! ARC sets for mail that goes on through us (RFC 8617): who comes after us sees what we saw before
 //! we changed it.
 //!
-//! A set is three fields: what `Authentication-Results` of ours say, a signature over the message, a
-//! seal over all sets. Fields are made with tags in alphabetical order; what is signed is their relaxed
-//! canonical form (RFC 6376 section 3.4), so that folding does not matter but within values.
+//! A set is three fields: what `Authentication-Results` of ours say, a signature over the message,
+//! a seal over all sets. Fields are made with tags in alphabetical order; what is signed is their
+//! relaxed canonical form (RFC 6376 section 3.4), so that folding does not matter but within
+//! values.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +81,9 @@ pub struct Sealing<'s> {
     pub now: i64,
 }
 
-/// The fields of a new set, to be put on top of the message (with CRLF line ends); none if the chain
-/// is over: it failed before, or is as long as it may be. `sign` makes a signature over these bytes.
+/// The fields of a new set, to be put on top of the message (with CRLF line ends); none if the
+/// chain is over: it failed before, or is as long as it may be. `sign` makes a signature over these
+/// bytes.
 ///
 /// # Errors
 /// Those of `sign`.
@@ -101,7 +103,8 @@ pub fn seal(
     seal_fields(message, sealing, &signed, sign)
 }
 
-/// The same, signing these fields: names in lower case, as often as they are signed, the last first.
+/// The same, signing these fields: names in lower case, as often as they are signed, the last
+/// first.
 ///
 /// # Errors
 /// Those of `sign`.
@@ -218,8 +221,10 @@ mod tests {
         assert!(sealed("From: a@b.c\r\n\r\nx").unwrap().contains("i=1; gw.example;\r\n\tarc=fail"));
         assert_eq!(sealed("ARC-Seal: i=3; cv=fail\r\n\r\n"), None);
         assert_eq!(sealed("ARC-Seal: i=50; cv=pass\r\n\r\n"), None);
-        for odd in ["ARC-Seal: i=51; cv=fail\r\n\r\n", "ARC-Seal: \u{1}\r\n\r\n", "", "ARC-Seal"] {
-            assert!(sealed(odd).unwrap().contains("i=1;"), "{odd:?}");
+        for anomaly in
+            ["ARC-Seal: i=51; cv=fail\r\n\r\n", "ARC-Seal: \u{1}\r\n\r\n", "", "ARC-Seal"]
+        {
+            assert!(sealed(anomaly).unwrap().contains("i=1;"), "{anomaly:?}");
         }
     }
 }

@@ -61,8 +61,8 @@ pub struct Original<'a> {
     pub body: &'a [u8],
 }
 
-/// The report about these deliveries of a message, from `host` at this time. Late messages are tried
-/// until `expires_ms`.
+/// The report about these deliveries of a message, from `host` at this time. Late messages are
+/// tried until `expires_ms`.
 pub fn report(
     host: &str,
     id: &str,

@@ -43,8 +43,8 @@ impl Exchanger {
     }
 }
 
-/// Leaves the hosts that a policy allows (MTA-STS, RFC 8461 section 4.1), and asks for valid certificates
-/// there. Hosts whose certificates the DNS names are none of its business.
+/// Leaves the hosts that a policy allows (MTA-STS, RFC 8461 section 4.1), and asks for valid
+/// certificates there. Hosts whose certificates the DNS names are none of its business.
 ///
 /// # Errors
 /// If none is left: the message waits, for the policy may be new.
@@ -69,12 +69,12 @@ pub enum Pins {
     /// The DNS says nothing that is signed.
     #[default]
     None,
-    /// There are signed TLSA records, and TLS is a must; a certificate that fits one of these, if there
-    /// are any that can be used.
+    /// There are signed TLSA records, and TLS is a must; a certificate that fits one of these, if
+    /// there are any that can be used.
     Signed(Vec<Data>),
 }
 
-/// Why there is nobody to hand mail to.
+/// Why there is no host to hand mail to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteError {
     /// Try again later.

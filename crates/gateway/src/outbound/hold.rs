@@ -4,10 +4,21 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
-use gauntlet_store::{Quarantine, QuarantineItem};
+use gauntlet_store::{Quarantine, QuarantineItem, StoreError};
 
 /// Messages held with one commit.
 const BATCH_MAX: usize = 32;
+
+/// Why a message could not be held.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HoldError {
+    /// The thread has ended.
+    #[error("the quarantine's thread has ended")]
+    Ended,
+    /// The quarantine could not write it; one commit holds several messages.
+    #[error(transparent)]
+    NotWritten(Arc<StoreError>),
+}
 
 /// A message to be held.
 pub struct HoldJob {
@@ -16,7 +27,7 @@ pub struct HoldJob {
     /// The message.
     pub body: Bytes,
     /// Called when it is durable, or why not.
-    pub done: Box<dyn FnOnce(Result<(), String>) + Send>,
+    pub done: Box<dyn FnOnce(Result<(), HoldError>) + Send>,
 }
 
 /// The thread before the quarantine.
@@ -41,7 +52,7 @@ impl Holder {
     /// Queues a message.
     pub fn hold(&self, job: HoldJob) {
         if let Err(unsent) = self.queue.send(job) {
-            (unsent.0.done)(Err("the quarantine's thread has ended".to_owned()));
+            (unsent.0.done)(Err(HoldError::Ended));
         }
     }
 }
@@ -55,7 +66,8 @@ fn run(quarantine: &Quarantine, jobs: &Receiver<HoldJob>) {
             batch.push(next);
         }
         let items: Vec<_> = batch.iter().map(|job| (&job.item, &job.body[..])).collect();
-        let held = quarantine.put_many(&items).map(|_| ()).map_err(|e| e.to_string());
+        let held = quarantine.put_many(&items).map(|_| ());
+        let held = held.map_err(|error| HoldError::NotWritten(Arc::new(error)));
         for job in batch {
             (job.done)(held.clone());
         }

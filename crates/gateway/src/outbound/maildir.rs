@@ -1,9 +1,10 @@
-//! Delivery into a Maildir: written to `tmp`, synced, renamed into `new`, the folder synced. Several
-//! messages share the last sync.
+//! Delivery into a Maildir: written to `tmp`, synced, renamed into `new`, the folder synced.
+//! Several messages share the last sync.
 //!
-//! A file's name comes from the message's id and the recipient's number, so that a delivery repeated
-//! after a crash replaces the first instead of doubling it.
+//! A file's name comes from the message's id and the recipient's number, so that a delivery
+//! repeated after a crash replaces the first instead of doubling it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,22 @@ use gauntlet_smtp::text::truncate;
 /// Messages delivered with one sync of the folder.
 const BATCH_MAX: usize = 64;
 
+/// Why a message could not be put into the Maildir.
+#[derive(Debug, thiserror::Error)]
+pub enum MaildirError {
+    /// The thread has ended.
+    #[error("the Maildir's thread has ended")]
+    Ended,
+    /// A file could not be written, renamed or synced.
+    #[error("{folder}: {error}")]
+    NotWritten {
+        /// The Maildir.
+        folder: String,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
 /// A message for one address.
 pub struct MaildirJob {
     /// Names the file.
@@ -24,10 +41,12 @@ pub struct MaildirJob {
     pub sender: String,
     /// The address.
     pub recipient: String,
+    /// The folder of the Maildir that it goes into (Maildir++: `.Junk`), instead of the inbox.
+    pub subfolder: Option<String>,
     /// The message.
     pub body: OutgoingMessage,
     /// Called when it is durable, or why not.
-    pub done: Box<dyn FnOnce(Result<(), String>) + Send>,
+    pub done: Box<dyn FnOnce(Result<(), MaildirError>) + Send>,
 }
 
 impl std::fmt::Debug for MaildirJob {
@@ -53,8 +72,8 @@ impl Maildir {
             gauntlet_store::files::create_folder(&folder.join(name))?;
         }
         let (queue, jobs) = channel();
-        let place = folder.to_owned();
-        std::thread::Builder::new().name("maildir".to_owned()).spawn(move || run(&place, &jobs))?;
+        let path = folder.to_owned();
+        std::thread::Builder::new().name("maildir".to_owned()).spawn(move || run(&path, &jobs))?;
         Ok(Maildir { folder: folder.to_owned(), queue })
     }
 
@@ -66,7 +85,7 @@ impl Maildir {
     /// Queues a message.
     pub fn deliver(&self, job: MaildirJob) {
         if let Err(unsent) = self.queue.send(job) {
-            (unsent.0.done)(Err("the Maildir's thread has ended".to_owned()));
+            (unsent.0.done)(Err(MaildirError::Ended));
         }
     }
 }
@@ -85,25 +104,55 @@ fn run(folder: &Path, jobs: &Receiver<MaildirJob>) {
             .zip(written)
             .map(|(job, written)| {
                 written.and_then(|()| {
-                    let (tmp, new) = (folder.join("tmp"), folder.join("new"));
+                    let place = place(folder, job);
+                    let (tmp, new) = (place.join("tmp"), place.join("new"));
                     std::fs::rename(tmp.join(&job.name), new.join(&job.name))
                 })
             })
             .collect();
-        let synced = File::open(folder.join("new")).and_then(|f| f.sync_all());
+        let mut synced: BTreeMap<PathBuf, io::Result<()>> = BTreeMap::new();
+        for job in &batch {
+            let new = place(folder, job).join("new");
+            synced.entry(new).or_insert_with_key(|new| File::open(new).and_then(|f| f.sync_all()));
+        }
         for (job, result) in batch.into_iter().zip(renamed) {
-            let result = match (&result, &synced) {
-                (Err(error), _) | (Ok(()), Err(error)) => {
-                    Err(format!("{}: {error}", folder.display()))
-                }
-                (Ok(()), Ok(())) => Ok(()),
+            let place = place(folder, &job);
+            let result = match (&result, synced.get(&place.join("new"))) {
+                (Err(error), _) | (Ok(()), Some(Err(error))) => Err(MaildirError::NotWritten {
+                    folder: place.display().to_string(),
+                    // One failed sync of the folder concerns all of the batch.
+                    error: io::Error::new(error.kind(), error.to_string()),
+                }),
+                (Ok(()), _) => Ok(()),
             };
             (job.done)(result);
         }
     }
 }
 
+/// The Maildir, or its folder, that a message goes into.
+fn place(folder: &Path, job: &MaildirJob) -> PathBuf {
+    job.subfolder.as_ref().map_or_else(|| folder.to_owned(), |name| folder.join(name))
+}
+
+/// Makes a folder of a Maildir++, durably: with an empty file that marks it as one.
+fn make_subfolder(folder: &Path) -> io::Result<()> {
+    if folder.join("maildirfolder").exists() {
+        return Ok(());
+    }
+    for name in ["tmp", "new", "cur"] {
+        gauntlet_store::files::create_folder(&folder.join(name))?;
+    }
+    gauntlet_store::files::create(&folder.join("maildirfolder"))?.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
 fn write(folder: &Path, job: &MaildirJob) -> io::Result<()> {
+    let folder = &place(folder, job);
+    if job.subfolder.is_some() {
+        make_subfolder(folder)?;
+    }
     let path = folder.join("tmp").join(&job.name);
     let head = format!(
         "Return-Path: <{}>\nDelivered-To: {}\n",
@@ -149,10 +198,11 @@ mod tests {
                 name: "1.A_0.host".into(),
                 sender: "a@b".into(),
                 recipient: "c@d".into(),
+                subfolder: None,
                 body: (&b"Return-path : <eve@x>\r\nSubject: x\r\n\r\na\r\rb\r\n"[..]).into(),
                 done: Box::new(move |result| sender.send(result).unwrap()),
             });
-            assert_eq!(done.recv().unwrap(), Ok(()));
+            done.recv().unwrap().unwrap();
         }
         let new = folder.path().join("new");
         assert_eq!(std::fs::read_dir(&new).unwrap().count(), 1);

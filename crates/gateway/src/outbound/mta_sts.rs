@@ -1,14 +1,15 @@
-//! MTA-STS (RFC 8461): domains that publish, over HTTPS, which mail exchangers take their mail and that
-//! TLS with a valid certificate is a must.
+//! MTA-STS (RFC 8461): domains that publish, over HTTPS, which mail exchangers take their mail and
+//! that TLS with a valid certificate is a must.
 //!
 //! ```text
 //! TXT _mta-sts.domain ─▶ id known? policy from the cache ─▶ enforce: hosts that fit, verified TLS
 //!                          └─ new: GET https://mta-sts.domain/.well-known/mta-sts.txt ─▶ cache, file
 //! ```
 //!
-//! A policy that cannot be had leaves the one in the cache in force until it expires (section 5.1); without
-//! one, mail goes as if there were none: that is what the RFC asks. The cache is a file, because a restart
-//! must not be a moment of weakness. DANE, where it is, decides instead (section 2).
+//! A policy that cannot be had leaves the one in the cache in force until it expires (section 5.1);
+//! without one, mail goes as if there were none: that is what the RFC asks. The cache is a file,
+//! because a restart must not be a moment of weakness. DANE, where it is, decides instead (section
+//! 2).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,7 +22,6 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::clock::now_ms;
 use crate::current::Current;
 use crate::net::resolver::{Data, Kind, Outcome, Resolver};
 use crate::net::tls::Certificate;
@@ -118,7 +118,8 @@ impl Policy {
     }
 }
 
-/// The id of the policy that a domain has, from its TXT records (section 3.1): there must be one record.
+/// The id of the policy that a domain has, from its TXT records (section 3.1): there must be one
+/// record.
 fn id_of(records: &[Data]) -> Option<String> {
     let mut ids = records.iter().filter_map(|data| {
         let Data::Text(bytes) = data else { return None };
@@ -181,7 +182,7 @@ impl MtaSts {
 
     /// The policy of a domain, if it has one; its server is gone to where `reach` allows.
     pub async fn policy(&self, domain: &str, reach: &Reach) -> Option<Policy> {
-        let now = now_ms();
+        let now = self.resolver.clock().unix_ms();
         let kept = self.state().policies.get(domain).filter(|kept| kept.until_ms > now).cloned();
         let answer = self.resolver.ask(&format!("_mta-sts.{domain}"), Kind::Txt).await.answer;
         let id = match answer.outcome {
@@ -216,11 +217,14 @@ impl MtaSts {
 
     /// The domain has a policy that could not be had lately.
     pub fn has_failed(&self, domain: &str) -> bool {
-        self.state().failed.get(domain).is_some_and(|at| now_ms() - at < FAILED_FOR_MS)
+        self.state()
+            .failed
+            .get(domain)
+            .is_some_and(|at| self.resolver.clock().unix_ms() - at < FAILED_FOR_MS)
     }
 
     fn keep(&self, domain: &str, id: String, policy: Policy) {
-        let now = now_ms();
+        let now = self.resolver.clock().unix_ms();
         let age_ms = i64::try_from(policy.age_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let text = {
             let mut state = self.state();
@@ -241,7 +245,8 @@ impl MtaSts {
         }
     }
 
-    /// Fetches a policy. Redirects are not followed, and the certificate must be valid (section 3.3).
+    /// Fetches a policy. Redirects are not followed, and the certificate must be valid (section
+    /// 3.3).
     async fn fetch(&self, domain: &str, reach: &Reach) -> Result<Policy, String> {
         let host = format!("mta-sts.{domain}");
         let (v4, v6) =
@@ -265,7 +270,11 @@ impl MtaSts {
         let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
         let wire: Wire = Box::new(stream);
         let settings = self.settings.get();
-        let mut wire = settings.hop_tls.connect(wire, host, &Certificate::Valid).await?;
+        let mut wire = settings
+            .hop_tls
+            .connect(wire, host, &Certificate::Valid)
+            .await
+            .map_err(|e| e.to_string())?;
         let request = format!(
             "GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Gauntlet\r\n\
              Accept: text/plain\r\nConnection: close\r\n\r\n"

@@ -6,12 +6,12 @@
 //!    └── due ◀── waiting: id and due time only; the rest is on disk ◀──┘ else: state, log, wait
 //! ```
 //!
-//! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond waits
-//! on disk like a deferred one. Order of writing: outcomes reach the log before the spool forgets the
-//! message, so that a crash repeats work but loses no outcome.
+//! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond
+//! waits on disk like a deferred one. Order of writing: outcomes reach the log before the spool
+//! forgets the message, so that a crash repeats work but loses no outcome.
 
 pub mod accept;
-mod administration;
+pub mod administration;
 mod changes;
 mod cut_through;
 pub mod cut_through_journal;
@@ -19,6 +19,7 @@ mod deliver;
 pub mod drain;
 mod groups;
 pub mod in_flight;
+mod notifications;
 mod reports;
 pub mod schedule;
 
@@ -31,7 +32,6 @@ use bytes::Bytes;
 use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, Spool};
 use tokio::sync::Notify;
 
-use crate::clock::now_ms;
 use crate::clock::steady::SteadyClock;
 use crate::current::Current;
 use crate::ids::{self, Ids};
@@ -56,8 +56,8 @@ const ACTIVE_BYTES_MAX: u64 = 64 << 20;
 /// of real mail, which is more than most bodies.
 const ACTIVE_RECORD_BYTES: u64 = 16 << 10;
 /// A message whose outcome could not be logged or spooled is tried again after this.
-const TROUBLE_RETRY_MS: i64 = 10_000;
-/// Between two messages that were in hand at a crash.
+const ERROR_RETRY_MS: i64 = 10_000;
+/// Between two messages that were in flight at a crash.
 const SUSPECT_PAUSE_MS: i64 = 20;
 /// An active message that has not been concluded for so long is logged as queued.
 const LOG_AFTER: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ pub struct QueueParts {
     pub metrics: Arc<Metrics>,
     /// Our name.
     pub host: String,
-    /// Remembers what is in hand, for the case of a crash.
+    /// Remembers which messages are in flight, for the case of a crash.
     pub in_flight: InFlight,
     /// Outcomes that no spool remembers, until they are logged.
     pub cut_through_journal: Arc<CutThroughJournal>,
@@ -121,7 +121,7 @@ struct Active {
     since: Instant,
     /// Those of this attempt.
     settings: Arc<OutboundSettings>,
-    /// Its place in the list of what is in hand.
+    /// Its slot in the list of messages in flight.
     slot: Option<Slot>,
     progress: Mutex<Progress>,
 }
@@ -133,12 +133,12 @@ struct Progress {
     open: usize,
     /// Outcomes of this round for the log.
     events: Vec<Event>,
-    /// Targets of this round that the sender may be told about.
+    /// Targets of this round whose outcome may be reported to the sender.
     news: Vec<(News, usize)>,
     logged: bool,
 }
 
-/// How a waiting or active message is, for people.
+/// A waiting or active message, as commands and console show it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct QueueEntry {
     /// The message's id.
@@ -164,11 +164,16 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over messages that the spool held at the start. Those that are `unproven` are held: a person
-    /// should look at them first.
+    /// The wall clock, Unix milliseconds: due times and dates.
+    fn now_ms(&self) -> i64 {
+        self.parts.clock.wall_ms()
+    }
+
+    /// Queues messages that the spool held at the start. Those that are `unproven` are held: an
+    /// administrator should review them first.
     pub fn recover(&self, messages: &[(u64, i64)], unproven: &[u64]) {
         let (aside, suspects) = (self.parts.in_flight.set_aside(), self.parts.in_flight.suspects());
-        let mut alone_from = now_ms();
+        let mut alone_from = self.now_ms();
         for (id, due) in messages {
             self.parts.ids.see(*id);
             let mut due = *due;
@@ -191,7 +196,7 @@ impl Queue {
                 self.parts.spool.set_due(*id, HELD);
                 due = HELD;
             } else if suspects.contains(id) {
-                // One after the other: whoever ends the process again is known by that.
+                // One after the other: the message that ends the process again is known by that.
                 due = due.max(alone_from);
                 alone_from += SUSPECT_PAUSE_MS;
             }
@@ -234,7 +239,7 @@ impl Queue {
         if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
             && !self.state().active.is_empty()
         {
-            self.wait_until(id, now_ms());
+            self.wait_until(id, self.now_ms());
             return;
         }
         self.activate(id, message, body);
@@ -275,7 +280,7 @@ impl Queue {
         let mut state = self.state();
         let full = self.active_bytes.load(Ordering::Relaxed) >= ACTIVE_BYTES_MAX;
         let Some(&(due, id)) = state.waiting.first() else { return Err(LOG_AFTER) };
-        let early = due.saturating_sub(now_ms());
+        let early = due.saturating_sub(self.now_ms());
         // Later than any attempt is put: the clock was ahead when this was written, and went back.
         let early = if due != HELD && early > self.pause_max_ms() { 0 } else { early };
         if early > 0 || full {
@@ -292,7 +297,7 @@ impl Queue {
         let settings = &self.parts.settings.get().sender;
         let longest = settings.retry_seconds.iter().copied().max().unwrap_or(0);
         let longest = i64::try_from(longest.saturating_mul(1_000)).unwrap_or(i64::MAX / 4);
-        longest.max(60 * TROUBLE_RETRY_MS).saturating_mul(2)
+        longest.max(60 * ERROR_RETRY_MS).saturating_mul(2)
     }
 
     fn read_back(&self, id: u64) -> Option<(QueuedMessage, Vec<u8>)> {
@@ -301,7 +306,7 @@ impl Queue {
             Err(gauntlet_store::SpoolError::Unknown(_)) => return None,
             Err(error) => {
                 tracing::error!(%error, id = ids::to_text(id), "a message cannot be read back");
-                self.wait_until(id, now_ms() + 60 * TROUBLE_RETRY_MS);
+                self.wait_until(id, self.now_ms() + 60 * ERROR_RETRY_MS);
                 return None;
             }
         };
@@ -322,7 +327,7 @@ impl Queue {
         }
     }
 
-    /// Logs messages whose first attempt takes long, so that people see them.
+    /// Logs messages whose first attempt takes long, so that the log shows them.
     fn log_slow(&self) {
         let slow: Vec<Arc<Active>> = {
             let state = self.state();
@@ -369,18 +374,18 @@ impl Queue {
         self.settle(&active, Vec::new());
     }
 
-    /// Takes over what became of some targets; concludes the message when nothing is open.
+    /// Applies the outcomes of some targets; concludes the message when nothing is open.
     fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
         let settings = &active.settings.sender;
         // Mail expires by the time that has passed, not by a clock that was set ahead.
-        let (now, steady) = (now_ms(), self.parts.clock.now_ms());
+        let (now, steady) = (self.now_ms(), self.parts.clock.now_ms());
         let schedule = Schedule::of(settings);
         let received = active.message.record.received_ms;
         let mut progress = active.progress();
-        for Settled { target, outcome, next_hop, reply, tells } in all {
+        for Settled { target, outcome, next_hop, reply, reports_delivery } in all {
             let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
             let outcome = schedule.outcome(outcome, received, steady);
-            let news = schedule.news(outcome, tells, received, delivery.at_ms, steady);
+            let news = schedule.news(outcome, reports_delivery, received, delivery.at_ms, steady);
             self.tally(outcome);
             *delivery = Delivery {
                 address: delivery.address.clone(),
@@ -431,8 +436,8 @@ impl Queue {
         if deliveries.iter().all(|d| d.outcome.is_final()) {
             // Before the log, which is slower: a crash in between must not deliver again.
             let state = serde_json::to_vec(&deliveries).unwrap_or_default();
-            self.parts.spool.set_state(id, now_ms(), &state);
-            let age = now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
+            self.parts.spool.set_state(id, self.now_ms(), &state);
+            let age = self.now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
             self.parts.metrics.delivery_time.record(Duration::from_millis(age));
             announce(&record);
             let queue = self.clone();
@@ -440,7 +445,7 @@ impl Queue {
                 Ok(_) => queue.parts.spool.done(id),
                 Err(error) => {
                     tracing::error!(%error, "an outcome could not be logged; it is tried again");
-                    queue.remember(id, &deliveries, now_ms() + TROUBLE_RETRY_MS);
+                    queue.remember(id, &deliveries, queue.now_ms() + ERROR_RETRY_MS);
                 }
             };
             return self.parts.log.append_then(vec![record], events, Box::new(done));
@@ -448,7 +453,7 @@ impl Queue {
         let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
         let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
         let settings = &active.settings.sender;
-        let due = Schedule::of(settings).next_attempt(id, attempts, now_ms());
+        let due = Schedule::of(settings).next_attempt(id, attempts, self.now_ms());
         self.remember(id, &deliveries, due);
         self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
     }
@@ -510,3 +515,6 @@ impl Active {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

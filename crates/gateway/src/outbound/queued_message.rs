@@ -38,6 +38,9 @@ pub struct Target {
     /// Changes on the way, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
+    /// In our own Maildir it goes into the spam folder.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spam_folder: bool,
     /// `NOTIFY=` of the client: success, failure, delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<(bool, bool, bool)>,
@@ -101,7 +104,7 @@ impl QueuedMessage {
         }
     }
 
-    /// A message of the node itself, or one that a person released: goes to these addresses as it
+    /// A message of the node itself, or one that was released: goes to these addresses as it
     /// is.
     pub fn straight(mut record: LogRecord, addresses: &[String]) -> Self {
         let disposition = |address: &String| Disposition {
@@ -119,7 +122,7 @@ impl QueuedMessage {
     pub(crate) fn item(&self, folder: &str, targets: &[usize]) -> QuarantineItem {
         let record = &self.record;
         let addresses = targets.iter().filter_map(|t| self.targets.get(*t));
-        // The first folder has the message's own name, the reference that people know.
+        // The first folder has the message's own name, the reference that users know.
         let first = self.targets.iter().find_map(|t| match &t.action {
             Action::Quarantine { folder } => Some(folder.as_str()),
             _ => None,
@@ -136,7 +139,7 @@ impl QueuedMessage {
         let said = held_here.map(Disposition::released_by);
         let release = match said.clone().all(|one| one.is_some()) {
             true => said.flatten().max(),
-            // Of those left to the folder nobody may widen it for the others.
+            // Of those left to the folder no recipient may widen it for the others.
             false => said.flatten().max().filter(|most| *most == ReleasedBy::Admin),
         };
         QuarantineItem {
@@ -159,9 +162,9 @@ impl QueuedMessage {
         self.record.deliveries.iter().all(|d| d.outcome.is_final())
     }
 
-    /// The sender wants such news of this target, and may be told: nothing says that it is forged.
-    /// Without a wish only failures are told, and delays to those who send through us.
-    pub fn may_tell(&self, target: &Target, news: News) -> bool {
+    /// The sender wants such a report about this target, and may get it: nothing says that it is
+    /// forged. Without a wish only failures are reported, and delays to those who send through us.
+    pub fn may_report(&self, target: &Target, news: News) -> bool {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
         let wanted = match (news, target.notify) {
@@ -205,13 +208,17 @@ fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Targ
     let changes: Vec<Change> = disposition
         .changes
         .iter()
-        .filter(|change| !matches!(change, Change::Copy { .. }))
+        .filter(|change| {
+            // Not about the bytes that a target gets.
+            !matches!(change, Change::Copy { .. } | Change::Notify { .. } | Change::Learn { .. })
+        })
         .cloned()
         .collect();
     let target = |address: &str, action: Action| Target {
         address: address.to_owned(),
         action,
         changes: changes.clone(),
+        spam_folder: disposition.end == Final::SpamFolder,
         notify: rcpt
             .and_then(|r| r.notify)
             .map(|Notify { success, failure, delay }| (success, failure, delay)),
@@ -233,6 +240,7 @@ fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Targ
         if let Change::Copy { to } = change {
             targets.extend(to.iter().map(|a| Target {
                 changes: Vec::new(),
+                spam_folder: false,
                 notify: Some((false, false, false)),
                 orcpt: None,
                 ..target(a, Action::Send)
@@ -245,11 +253,11 @@ fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Targ
 /// The answer a client gets: what the dispositions of a message come to together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// 250: the node takes it over.
+    /// 250: the node accepts it.
     Accept,
     /// 5xx: every recipient is refused.
     Reject(String),
-    /// 4xx: somebody is to be asked again later, so nobody is accepted now.
+    /// 4xx: one recipient is deferred, so none is accepted now.
     Defer(String),
 }
 

@@ -6,7 +6,7 @@ use gauntlet_smtp::address::domain_of;
 
 use crate::config::{Config, DomainSettings, HopTlsPolicy, NextHopSettings, RouteSettings};
 
-/// A place to hand a message to.
+/// Where a message is handed on to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Route {
     /// Our own Maildir.
@@ -25,7 +25,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The next hop is ours, or one that the configuration names: not somebody of the internet.
+    /// The next hop is ours, or one that the configuration names: not a host that the DNS names.
     pub fn is_named(&self) -> bool {
         matches!(self, Route::Hop(_) | Route::Hops(_))
     }
@@ -38,7 +38,7 @@ pub struct NextHop {
     pub hosts: Vec<(String, u32)>,
     /// TLS there; none is that of the settings.
     pub tls: Option<HopTlsPolicy>,
-    /// They speak LMTP.
+    /// Their protocol is LMTP.
     pub lmtp: bool,
 }
 
@@ -71,6 +71,11 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// The folder of the Maildir for spam, if it has one.
+    pub fn maildir_spam_folder(&self) -> Option<&str> {
+        Some(self.settings.maildir_spam_folder.as_str()).filter(|name| !name.is_empty())
+    }
+
     /// The routes of a configuration.
     pub fn of(config: &Config) -> Self {
         let named = |hop: &NextHopSettings| (hop.r#for.clone(), Named::of(hop));

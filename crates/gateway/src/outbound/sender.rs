@@ -6,7 +6,7 @@
 //! message.
 
 mod connection;
-mod places;
+mod connection_limits;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use self::connection::{Connection, DeliveryError, TimeLimits};
-pub use self::places::Places;
+pub use self::connection_limits::ConnectionLimits;
+use crate::clock::Clock;
 use crate::current::Current;
 use crate::message::OutgoingMessage;
 use crate::net::resolver::Resolver;
@@ -40,8 +41,8 @@ pub struct Settled {
     pub next_hop: String,
     /// The answer, one line.
     pub reply: String,
-    /// Whoever took it tells the sender of its delivery, if that was asked for (DSN).
-    pub tells: bool,
+    /// The next hop reports its delivery to the sender, if that was asked for (DSN).
+    pub reports_delivery: bool,
 }
 
 /// What a next hop said about an address.
@@ -84,7 +85,7 @@ impl DeliveryJob {
             outcome,
             next_hop: next_hop.to_owned(),
             reply: reply.to_owned(),
-            tells: false,
+            reports_delivery: false,
         };
         let settled = self.targets.iter().map(one).collect();
         (self.done)(settled);
@@ -118,6 +119,8 @@ struct Hops {
 /// What every connection is opened with. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SenderContext {
+    /// When a next hop that was unreachable is tried again.
+    pub clock: Clock,
     /// The settings in force: one generation for each attempt.
     pub settings: Current<OutboundSettings>,
     /// The way to the DNS.
@@ -131,7 +134,7 @@ pub struct SenderContext {
     /// Counts how connections to exchangers were encrypted.
     pub outcomes: Arc<TlsOutcomes>,
     /// Connections over all next hops.
-    pub places: Places,
+    pub connection_limits: ConnectionLimits,
 }
 
 #[derive(Debug)]
@@ -165,9 +168,14 @@ impl Sender {
         self.hops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The clock that outages end by.
+    pub fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
     /// Queues a job for a next hop.
     pub fn send(&self, route: &Route, job: DeliveryJob) {
-        let hop = self.hops().get(route);
+        let hop = self.hops().get(route, &self.context.clock);
         let mut state = hop.state();
         state.jobs.push_back(job);
         if state.idle > 0 {
@@ -182,7 +190,7 @@ impl Sender {
 
     /// Asks a next hop whether it takes mail for this address, without sending any.
     pub async fn probe(&self, route: &Route, address: &str) -> Probe {
-        let hop = self.hops().get(route);
+        let hop = self.hops().get(route, &self.context.clock);
         let settings = self.context.settings.get();
         let mut connection = match open(&hop, &self.context, &settings, false).await {
             Ok(connection) => connection,
@@ -198,33 +206,37 @@ impl Sender {
         probe
     }
 
-    /// The next hop was not unreachable a moment ago, nothing waits for it, and a message would get a
-    /// connection at once.
+    /// The next hop was not unreachable a moment ago, nothing waits for it, and a message would get
+    /// a connection at once.
     pub fn is_free(&self, route: &Route) -> bool {
         let hops = self.hops();
-        let has_room = self.context.places.has_room();
+        let has_room = self.context.connection_limits.has_room();
         let Some(hop) = hops.all.get(route) else { return has_room };
         let most = self.context.settings.get().sender.connections_per_hop_max;
-        let state = hop.state();
-        let away = state.unreachable.as_ref().is_some_and(|(at, _)| at.elapsed() < UNREACHABLE_FOR);
+        let (state, clock) = (hop.state(), &self.context.clock);
+        let away =
+            state.unreachable.as_ref().is_some_and(|(at, _)| clock.elapsed(*at) < UNREACHABLE_FOR);
         let connected = state.idle > 0 || (state.workers < most && has_room);
         state.jobs.is_empty() && !away && connected
     }
 
-    /// Forgets that next hops were unreachable: somebody asked for a retry.
+    /// Forgets that next hops were unreachable: an administrator asked for a retry.
     pub fn try_again(&self) {
         self.hops().all.values().for_each(|hop| hop.state().unreachable = None);
     }
 }
 
 impl Hops {
-    fn get(&mut self, route: &Route) -> Arc<Hop> {
+    fn get(&mut self, route: &Route, clock: &Clock) -> Arc<Hop> {
         if self.all.len() >= self.sweep_at.max(HOPS_SWEPT_AT) {
             let away = |hop: &Hop| {
                 let state = hop.state();
-                state.unreachable.as_ref().is_some_and(|(at, _)| at.elapsed() < UNREACHABLE_FOR)
+                state
+                    .unreachable
+                    .as_ref()
+                    .is_some_and(|(at, _)| clock.elapsed(*at) < UNREACHABLE_FOR)
             };
-            // Whoever works for a hop, or is about to, holds it too.
+            // A task that works for a hop, or is about to, holds it too.
             self.all.retain(|_, hop| Arc::strong_count(hop) > 1 || away(hop));
             self.sweep_at = 2 * self.all.len();
         }
@@ -242,8 +254,8 @@ async fn work(hop: Arc<Hop>, context: SenderContext) {
     loop {
         let job = hop.state().jobs.pop_front();
         let Some(job) = job else {
-            if context.places.are_scarce() {
-                // Another next hop may be waiting for the place.
+            if context.connection_limits.are_scarce() {
+                // Another next hop may be waiting for the connection.
                 close(connection.take()).await;
             }
             hop.state().idle += 1;
@@ -320,7 +332,7 @@ async fn deliver(
                 },
                 next_hop: peer.clone(),
                 reply: reply.one_line(),
-                tells: connection.client.knows_dsn(),
+                reports_delivery: connection.client.knows_dsn(),
             };
             let settled = job.targets.iter().zip(&replies).map(one).collect();
             (job.done)(settled);
@@ -332,8 +344,8 @@ async fn deliver(
             }
             Some(connection)
         }
-        Err(trouble) => {
-            job.settle_all(None, &peer, &trouble.text);
+        Err(error) => {
+            job.settle_all(None, &peer, &error.text);
             None
         }
     }
@@ -350,7 +362,8 @@ fn describe(route: &Route) -> String {
     }
 }
 
-/// A connection to the next hop, or why there is none. `report`: for a message from the empty sender.
+/// A connection to the next hop, or why there is none. `report`: for a message from the empty
+/// sender.
 async fn open(
     hop: &Hop,
     context: &SenderContext,
@@ -358,15 +371,18 @@ async fn open(
     report: bool,
 ) -> Result<Connection, RouteError> {
     if let Some((since, why)) = &hop.state().unreachable
-        && since.elapsed() < UNREACHABLE_FOR
+        && context.clock.elapsed(*since) < UNREACHABLE_FOR
     {
         return Err(RouteError::Later(why.clone()));
     }
     let opened = Connection::open(&hop.route, (context, settings), report).await;
     hop.state().unreachable = match &opened {
-        Err(RouteError::Later(why)) => Some((Instant::now(), why.clone())),
-        // That nobody takes mail there is no outage, and the DNS is remembered elsewhere.
+        Err(RouteError::Later(why)) => Some((context.clock.now(), why.clone())),
+        // That no host takes mail there is no outage, and the DNS is remembered elsewhere.
         Ok(_) | Err(RouteError::Never(_)) => None,
     };
     opened
 }
+
+#[cfg(test)]
+mod tests;

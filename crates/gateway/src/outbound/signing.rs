@@ -1,8 +1,9 @@
 //! DKIM signatures for outbound mail, and the keys for them (RFC 6376, RFC 8463).
 //!
 //! Keys are files: `dkim/DOMAIN/SELECTOR.pem` signs, `SELECTOR.next` waits until its record is
-//! published, `SELECTOR.old` signs no more (its record stays published until the last mail signed with it
-//! has arrived). All active keys of a domain sign, so that a domain can have RSA and Ed25519 at once.
+//! published, `SELECTOR.old` signs no more (its record stays published until the last mail signed
+//! with it has arrived). All active keys of a domain sign, so that a domain can have RSA and
+//! Ed25519 at once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -213,8 +214,8 @@ impl Key {
         all.max().unwrap_or(Publication::Different)
     }
 
-    /// A `DKIM-Signature` field over a header with CRLF line ends and a body of this hash. `now` is Unix time
-    /// in seconds.
+    /// A `DKIM-Signature` field over a header with CRLF line ends and a body of this hash. `now` is
+    /// Unix time in seconds.
     fn sign(&self, header: &[u8], body_hash: &[u8], now: i64) -> anyhow::Result<String> {
         let names = signed_names(header);
         let base64 = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
@@ -249,8 +250,8 @@ impl Key {
     }
 }
 
-/// Names of the fields that a signature of this message covers: each as often as the message has it, and
-/// once more, so that none can be added (RFC 6376 section 8.15).
+/// Names of the fields that a signature of this message covers: each as often as the message has
+/// it, and once more, so that none can be added (RFC 6376 section 8.15).
 fn signed_names(header: &[u8]) -> Vec<&'static str> {
     let mut names = Vec::with_capacity(2 * FIELDS.len());
     for name in FIELDS {
@@ -325,8 +326,8 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// The process that has the private halves did not answer: it is about to be started anew, with the
-    /// node.
+    /// The process that has the private halves did not answer: it is about to be started anew, with
+    /// the node.
     pub(crate) fn are_out_of_reach(&self) -> bool {
         self.secrets.as_ref().is_some_and(|secrets| secrets.is_out_of_reach())
     }
@@ -361,9 +362,9 @@ impl KeyRing {
         active().find(|k| k.is_rsa()).or_else(|| active().next())
     }
 
-    /// Seals a message (RFC 8617) whose chain was found to be `arc`. Gives the header fields to put on
-    /// top; empty if none is due: nothing seals, nobody knows whether the chain is good, or the chain is
-    /// over. `now` is Unix time in seconds.
+    /// Seals a message (RFC 8617) whose chain was found to be `arc`. Gives the header fields to put
+    /// on top; empty if none is due: nothing seals, it is unknown whether the chain is good, or the
+    /// chain is over. `now` is Unix time in seconds.
     ///
     /// # Errors
     /// If the key cannot sign.
@@ -400,8 +401,8 @@ impl KeyRing {
         self.keys.get(domain).map_or(&[], Vec::as_slice)
     }
 
-    /// Signs a message with the active keys of its From domain, or of the nearest domain above it. Gives
-    /// the header fields to put on top; empty if there is no key.
+    /// Signs a message with the active keys of its From domain, or of the nearest domain above it.
+    /// Gives the header fields to put on top; empty if there is no key.
     ///
     /// # Errors
     /// If a key cannot sign.
@@ -427,8 +428,8 @@ impl KeyRing {
         }
     }
 
-    /// Makes a key. It signs at once if it is the domain's first of its algorithm, else it waits for
-    /// [`KeyRing::activate`].
+    /// Makes a key. It signs at once if it is the domain's first of its algorithm, else it waits
+    /// for [`KeyRing::activate`].
     ///
     /// # Errors
     /// If domain or selector are no names, the selector is taken, or the key cannot be written.
@@ -477,8 +478,8 @@ impl KeyRing {
         keys.last().context("the key was just made")
     }
 
-    /// Lets the waiting key sign, and no other of its algorithm any more. Returns the selectors of the
-    /// key and of those that it takes over from.
+    /// Lets the waiting key sign, and no other of its algorithm any more. Returns the selectors of
+    /// the key and of those that it replaces.
     ///
     /// # Errors
     /// If the domain has no such waiting key, or files cannot be renamed.
@@ -531,14 +532,15 @@ fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The PKCS#8 of an Ed25519 key in its first version (RFC 8410 section 7): OpenSSL 3.0, and with it OpenDKIM,
-/// cannot read the second one, which has the public key as well.
+/// The PKCS#8 of an Ed25519 key in its first version (RFC 8410 section 7): OpenSSL 3.0, and with it
+/// OpenDKIM, cannot read the second one, which has the public key as well.
 fn ed25519_pkcs8(seed: &[u8; 32]) -> Vec<u8> {
     const HEAD: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
     [&HEAD[..], seed].concat()
 }
 
-/// Writes a key that only its owner can read, durably, whole or not at all. One that is there is kept.
+/// Writes a key that only its owner can read, durably, whole or not at all. One that is there is
+/// kept.
 fn write_secret(path: &Path, label: &str, der: &[u8]) -> io::Result<()> {
     if path.exists() {
         return Err(io::ErrorKind::AlreadyExists.into());

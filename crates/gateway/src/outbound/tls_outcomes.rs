@@ -1,5 +1,5 @@
-//! How connections to mail exchangers of other domains were encrypted (RFC 8460 section 4): counted by
-//! day and domain, and kept in a file, so that a restart loses a minute at most.
+//! How connections to mail exchangers of other domains were encrypted (RFC 8460 section 4): counted
+//! by day and domain, and kept in a file, so that a restart loses a minute at most.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,9 +14,9 @@ use crate::clock::Day;
 
 /// Domains of one day that are counted; others are not.
 const DOMAINS_MAX: usize = 10_000;
-/// Policies of one domain that are told apart on one day.
+/// Policies of one domain that are counted by themselves on one day.
 const POLICIES_MAX: usize = 8;
-/// Failures of one policy that are told apart; others are counted only.
+/// Failures of one policy with a row of their own; others are counted only.
 const FAILURES_MAX: usize = 50;
 /// Days that are kept.
 const DAYS_MAX: usize = 3;
@@ -112,16 +112,16 @@ impl TlsOutcomes {
             return;
         }
         let policies = domains.entry(domain.to_owned()).or_default();
-        let place = policies.iter().position(|c| c.policy == *policy);
-        let place = match place {
-            Some(place) => place,
+        let index = policies.iter().position(|c| c.policy == *policy);
+        let index = match index {
+            Some(index) => index,
             None if policies.len() >= POLICIES_MAX => return,
             None => {
                 policies.push(Counted { policy: policy.clone(), ..Counted::default() });
                 policies.len() - 1
             }
         };
-        let Some(counted) = policies.get_mut(place) else { return };
+        let Some(counted) = policies.get_mut(index) else { return };
         match failed {
             None => counted.good += 1,
             Some(mut failed) => {

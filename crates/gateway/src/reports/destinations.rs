@@ -134,7 +134,8 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What a domain publishes, and which of its addresses may get reports; none if it publishes nothing now.
+/// What a domain publishes, and which of its addresses may get reports; none if it publishes
+/// nothing now.
 pub async fn ask(resolver: &Resolver, domain: &str) -> Option<Published> {
     let asked = resolver.ask(&format!("_dmarc.{domain}"), Kind::Txt).await;
     let mut records = asked.answer.texts().filter_map(|text| {
@@ -149,8 +150,8 @@ pub async fn ask(resolver: &Resolver, domain: &str) -> Option<Published> {
     Some(published)
 }
 
-/// Why an address gets no reports about this domain; none if it does. Another organisation's must say
-/// that it wants them.
+/// Why an address gets no reports about this domain; none if it does. Another organisation's must
+/// say that it wants them.
 async fn refusal(resolver: &Resolver, domain: &str, address: &str) -> Option<String> {
     let host = address.rsplit_once('@').map_or("", |(_, host)| host).to_ascii_lowercase();
     if organisation(&host) == organisation(domain) {

@@ -53,8 +53,8 @@ impl Tally {
     }
 }
 
-/// The day's tallies by the domain whose policy applied; the messages looked at, and whether these are
-/// all.
+/// The day's tallies by the domain whose policy applied; the messages looked at, and whether these
+/// are all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Collected {
     /// By policy domain.
@@ -102,8 +102,8 @@ pub fn collect(
     }
 }
 
-/// The policy domain and the line of a message; none if no policy applied, or it is unknown whether the
-/// message complies with it.
+/// The policy domain and the line of a message; none if no policy applied, or it is unknown whether
+/// the message complies with it.
 fn row_of(record: &LogRecord) -> Option<(String, Row)> {
     let LogRecord { envelope, facts, .. } = record;
     let passed = match facts.dmarc {

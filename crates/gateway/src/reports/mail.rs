@@ -16,7 +16,7 @@ pub struct Parts<'p> {
     pub subject: &'p str,
     /// The report's name, for Message-ID.
     pub id: &'p str,
-    /// Words for people.
+    /// The text that users read.
     pub text: &'p str,
     /// `multipart/mixed`, or `multipart/report` with its kind.
     pub multipart: &'p str,

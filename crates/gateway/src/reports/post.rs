@@ -20,7 +20,7 @@ const ADDRESSES_MAX: usize = 4;
 /// Sends a report to an `https://` URL.
 ///
 /// # Errors
-/// A sentence: the URL is none, nobody can be reached, or the answer is not 2xx.
+/// A sentence: the URL is none, no server can be reached, or the answer is not 2xx.
 pub async fn post(
     resolver: &Resolver,
     tls: &HopTls,
@@ -53,13 +53,13 @@ fn parts(url: &str) -> Option<(&str, u16, &str)> {
     let rest = url
         .get(8..)
         .filter(|_| url.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")))?;
-    let (place, path) = match rest.find('/') {
+    let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
     };
-    let (host, port) = match place.rsplit_once(':') {
+    let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) => (host, port.parse().ok()?),
-        None => (place, 443),
+        None => (authority, 443),
     };
     let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
     let fits =
@@ -76,7 +76,7 @@ async fn say(
 ) -> Result<(), String> {
     let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
     let wire: Wire = Box::new(stream);
-    let mut wire = tls.connect(wire, host, &Certificate::Valid).await?;
+    let mut wire = tls.connect(wire, host, &Certificate::Valid).await.map_err(|e| e.to_string())?;
     for piece in [head, body] {
         wire.write_all(piece).await.map_err(|e| e.to_string())?;
     }

@@ -1,4 +1,4 @@
-//! A day's reports: made, bounded, and handed to whoever sends them.
+//! A day's reports: made, bounded, and handed to the sender.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,8 @@ pub struct Ready {
     pub mails: Vec<(String, String)>,
 }
 
-/// Makes the reports of a day, in the order of domains; asks each domain for its record as it is now.
+/// Makes the reports of a day, in the order of domains; asks each domain for its record as it is
+/// now.
 ///
 /// # Errors
 /// If a report cannot be compressed.

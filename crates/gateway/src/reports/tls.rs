@@ -14,7 +14,7 @@ const ADDRESSES_MAX: usize = 5;
 
 /// Where a report goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum TlsDestination {
     /// By mail.
     Mail(Destination),
     /// By POST to this URL.
@@ -22,28 +22,29 @@ pub enum Place {
 }
 
 /// Where a domain wants its reports; none if it wants none.
-pub async fn places(resolver: &Resolver, domain: &str) -> Vec<Place> {
+pub async fn destinations_of(resolver: &Resolver, domain: &str) -> Vec<TlsDestination> {
     let answer = resolver.ask(&format!("_smtp._tls.{domain}"), Kind::Txt).await.answer;
     let mut records = answer.texts().filter_map(|text| read(std::str::from_utf8(text).ok()?));
     match (records.next(), records.next()) {
-        (Some(places), None) => places,
+        (Some(destinations), None) => destinations,
         // Section 3: several records are none.
         _ => Vec::new(),
     }
 }
 
 /// Reads a record; none if it is no such record.
-fn read(text: &str) -> Option<Vec<Place>> {
+fn read(text: &str) -> Option<Vec<TlsDestination>> {
     let (tag, version) = tags::read(text).next()?;
     if tag != "v" || version != "TLSRPTv1" {
         return None;
     }
     let uris = tags::get(text, "rua").unwrap_or_default().split(',').map(str::trim);
-    let place = |uri: &str| match uri.get(..8).filter(|s| s.eq_ignore_ascii_case("https://")) {
-        Some(_) => Some(Place::Web(gauntlet_smtp::text::excerpt(uri, 400))),
-        None => destinations::destination(uri).map(Place::Mail),
+    let destination = |uri: &str| match uri.get(..8).filter(|s| s.eq_ignore_ascii_case("https://"))
+    {
+        Some(_) => Some(TlsDestination::Web(gauntlet_smtp::text::excerpt(uri, 400))),
+        None => destinations::destination(uri).map(TlsDestination::Mail),
     };
-    Some(uris.filter_map(place).take(ADDRESSES_MAX).collect())
+    Some(uris.filter_map(destination).take(ADDRESSES_MAX).collect())
 }
 
 /// The report's name, the same however often it is made.
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn records() {
-        let read = |text: &str| read(text).map(|places| places.len());
+        let read = |text: &str| read(text).map(|destinations| destinations.len());
         assert_eq!(read("v=TLSRPTv1; rua=mailto:a@b.example,https://b.example/v1"), Some(2));
         assert_eq!(read("v=TLSRPTv1"), Some(0));
         assert_eq!(read("v=DMARC1; rua=mailto:a@b.example"), None);

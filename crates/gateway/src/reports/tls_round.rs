@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::round::{Ready, Reported};
-use super::tls::{Place, document, id, places};
+use super::tls::{TlsDestination, destinations_of, document, id};
 use super::{Reporter, mail, post};
 use crate::clock::Day;
 use crate::clock::now_ms;
@@ -42,8 +42,8 @@ pub async fn tls_reports(
         let mut reported =
             Reported { domain: domain.clone(), messages: sessions, rows, ..Reported::default() };
         let json = document(reporter, domain, day, all).to_string();
-        let places = places(resolver, domain).await;
-        if places.is_empty() {
+        let destinations = destinations_of(resolver, domain).await;
+        if destinations.is_empty() {
             reported.none = Some("the domain asks for no reports (_smtp._tls)".to_owned());
             ready.push(Ready { reported, xml: json, mails: Vec::new() });
             continue;
@@ -51,22 +51,24 @@ pub async fn tls_reports(
         let attachment = mail::compressed(json.as_bytes())?;
         reported.bytes = attachment.len() as u64;
         let mut mails = Vec::new();
-        for place in places {
-            match place {
-                Place::Web(url) if reported.bytes <= settings.bytes_max => {
+        for destination in destinations {
+            match destination {
+                TlsDestination::Web(url) if reported.bytes <= settings.bytes_max => {
                     match post::post(resolver, tls, &url, KIND, &attachment).await {
                         Ok(()) => reported.to.push(url),
                         Err(why) => reported.refused.push((url, why)),
                     }
                 }
-                Place::Web(url) => reported.refused.push((url, too_large(&reported, settings))),
-                Place::Mail(address) if address.refused.is_some() => {
+                TlsDestination::Web(url) => {
+                    reported.refused.push((url, too_large(&reported, settings)));
+                }
+                TlsDestination::Mail(address) if address.refused.is_some() => {
                     reported.refused.push((address.address, address.refused.unwrap_or_default()));
                 }
-                Place::Mail(address) if reported.bytes > settings.bytes_max => {
+                TlsDestination::Mail(address) if reported.bytes > settings.bytes_max => {
                     reported.refused.push((address.address, too_large(&reported, settings)));
                 }
-                Place::Mail(address) => {
+                TlsDestination::Mail(address) => {
                     let to = address.address;
                     mails.push((to.clone(), message(reporter, domain, day, &to, &attachment)));
                     reported.to.push(to);

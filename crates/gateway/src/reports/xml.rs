@@ -87,8 +87,8 @@ fn record(out: &mut Writer<'_>, published: &Published, row: &Row, count: u64) {
     });
 }
 
-/// Whether a domain that is proven vouches for the From domain: as an equal, or within the organisation
-/// whose policy applies.
+/// Whether a domain that is proven vouches for the From domain: as an equal, or within the
+/// organisation whose policy applies.
 fn is_aligned(domain: &str, header_from: &str, policy_domain: &str, alignment: char) -> bool {
     if domain == header_from || alignment == 's' {
         return domain == header_from;

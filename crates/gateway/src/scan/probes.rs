@@ -1,8 +1,8 @@
-//! Probe accounts: addresses that nobody uses, so that whatever comes to them is unwanted.
+//! Probe accounts: addresses without a user, so that whatever comes to them is unwanted.
 //!
 //! Mail to one of them is fingerprinted after its scan, and the fingerprints are written to the
-//! signatures of the data folder by a thread of their own; the node takes them over with its next look.
-//! Delivery goes on as the policy says.
+//! signatures of the data folder by a thread of their own; the node applies them with its next
+//! poll. Delivery goes on as the policy says.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -41,8 +41,8 @@ impl Probes {
         Ok(Probes { addresses: Arc::new(addresses), queue })
     }
 
-    /// Learns from a message that was just scanned with this scratch, if it came to a probe account.
-    /// Never waits.
+    /// Learns from a message that was just scanned with this scratch, if it came to a probe
+    /// account. Never waits.
     pub fn notice(
         &self,
         message: &Message<'_>,

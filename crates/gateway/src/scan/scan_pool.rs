@@ -38,8 +38,8 @@ enum Reply {
     Failed,
 }
 
-/// What waits for a thread. A channel would have threads spin before they sleep, which costs more than a
-/// small message's scan.
+/// What waits for a thread. A channel would have threads spin before they sleep, which costs more
+/// than a small message's scan.
 #[derive(Debug, Default)]
 struct Jobs {
     state: Mutex<JobState>,
@@ -96,8 +96,8 @@ pub struct ScanPool {
 }
 
 impl ScanPool {
-    /// Starts `threads` threads (0: one for each CPU that the process may use). `queue_max` messages
-    /// may wait, each at most `wait_max`.
+    /// Starts `threads` threads (0: one for each CPU that the process may use). `queue_max`
+    /// messages may wait, each at most `wait_max`.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -167,7 +167,7 @@ impl Drop for ScanPool {
 }
 
 /// A line in the text log of the Engine.
-fn tell(record: &LogRecord, start: Instant) {
+fn log_verdict(record: &LogRecord, start: Instant) {
     let verdict = &record.verdict;
     tracing::info!(
         target: ENGINE,
@@ -192,7 +192,7 @@ fn run(jobs: &Jobs, metrics: &Metrics) {
         let judged = std::panic::catch_unwind(judged);
         let answer = match judged {
             Ok(Some(record)) => {
-                tell(&record, start);
+                log_verdict(&record, start);
                 drop((work, permit));
                 Reply::Judged(Box::new(record))
             }
@@ -206,5 +206,136 @@ fn run(jobs: &Jobs, metrics: &Metrics) {
         };
         metrics.scan_time.record(start.elapsed());
         let _the_session_may_have_gone = reply.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use gauntlet_engine::{Filter, Findings, Item, Snapshot};
+    use gauntlet_mail::{Envelope, Facts, Limits};
+    use gauntlet_policy::{Groups, Policy, Rates};
+
+    use super::*;
+
+    /// A filter that reports that it runs, and then waits for a word.
+    #[derive(Debug)]
+    struct Waiting {
+        began: Sender<()>,
+        go_on: Mutex<Receiver<()>>,
+    }
+
+    impl Filter for Waiting {
+        fn name(&self) -> &'static str {
+            "waiting"
+        }
+
+        fn run(&self, _: &Item<'_>, _: &mut Scratch, _: &mut Findings) {
+            self.began.send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+    }
+
+    fn judge(filters: Vec<Box<dyn Filter>>) -> Arc<Judge> {
+        let policy = Policy::parse(Policy::DEFAULT, &Groups::default()).unwrap();
+        let snapshot = Snapshot::empty().with_filters(filters);
+        Arc::new(Judge {
+            snapshot,
+            policy,
+            limits: Limits::default(),
+            probes: None,
+            scans: true,
+            unpacking: None,
+        })
+    }
+
+    fn record(reply: Result<Reply, oneshot::error::RecvError>) -> Box<LogRecord> {
+        match reply {
+            Ok(Reply::Judged(record)) => record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn waiting() -> (Arc<Judge>, Receiver<()>, Sender<()>) {
+        let ((began, begins), (word, go_on)) = (channel(), channel());
+        (judge(vec![Box::new(Waiting { began, go_on: Mutex::new(go_on) })]), begins, word)
+    }
+
+    fn work(id: &str) -> Work {
+        Work {
+            id: id.to_owned(),
+            raw: bytes::Bytes::from_static(b"Subject: hello\r\n\r\nHello\r\n"),
+            envelope: Envelope::default(),
+            facts: Facts::default(),
+            text: None,
+            rates: Rates::default(),
+            received_ms: 0,
+            began: Instant::now(),
+            unpacked: None,
+        }
+    }
+
+    fn pool(queue_max: usize, wait_max: Duration) -> (Arc<ScanPool>, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::default());
+        (Arc::new(ScanPool::start(1, queue_max, wait_max, &metrics).unwrap()), metrics)
+    }
+
+    #[tokio::test]
+    async fn each_message_gets_its_own_verdict() {
+        let (pool, _) = pool(8, Duration::from_secs(20));
+        let (one, two) = (judge(Vec::new()), judge(Vec::new()));
+        let (a, b) = tokio::join!(pool.judge(&one, work("a")), pool.judge(&two, work("b")));
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert_eq!((a.id.as_str(), a.subject.as_str(), b.id.as_str()), ("a", "hello", "b"));
+    }
+
+    #[tokio::test]
+    async fn a_message_that_finds_the_queue_full_is_not_judged_late() {
+        let (pool, metrics) = pool(0, Duration::from_millis(5));
+        let (slow, begins, word) = waiting();
+        let busy = {
+            let pool = pool.clone();
+            tokio::spawn(async move { pool.judge(&slow, work("busy")).await })
+        };
+        tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
+        let idle = judge(Vec::new());
+        assert_eq!(pool.judge(&idle, work("late")).await.unwrap_err(), NoVerdict::Overload);
+        assert_eq!(metrics.scan_overload.get(), 1);
+        word.send(()).unwrap();
+        assert!(busy.await.unwrap().is_ok());
+        assert!(pool.judge(&idle, work("next")).await.is_ok(), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn what_waits_when_the_pool_goes_is_still_judged() {
+        let (pool, _) = pool(8, Duration::from_secs(20));
+        let (slow, begins, word) = waiting();
+        let (reply, verdict) = oneshot::channel();
+        let permit = pool.room.clone().acquire_owned().await.unwrap();
+        pool.jobs.add((slow, work("under way"), reply, permit));
+        tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
+        let (reply, waiting) = oneshot::channel();
+        let permit = pool.room.clone().acquire_owned().await.unwrap();
+        pool.jobs.add((judge(Vec::new()), work("waiting"), reply, permit));
+        drop(pool);
+        word.send(()).unwrap();
+        assert_eq!(record(verdict.await).id, "under way");
+        assert_eq!(record(waiting.await).id, "waiting");
+    }
+
+    #[tokio::test]
+    async fn a_scan_that_crashes_costs_its_own_verdict_only() {
+        let (pool, metrics) = pool(8, Duration::from_secs(20));
+        // A node whose filter waits for a word that never comes: its channel is gone, and it
+        // panics.
+        let (broken, _begins, word) = waiting();
+        drop(word);
+        let judged = pool.judge(&broken, work("broken")).await;
+        // Filters are contained: the verdict says that one failed, so that no spam passes by it.
+        let record = judged.unwrap();
+        assert_eq!(record.verdict.class, gauntlet_verdict::Class::Unscannable);
+        assert_eq!(metrics.scan_failed.get(), 0);
+        assert!(pool.judge(&judge(Vec::new()), work("next")).await.is_ok());
     }
 }

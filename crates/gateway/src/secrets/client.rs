@@ -18,7 +18,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use super::remote_key::RemoteKey;
 use super::wire::{self, Kind};
 use super::{Certificate, DkimKeyInfo, KeyId, Life, Request};
-use super::{Failure, Standing};
+use super::{Failure, SandboxStatus};
 use crate::config::ListenerSettings;
 
 /// Connections for signatures: as many may be made at once.
@@ -30,15 +30,15 @@ const SIGNING_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for anything else.
 const OTHER_WAIT: Duration = Duration::from_secs(60);
 
-/// The secrets process as the node sees it. Its methods block for as long as the process computes; a
-/// signature takes what it takes in this process and some 20 us more.
+/// The secrets process as the node sees it. Its methods block for as long as the process computes;
+/// a signature takes what it takes in this process and some 20 us more.
 #[derive(Debug)]
 pub struct Secrets {
     signing: Pool,
     other: Pool,
-    standing: Standing,
+    status: SandboxStatus,
     pid: u32,
-    /// Until somebody waits for its end.
+    /// Until a caller waits for its end.
     child: Mutex<Option<Child>>,
     /// A request had no answer.
     silent: AtomicBool,
@@ -87,8 +87,8 @@ impl Pool {
         }
     }
 
-    /// Asks over a free connection. One that failed is closed: what comes over it next could be the answer
-    /// to another question.
+    /// Asks over a free connection. One that failed is closed: what comes over it next could be the
+    /// answer to another question.
     fn ask(&self, request: &[u8]) -> io::Result<(Kind, Vec<u8>)> {
         let mut connection = self.take()?;
         let answer = wire::write(&mut connection, Kind::Request, request)
@@ -105,8 +105,9 @@ impl Pool {
 }
 
 impl Secrets {
-    /// Starts the process. `command` is the program with its arguments; those that name the connections are
-    /// added. Call it before the node has threads, and before it gives up any right.
+    /// Starts the process. `command` is the program with its arguments; those that name the
+    /// connections are added. Call it before the node has threads, and before it gives up any
+    /// right.
     ///
     /// # Errors
     /// If it cannot be started, or says why it cannot work.
@@ -130,14 +131,14 @@ impl Secrets {
         let mut secrets = Secrets {
             signing: Pool::new(ours, SIGNING_WAIT)?,
             other: Pool::new(other, OTHER_WAIT)?,
-            standing: Standing::default(),
+            status: SandboxStatus::default(),
             pid: child.id(),
             child: Mutex::new(Some(child)),
             silent: AtomicBool::new(false),
             ended: watch::channel(String::new()).0,
         };
         match secrets.call(&Request::Hello) {
-            Ok(standing) => secrets.standing = standing,
+            Ok(status) => secrets.status = status,
             Err(error) => {
                 let child = secrets.take_child();
                 drop(secrets);
@@ -155,8 +156,8 @@ impl Secrets {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Watches on a thread of its own for the end of the process. Call it once the node has restricted
-    /// itself: a thread that is older would not be restricted.
+    /// Watches on a thread of its own for the end of the process. Call it once the node has
+    /// restricted itself: a thread that is older would not be restricted.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -177,8 +178,8 @@ impl Secrets {
     }
 
     /// How the process protects itself.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn status(&self) -> &SandboxStatus {
+        &self.status
     }
 
     /// Its process id.
@@ -209,7 +210,7 @@ impl Secrets {
             self.silent.store(true, Ordering::Relaxed);
         }
         if answer.is_err() && pool.state().1 == 0 {
-            // Without a connection left the node is of no use: whoever watches ends it.
+            // Without a connection left the node is of no use: the caller that watches ends it.
             self.ended.send_if_modified(|why| {
                 let first = why.is_empty();
                 if first {
@@ -239,10 +240,11 @@ impl Secrets {
         listener: &ListenerSettings,
     ) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
         let (address, certificate) = (listener.address.clone(), listener.certificate.clone());
-        let told: Vec<Certificate> = self.call(&Request::Certificates { address, certificate })?;
-        let made = told.into_iter().map(|told| {
-            let key = RemoteKey::new(self, &told);
-            let chain = told.chain.into_iter().map(CertificateDer::from).collect();
+        let certificates: Vec<Certificate> =
+            self.call(&Request::Certificates { address, certificate })?;
+        let made = certificates.into_iter().map(|certificate| {
+            let key = RemoteKey::new(self, &certificate);
+            let chain = certificate.chain.into_iter().map(CertificateDer::from).collect();
             Arc::new(CertifiedKey::new(chain, Arc::new(key)))
         });
         Ok(made.collect())
@@ -254,6 +256,14 @@ impl Secrets {
     /// If the process does not answer.
     pub fn certificate_lives(&self) -> anyhow::Result<Vec<Life>> {
         self.call(&Request::CertificateLives)
+    }
+
+    /// The text of the configuration file as it is now.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the process does not answer.
+    pub fn configuration(&self) -> anyhow::Result<String> {
+        self.call(&Request::Configuration)
     }
 
     pub(super) fn sign_tls(
@@ -281,8 +291,8 @@ impl Secrets {
         self.call(&Request::Reload)
     }
 
-    /// The node goes on with what the last reload read: keys before the one before may be forgotten. Without
-    /// an answer they are kept, which does no harm.
+    /// The node goes on with what the last reload read: keys before the one before may be
+    /// forgotten. Without an answer they are kept, which does no harm.
     pub(crate) fn keep_reloaded(&self) {
         let _kept_for_longer: anyhow::Result<()> = self.call(&Request::KeepReloaded);
     }

@@ -18,12 +18,12 @@ pub(crate) struct RemoteKey {
 }
 
 impl RemoteKey {
-    pub(crate) fn new(secrets: &Arc<Secrets>, told: &Certificate) -> Self {
+    pub(crate) fn new(secrets: &Arc<Secrets>, certificate: &Certificate) -> Self {
         RemoteKey {
             secrets: secrets.clone(),
-            id: told.key,
-            public: told.public.clone(),
-            schemes: told.schemes.iter().map(|s| SignatureScheme::from(*s)).collect(),
+            id: certificate.key,
+            public: certificate.public.clone(),
+            schemes: certificate.schemes.iter().map(|s| SignatureScheme::from(*s)).collect(),
         }
     }
 }

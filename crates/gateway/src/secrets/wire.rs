@@ -1,8 +1,9 @@
 //! Frames between the node and its secrets process.
 //!
-//! A frame is a version (one byte), a kind (one byte), a length (four bytes, little-endian) and so many bytes.
-//! A request is the MessagePack form of its type; an answer is that of its value, or a sentence. A length
-//! above the limit, another version or an unknown kind ends the connection: both ends are one program.
+//! A frame is a version (one byte), a kind (one byte), a length (four bytes, little-endian) and so
+//! many bytes. A request is the MessagePack form of its type; an answer is that of its value, or a
+//! sentence. A length above the limit, another version or an unknown kind ends the connection: both
+//! ends are one program.
 
 use std::io::{self, Read, Write};
 

@@ -22,7 +22,8 @@ struct Measured {
     intervals: BTreeMap<&'static str, Interval>,
 }
 
-/// The JSON object: the first filter's measures at the top, the baseline's and the difference below.
+/// The JSON object: the first filter's measures at the top, the baseline's and the difference
+/// below.
 #[derive(Debug, Serialize)]
 struct Report<'m> {
     #[serde(flatten)]

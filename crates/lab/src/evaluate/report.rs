@@ -13,7 +13,6 @@ use super::chart::{self, Line};
 
 /// What one filter, or one source, came to.
 pub(crate) struct Series<'a> {
-    /// Its name.
     pub(crate) name: &'a str,
     /// Scores and labels.
     pub(crate) scored: &'a [Scored],
@@ -29,7 +28,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Series that are drawn; more cannot be told apart.
+/// Series that are drawn; more are not distinct.
 const SERIES_MAX: usize = 6;
 
 /// Writes `report.html`, and `roc` and one `scores-NAME` a series as `.svg`, into the folder.

@@ -32,7 +32,6 @@ pub(crate) struct AtThreshold {
     pub(crate) missed_bound_percent: f64,
 }
 
-/// One source.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SourceAccuracy {
     /// Its name.

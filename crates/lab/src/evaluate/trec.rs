@@ -31,7 +31,7 @@ pub(crate) enum LearnerChoice {
     All,
 }
 
-/// When the filter is told.
+/// When the filter gets the label of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Feedback {
     /// After every message.
@@ -45,9 +45,9 @@ pub(crate) enum Feedback {
 /// How the filter learns.
 #[derive(Debug)]
 pub(crate) struct Protocol {
-    /// When it is told.
+    /// When it gets the label.
     pub(crate) feedback: Feedback,
-    /// Share of recipients that tell, with [`Feedback::Partial`].
+    /// Share of recipients that give feedback, with [`Feedback::Partial`].
     pub(crate) partial_percent: u32,
     /// Draws the batches and the recipients.
     pub(crate) seed: u64,
@@ -177,11 +177,12 @@ impl OnlineLearner {
         }
     }
 
-    fn at_once(&mut self, messages: &[(Vec<u8>, bool)], told: impl Fn(&[u8]) -> bool) {
-        let told: Vec<bool> = messages.iter().map(|(raw, _)| told(raw)).collect();
+    fn at_once(&mut self, messages: &[(Vec<u8>, bool)], has_feedback: impl Fn(&[u8]) -> bool) {
+        let labelled: Vec<bool> = messages.iter().map(|(raw, _)| has_feedback(raw)).collect();
         let start = Instant::now();
-        for ((raw, spam), told) in messages.iter().zip(told) {
-            let score = if told { self.filter.train(raw, *spam) } else { self.filter.score(raw) };
+        for ((raw, spam), is_labelled) in messages.iter().zip(labelled) {
+            let score =
+                if is_labelled { self.filter.train(raw, *spam) } else { self.filter.score(raw) };
             self.scored.push(Scored { score: f64::from(score), spam: *spam });
         }
         self.spent += start.elapsed();
@@ -203,8 +204,8 @@ impl OnlineLearner {
     }
 }
 
-/// Whether the message's recipient is one of those who tell. The recipient is the address of the To
-/// line; mail without one is told.
+/// Whether the message's recipient is one of those who give feedback. The recipient is the address
+/// of the To line; mail without one counts as labelled.
 fn gives_feedback(raw: &[u8], protocol: &Protocol) -> bool {
     let mut lines = raw.split(|&b| b == b'\n').take_while(|l| !l.trim_ascii().is_empty());
     let to = lines.find(|l| l.get(..3).is_some_and(|n| n.eq_ignore_ascii_case(b"to:")));

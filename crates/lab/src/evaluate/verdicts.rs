@@ -25,7 +25,6 @@ pub(crate) struct Verdicts {
     pub(crate) ham: u64,
     /// Good messages called spam or worse.
     pub(crate) false_positives: u64,
-    /// In per cent.
     pub(crate) false_positive_percent: f64,
     /// 95 % upper bound of that.
     pub(crate) false_positive_bound_percent: f64,
@@ -35,7 +34,6 @@ pub(crate) struct Verdicts {
     pub(crate) spam: u64,
     /// Unwanted messages called spam or worse.
     pub(crate) caught: u64,
-    /// In per cent.
     pub(crate) caught_percent: f64,
     /// 95 % upper bound of what is not caught, in per cent.
     pub(crate) missed_bound_percent: f64,

@@ -38,8 +38,8 @@ pub(crate) struct CorpusArgs {
 pub(crate) struct Labelled {
     /// Its features, label and source.
     pub(crate) example: Example,
-    /// Unix time of its delivery, as its newest Received or its Date field says; 0 if neither can be
-    /// read.
+    /// Unix time of its delivery, as its newest Received or its Date field says; 0 if neither can
+    /// be read.
     pub(crate) date: i64,
     /// Hash of its body without white space.
     pub(crate) body: u64,
@@ -58,7 +58,8 @@ pub(crate) struct Corpus {
     pub(crate) excluded: usize,
 }
 
-/// Reads everything that the arguments name, less these bodies. Bodies that occur again are kept once.
+/// Reads everything that the arguments name, less these bodies. Bodies that occur again are kept
+/// once.
 pub(crate) fn read(args: &CorpusArgs, without: &Bodies) -> anyhow::Result<Corpus> {
     read_with(args, without, &mut |_, _| {})
 }

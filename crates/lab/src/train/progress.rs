@@ -1,4 +1,4 @@
-//! How far learning or judging a corpus is, for a person at a terminal.
+//! Progress of training on or judging a corpus, on a terminal.
 
 use std::time::Duration;
 

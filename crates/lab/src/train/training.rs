@@ -26,7 +26,7 @@ pub(crate) struct TrainingArgs {
     /// 0: every message counts the same; 1: every class of every source counts the same
     #[arg(long, default_value_t = Recipe::default().balance)]
     pub(crate) balance: f32,
-    /// Chance of each group of features to be left out of one step
+    /// Probability of each group of features to be left out of one step
     #[arg(long, default_value_t = Recipe::default().dropout)]
     pub(crate) dropout: f32,
     /// Seed of the order of the mail
@@ -48,8 +48,8 @@ impl TrainingArgs {
     }
 }
 
-/// Share of the training mail, the newest of each source, that the calibration is made on by a model
-/// that has not seen it.
+/// Share of the training mail, the newest of each source, that the calibration is made on by a
+/// model that has not seen it.
 const CALIBRATION_PERCENT: usize = 15;
 
 /// All of the corpus, by position.

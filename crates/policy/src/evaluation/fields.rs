@@ -35,7 +35,8 @@ impl Evaluation<'_> {
         }
         if let Some(min) = when.probability_min {
             let p = verdict.probability;
-            all.and(p.is_some_and(|p| p >= min), || format!("probability {p:?} of {min}"));
+            let seen = p.map_or("no probability".to_owned(), |p| format!("probability {p}"));
+            all.and(p.is_some_and(|p| p >= min), || format!("{seen} of {min}"));
         }
         if let Some(wanted) = when.explicit {
             let explicit =
@@ -51,7 +52,9 @@ impl Evaluation<'_> {
         if let Some(patterns) = &when.defect {
             let names = verdict.defects.iter().map(|d| d.kind.name());
             let found = names.into_iter().find(|n| patterns.matching(n).is_some());
-            all.and(found.is_some(), || format!("defect {found:?}"));
+            all.and(found.is_some(), || {
+                found.map_or("no such defect".into(), |name| format!("defect {name}"))
+            });
         }
         all.answer()
     }

@@ -376,3 +376,99 @@ impl Buffers {
         self.flags.get_mut(pattern as usize).map_or(0, std::mem::take)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One for each strategy: strings, counted strings, sequences, sets of bytes, none.
+    const PATTERNS: [&str; 18] = [
+        r"\bwire\s+transfer\b",
+        r"(?i)viagra|cialis",
+        r"(?i)\bv.{0,2}i.{0,2}a.{0,2}g.{0,2}r.{0,2}a\b",
+        r"(?:free!\s*){3,}",
+        r"\d{3}-\d{4}",
+        r"\$[\d,]{5,}",
+        r"[A-Z]{7,}",
+        r"^dear (?:friend|winner)",
+        r"unsubscribe.{0,40}here",
+        r"(?i)[a@]cc[o0]unt",
+        r"(?<!no )refund",
+        r"(\w)\1\1\1",
+        r"x*",
+        r"winner$",
+        r"(?i)click\W+here",
+        r"[\x80-\xff]{3}",
+        r"https?://\d+\.\d+",
+        r"a|b",
+    ];
+    const WORDS: [&str; 22] = [
+        "wire",
+        "transfer",
+        "Viagra",
+        "v-i-a-g-r-a",
+        "free! ",
+        "free!free! free!",
+        "555-1234",
+        "$1,000,000",
+        "URGENTLY",
+        "dear friend",
+        "dear winner",
+        "unsubscribe",
+        "here",
+        "ACC0UNT",
+        "no refund",
+        "refund",
+        "aaaa",
+        "winner",
+        "CLICK - here",
+        "\u{20ac}uro",
+        "http://192.0",
+        "\n",
+    ];
+
+    /// xorshift64*: small, and the same everywhere.
+    fn below(state: &mut u64, n: usize) -> usize {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n
+    }
+
+    #[test]
+    fn with_and_without_the_prefilter_the_same_matches_are_found() {
+        let patterns: Vec<Pattern> =
+            PATTERNS.iter().map(|text| Pattern::new(text).expect("a good pattern")).collect();
+        let (mut state, mut buffers, mut found) = (1, Buffers::default(), Vec::new());
+        let mut matches = vec![0; patterns.len()];
+        for texts in [TextKind::Mail, TextKind::Raw] {
+            for is_tried in [true, false] {
+                let filter = Prefilter::on(texts, patterns.iter().map(|p| (p, is_tried)));
+                for _ in 0..500 {
+                    let words = (0..below(&mut state, 12)).map(|_| {
+                        let space = ["", " ", "  "][below(&mut state, 3)];
+                        format!("{}{space}", WORDS[below(&mut state, WORDS.len())])
+                    });
+                    let text = words.collect::<String>().into_bytes();
+                    filter.search(&text, &mut buffers, &mut found);
+                    for (number, pattern) in (0..).zip(&patterns) {
+                        let without = pattern.find_with(&text, 0, None).expect("in the budget");
+                        let with = found.contains(&number).then(|| {
+                            let start = filter.start(number, &text, &buffers);
+                            pattern.find_with(&text, start, None).expect("in the budget")
+                        });
+                        let shown = String::from_utf8_lossy(&text);
+                        assert_eq!(
+                            with.flatten(),
+                            without,
+                            "{} in {shown:?}",
+                            PATTERNS[number as usize]
+                        );
+                        matches[number as usize] += usize::from(without.is_some());
+                    }
+                }
+            }
+        }
+        assert!(matches.iter().all(|n| *n > 0), "each pattern matched some text: {matches:?}");
+    }
+}

@@ -325,11 +325,11 @@ fn the_index_of_a_day_that_is_over_is_put_together() {
     assert!(in_parts(&log));
     log.append(vec![record(1, DAY + 1), record(100, DAY + DAY_MS)]).unwrap();
     let tops = |log: &Log| log.tops(TopKind::Recipient, DAY, DAY + 1).unwrap();
-    for _ in 0..1_000 {
+    for _ in 0..10_000 {
         if !tops(&log).is_empty() {
             break;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(1));
     }
     assert!(!in_parts(&log));
     assert_eq!(ids(&log, &Query { subject: "nr 7".to_owned(), ..Query::default() }), ["id-7"]);

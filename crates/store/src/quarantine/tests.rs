@@ -205,6 +205,30 @@ fn held_mail_is_sealed_and_sealed_anew() {
 }
 
 #[test]
+fn deleted_bodies_are_not_sealed_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("keys");
+    let keys = || Some(crate::BodyKeys::open(&key_file, true).unwrap());
+    let node = Quarantine::open_with(&folder.path().join("q"), keys()).unwrap();
+    for (n, body) in [(1, "deleted"), (2, "kept"), (3, "in two"), (4, "in two")] {
+        node.put(&item(n), body.as_bytes()).unwrap();
+    }
+    // `gauntlet quarantine delete` beside the node leaves the bodies to the node's next round.
+    let beside = Quarantine::open_shared_with(&folder.path().join("q"), keys()).unwrap();
+    for id in ["q1", "q3"] {
+        assert_eq!(beside.delete(id, "ada", 5).unwrap(), Deletion::Done);
+    }
+    assert!(node.content.path(ContentHash::of(b"deleted")).exists());
+    beside.keys().unwrap().rotate().unwrap();
+    assert_eq!(beside.reencrypt().unwrap(), 2, "what is held, nothing else");
+    assert_eq!(beside.keys().unwrap().drop_old().unwrap(), 1);
+    assert_eq!(node.reencrypt().unwrap(), 0);
+    assert!(!node.content.path(ContentHash::of(b"deleted")).exists());
+    assert_eq!(node.body("q2").unwrap().as_deref(), Some(&b"kept"[..]));
+    assert_eq!(node.body("q4").unwrap().as_deref(), Some(&b"in two"[..]));
+}
+
+#[test]
 fn folders_totals_follow_every_change() {
     let folder = tempfile::tempdir().unwrap();
     let q = Quarantine::open(folder.path()).unwrap();

@@ -35,6 +35,8 @@ struct Bytes {
 struct State {
     files: BTreeMap<String, Bytes>,
     fault: Fault,
+    /// Files that were begun, also those that could not be written.
+    created: u64,
 }
 
 /// The medium. Clones share its files.
@@ -53,6 +55,11 @@ impl Faulty {
         self.state().fault = fault;
     }
 
+    /// How many files were begun, also those that could not be written.
+    pub fn created(&self) -> u64 {
+        self.state().created
+    }
+
     /// The medium after a power failure now. Of unsynced bytes `keep(unsynced)` survive; names that
     /// were not made durable are gone.
     pub fn power_cut(&self, mut keep: impl FnMut(usize) -> usize) -> Faulty {
@@ -66,7 +73,7 @@ impl Faulty {
             let written = bytes.written.get(..length).unwrap_or_default().to_vec();
             files.insert(name.clone(), Bytes { written, synced: length, named: true });
         }
-        Faulty { state: Arc::new(Mutex::new(State { files, fault: Fault::None })) }
+        Faulty { state: Arc::new(Mutex::new(State { files, ..State::default() })) }
     }
 
     /// Flips one byte of a file.
@@ -85,7 +92,10 @@ impl Medium for Faulty {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
-        self.state().files.insert(name.to_owned(), Bytes::default());
+        let mut state = self.state();
+        state.created += 1;
+        state.files.insert(name.to_owned(), Bytes::default());
+        drop(state);
         self.open(name)
     }
 

@@ -14,6 +14,8 @@ pub struct SpoolOptions {
     /// How long a sync waits for more messages to share it, unless the batch is full. A single
     /// message that follows a batch of one is not delayed.
     pub batch_wait: Duration,
+    /// Idle time after which segments are compacted and a failed medium is probed.
+    pub compact_after: Duration,
     /// Free bytes of the medium below which messages are refused.
     pub free_bytes_min: u64,
     /// Bytes of all segments above which messages are refused.
@@ -27,6 +29,7 @@ impl Default for SpoolOptions {
             batch_messages_max: 256,
             batch_bytes_max: 32 << 20,
             batch_wait: Duration::from_millis(1),
+            compact_after: Duration::from_millis(500),
             free_bytes_min: 256 << 20,
             bytes_max: 64 << 30,
         }

@@ -7,7 +7,25 @@ use super::recover::Role;
 use super::*;
 
 fn small() -> SpoolOptions {
-    SpoolOptions { segment_bytes_max: 4_096, free_bytes_min: 0, ..SpoolOptions::default() }
+    SpoolOptions {
+        segment_bytes_max: 4_096,
+        free_bytes_min: 0,
+        compact_after: Duration::from_millis(2),
+        ..SpoolOptions::default()
+    }
+}
+
+fn open_at(medium: &Faulty, clock: &Clock) -> (Spool, Recovery) {
+    Spool::open_with_clock(Arc::new(medium.clone()), small(), clock.clone()).unwrap()
+}
+
+/// What the commit thread does by itself when it is idle.
+fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    is_so()
 }
 
 fn open(medium: &Faulty) -> (Spool, Recovery) {
@@ -133,14 +151,15 @@ fn damage_in_the_middle_costs_one_message_and_is_reported() {
 fn faults_refuse_messages_and_pass() {
     for fault in [Fault::NoSpace, Fault::ShortWrite, Fault::SyncFails] {
         let medium = Faulty::default();
-        let (spool, _) = open(&medium);
+        let clock = Clock::manual(0);
+        let (spool, _) = open_at(&medium, &clock);
         put(&spool, 1, b"before").unwrap();
         medium.set_fault(fault);
         let error = put(&spool, 2, b"during").unwrap_err();
         assert!(matches!(error, SpoolError::NotWritten(_)), "{fault:?}: {error}");
         put(&spool, 3, b"still").unwrap_err();
         if fault == Fault::NoSpace {
-            std::thread::sleep(2 * FREE_MEASURED_FOR);
+            clock.advance(2 * FREE_MEASURED_FOR);
             assert!(matches!(spool.reserve(1), Err(SpoolError::Full { .. })));
         }
         medium.set_fault(Fault::None);
@@ -166,11 +185,7 @@ fn nearly_finished_segments_are_emptied() {
         spool.done(id);
     }
     spool.flush();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while spool.usage().bytes > 3_000 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(spool.usage().bytes <= 3_000, "{:?}", spool.usage());
+    assert!(wait_until(|| spool.usage().bytes <= 3_000), "{:?}", spool.usage());
     assert_eq!(spool.read(0).unwrap().state.as_deref(), Some(&b"deferred"[..]));
     drop(spool);
     let (spool, recovery) = open(&medium.power_cut(|_| 0));
@@ -402,11 +417,8 @@ fn a_failed_sync_closes_the_segment_also_while_messages_are_moved() {
         spool.done(id);
     }
     let open_before = spool.shared.index().open;
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while spool.shared.index().open.is_some() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(open_before.is_some() && spool.shared.index().open.is_none(), "it is closed");
+    assert!(open_before.is_some());
+    assert!(wait_until(|| spool.shared.index().open.is_none()), "it is closed");
     medium.set_fault(Fault::None);
     put(&spool, 41, b"in a new one").unwrap();
     assert_ne!(spool.shared.index().open, open_before);
@@ -421,19 +433,20 @@ fn a_failed_sync_closes_the_segment_also_while_messages_are_moved() {
 fn a_failed_write_is_reported_until_one_works() {
     for fault in [Fault::NoSpace, Fault::ShortWrite, Fault::SyncFails] {
         let medium = Faulty::default();
-        let (spool, _) = open(&medium);
+        let clock = Clock::manual(0);
+        let (spool, _) = open_at(&medium, &clock);
         put(&spool, 1, b"one").unwrap();
         assert_eq!(spool.last_failure(), None);
         medium.set_fault(fault);
         put(&spool, 2, b"two").unwrap_err();
-        std::thread::sleep(Duration::from_millis(1_200));
-        assert!(spool.last_failure().is_some(), "{fault:?}: it is tried, and fails again");
+        let created = medium.created();
+        clock.advance(Duration::from_secs(2));
+        assert!(wait_until(|| medium.created() > created), "{fault:?}: it is tried");
+        spool.flush();
+        assert!(spool.last_failure().is_some(), "{fault:?}: and fails again");
         medium.set_fault(Fault::None);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while spool.last_failure().is_some() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert_eq!(spool.last_failure(), None, "{fault:?}");
+        clock.advance(Duration::from_secs(2));
+        assert!(wait_until(|| spool.last_failure().is_none()), "{fault:?}");
         put(&spool, 3, b"three").unwrap();
         drop(spool);
         let (_, recovery) = open(&medium.power_cut(|_| 0));

@@ -32,8 +32,6 @@ struct Pending {
     done: OnDurable,
 }
 
-/// Idle time after which the thread compacts.
-const COMPACT_AFTER: Duration = Duration::from_millis(500);
 /// Time between two probes of a failed medium.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
 /// A closed segment is compacted when less than this share of its bytes is live: one in ...
@@ -60,7 +58,7 @@ impl Writer {
     pub(super) fn run(mut self, commands: &Reader<Command>) {
         let mut several = false;
         loop {
-            match commands.recv(COMPACT_AFTER) {
+            match commands.recv(self.options.compact_after) {
                 Ok(command) => self.accept(command),
                 Err(RecvError::Timeout) => {
                     self.compact();
@@ -148,11 +146,11 @@ impl Writer {
 
     /// Probes a failed medium: begins a segment, which writes and syncs.
     fn probe_medium(&mut self) {
-        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= PROBE_AFTER);
+        let is_due = self.tried.is_none_or(|tried| self.shared.clock.elapsed(tried) >= PROBE_AFTER);
         if self.shared.failure().is_none() || !is_due {
             return;
         }
-        self.tried = Some(Instant::now());
+        self.tried = Some(self.shared.clock.now());
         let tried = self.open_segment();
         *self.shared.failure() = tried.err().map(|error| error.to_string());
     }

@@ -25,8 +25,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use crate::clock::Clock;
 use key::{Key, hash_login};
 pub use limits::AttemptLimits;
 use state::State;
@@ -49,6 +50,7 @@ pub struct Attempts {
 
 #[derive(Debug, Default)]
 struct Shared {
+    clock: Clock,
     state: Mutex<State>,
     woken: Condvar,
     /// Where counters are stored; none keeps them in memory only.
@@ -62,8 +64,8 @@ impl Drop for Attempts {
 }
 
 impl Attempts {
-    pub(super) fn backed_by(store: Arc<dyn AttemptStore>) -> Self {
-        let shared = Arc::new(Shared { store: Some(store), ..Shared::default() });
+    pub(super) fn backed_by(store: Arc<dyn AttemptStore>, clock: Clock) -> Self {
+        let shared = Arc::new(Shared { store: Some(store), clock, ..Shared::default() });
         Attempts {
             shared,
             writer: Mutex::default(),
@@ -82,7 +84,8 @@ impl Attempts {
     /// # Errors
     /// How long to wait before the next attempt is allowed.
     pub fn begin(&self, client: IpAddr, login: &str) -> Result<(), Duration> {
-        let begun = self.with_state(|state| state.begin(client, hash_login(login), Instant::now()));
+        let begun = self
+            .with_state(|state| state.begin(client, hash_login(login), self.shared.clock.now()));
         if begun.is_err() {
             self.passwords_refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -91,7 +94,9 @@ impl Attempts {
 
     /// The password was right: the attempt does not count, and the address is known from now on.
     pub fn succeeded(&self, client: IpAddr, login: &str) {
-        self.with_state(|state| state.succeeded(client, hash_login(login), Instant::now()));
+        self.with_state(|state| {
+            state.succeeded(client, hash_login(login), self.shared.clock.now());
+        });
     }
 
     /// Counts an attempt at a second-factor code, after the password was right.
@@ -99,7 +104,8 @@ impl Attempts {
     /// # Errors
     /// How long to wait before the next attempt is allowed.
     pub fn begin_code(&self, login: &str) -> Result<(), Duration> {
-        let begun = self.with_state(|state| state.begin_code(hash_login(login), Instant::now()));
+        let begun =
+            self.with_state(|state| state.begin_code(hash_login(login), self.shared.clock.now()));
         if begun.is_err() {
             self.codes_refused.fetch_add(1, Ordering::Relaxed);
         }
@@ -164,13 +170,13 @@ impl Shared {
     /// Loads the stored counters, once.
     fn load(&self, state: &mut State) {
         let Some(store) = self.store.as_ref().filter(|_| !state.is_loaded) else { return };
-        let now = Instant::now();
+        let now = self.clock.now();
         if state.load_at.is_some_and(|at| now < at) {
             return;
         }
         match store.load_attempts() {
             Ok(kept) => {
-                state.restore(&kept, now, now_ms());
+                state.restore(&kept, now, self.clock.unix_ms());
                 state.is_loaded = true;
             }
             Err(error) => {
@@ -192,7 +198,7 @@ impl Shared {
             }
             let mut state = self.pause(state, WRITE_PAUSE);
             let changed: Vec<Key> = state.changed.drain().collect();
-            let rows = state.rows(&changed, Instant::now(), now_ms());
+            let rows = state.rows(&changed, self.clock.now(), self.clock.unix_ms());
             drop(state);
             if let Err(error) = store.save_attempts(&rows) {
                 tracing::error!(%error, "sign-in attempts cannot be stored");
@@ -211,12 +217,6 @@ impl Shared {
         let waited = self.woken.wait_timeout_while(state, time, |state| !state.is_closing);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
-}
-
-/// Current time in Unix milliseconds.
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

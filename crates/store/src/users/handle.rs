@@ -17,6 +17,7 @@ use super::{
     AppPassword, Attempts, Link, LinkStatus, ListedSender, Proof, Role, SavedSearch, Scope,
     ScramKeys, SecondFactor, Session, StartedSession, StoredAttempt, Token, User, UserDatabase,
 };
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
 
@@ -63,7 +64,14 @@ impl Users {
 
     fn at(backend: Backend) -> Self {
         let backend = Arc::new(backend);
-        Users { attempts: Attempts::backed_by(backend.clone()), backend }
+        Users { attempts: Attempts::backed_by(backend.clone(), Clock::system()), backend }
+    }
+
+    /// The same with another clock for the limits of sign-in attempts.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        let backend = self.backend;
+        Users { attempts: Attempts::backed_by(backend.clone(), clock), backend }
     }
 
     /// Rate limits of passwords and codes, for all users of this handle.

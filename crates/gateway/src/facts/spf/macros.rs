@@ -2,6 +2,23 @@
 
 use std::net::IpAddr;
 
+/// What is wrong with a text with macros; completes a sentence that begins with the term.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MacroError {
+    /// It ends in no domain.
+    #[error("has no domain")]
+    NoDomain,
+    /// `%{` without `}`.
+    #[error("has a macro without end")]
+    Unterminated,
+    /// `%` before something else than `{`, `%`, `_` and `-`.
+    #[error("has a lone %")]
+    LonePercent,
+    /// What is between the braces is no macro.
+    #[error("has the unknown macro %{{{0}}}")]
+    Unknown(String),
+}
+
 /// Text with macros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -38,21 +55,21 @@ impl Template {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, MacroError> {
         let template = Self::parse_text(text, false)?;
         let fine = match template.pieces.last() {
             Some(Piece::Macro { .. }) => true,
             Some(Piece::Text(text)) => ends_in_top_label(text),
             None => false,
         };
-        if fine { Ok(template) } else { Err("has no domain".to_owned()) }
+        if fine { Ok(template) } else { Err(MacroError::NoDomain) }
     }
 
     /// Reads any text; `c`, `r` and `t` stand for something in explanations only.
     ///
     /// # Errors
     /// What is wrong.
-    pub fn parse_text(text: &str, explains: bool) -> Result<Self, String> {
+    pub fn parse_text(text: &str, explains: bool) -> Result<Self, MacroError> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -64,14 +81,14 @@ impl Template {
                 Some(b'_') => plain.push(' '),
                 Some(b'-') => plain.push_str("%20"),
                 Some(b'{') => {
-                    let end = rest.find('}').ok_or("has a macro without end")?;
+                    let end = rest.find('}').ok_or(MacroError::Unterminated)?;
                     if !plain.is_empty() {
                         pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     }
                     pieces.push(read_macro(&rest[1..end], explains)?);
                     rest = &rest[end..];
                 }
-                _ => return Err("has a lone %".to_owned()),
+                _ => return Err(MacroError::LonePercent),
             }
             rest = rest.get(1..).unwrap_or_default();
         }
@@ -163,8 +180,8 @@ fn dotted(address: IpAddr) -> String {
 }
 
 /// `letter [digits] ["r"] *delimiter`.
-fn read_macro(text: &str, explains: bool) -> Result<Piece, String> {
-    let wrong = || format!("has the unknown macro %{{{text}}}");
+fn read_macro(text: &str, explains: bool) -> Result<Piece, MacroError> {
+    let wrong = || MacroError::Unknown(text.to_owned());
     let first = *text.as_bytes().first().ok_or_else(wrong)?;
     let letter = first.to_ascii_lowercase();
     let known: &[u8] = if explains { b"slodiphvcrt" } else { b"slodiphv" };

@@ -2,8 +2,59 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::macros::Template;
+use super::macros::{MacroError, Template};
 use gauntlet_mail::facts::AuthResult;
+
+/// Why a record is malformed; the whole of it is then a `permerror` (section 4.6).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// It has bytes over 127.
+    #[error("it is not ASCII")]
+    NotAscii,
+    /// It has more terms than are read.
+    #[error("more than {TERMS_MAX} terms")]
+    TooManyTerms,
+    /// A term is malformed.
+    #[error("{term:?} {error}")]
+    Term {
+        /// As it was written.
+        term: String,
+        /// What is wrong with it.
+        error: TermError,
+    },
+}
+
+/// What is wrong with a term; completes a sentence that begins with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TermError {
+    /// Its domain is malformed.
+    #[error(transparent)]
+    Domain(#[from] MacroError),
+    /// The modifier is there twice.
+    #[error("is there twice")]
+    Repeated,
+    /// A mechanism of an address family without a network.
+    #[error("has no network")]
+    NoNetwork,
+    /// `ip4:` before something else.
+    #[error("is no IPv4 network")]
+    NotIp4,
+    /// `ip6:` before something else.
+    #[error("is no IPv6 network")]
+    NotIp6,
+    /// A prefix length where none may be.
+    #[error("has a length")]
+    HasLength,
+    /// A prefix length that is none of an address of this width.
+    #[error("has no length of 0 to {0}")]
+    LengthRange(u8),
+    /// Something else where a prefix length may be.
+    #[error("has no valid length")]
+    NoLength,
+    /// No mechanism has this name.
+    #[error("is no mechanism")]
+    Unknown,
+}
 
 /// A record: what is tried, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,30 +110,35 @@ impl Record {
     /// Reads a record for which [`is_record`] holds.
     ///
     /// # Errors
-    /// The term that is malformed; the whole record is then a `permerror` (section 4.6).
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    /// What is malformed.
+    pub fn parse(text: &[u8]) -> Result<Self, RecordError> {
         let text = std::str::from_utf8(text).ok().filter(|t| t.is_ascii());
-        let text = text.ok_or("it is not ASCII")?;
+        let text = text.ok_or(RecordError::NotAscii)?;
         let mut record = Record::default();
         let terms = text.get(6..).unwrap_or_default().split(' ').filter(|t| !t.is_empty());
         for (count, term) in terms.enumerate() {
             if count >= TERMS_MAX {
-                return Err(format!("more than {TERMS_MAX} terms"));
+                return Err(RecordError::TooManyTerms);
             }
-            record.term(term).map_err(|why| format!("{term:?} {why}"))?;
+            record
+                .term(term)
+                .map_err(|error| RecordError::Term { term: term.to_owned(), error })?;
         }
         Ok(record)
     }
 
-    fn term(&mut self, term: &str) -> Result<(), String> {
+    fn term(&mut self, term: &str) -> Result<(), TermError> {
         if let Some((name, value)) = modifier(term) {
             let slot = match name.to_ascii_lowercase().as_str() {
                 "redirect" => &mut self.redirect,
                 "exp" => &mut self.explanation,
-                _ => return Template::parse_text(value, true).map(|_| ()),
+                _ => {
+                    Template::parse_text(value, true)?;
+                    return Ok(());
+                }
             };
             if slot.is_some() {
-                return Err("is there twice".to_owned());
+                return Err(TermError::Repeated);
             }
             *slot = Some(Template::parse(value)?);
             return Ok(());
@@ -112,18 +168,18 @@ fn modifier(term: &str) -> Option<(&str, &str)> {
     (starts && fine).then_some((name, value))
 }
 
-fn mechanism(text: &str) -> Result<Mechanism, String> {
+fn mechanism(text: &str) -> Result<Mechanism, TermError> {
     let end = text.find([':', '/']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     let value = rest.strip_prefix(':');
     Ok(match name.to_ascii_lowercase().as_str() {
         "all" if rest.is_empty() => Mechanism::All,
-        "include" => Mechanism::Include(Template::parse(value.ok_or("has no domain")?)?),
-        "exists" => Mechanism::Exists(Template::parse(value.ok_or("has no domain")?)?),
+        "include" => Mechanism::Include(Template::parse(value.ok_or(MacroError::NoDomain)?)?),
+        "exists" => Mechanism::Exists(Template::parse(value.ok_or(MacroError::NoDomain)?)?),
         "ptr" => match value {
             Some(domain) => Mechanism::Ptr(Some(Template::parse(domain)?)),
             None if rest.is_empty() => Mechanism::Ptr(None),
-            None => return Err("has a length".to_owned()),
+            None => return Err(TermError::HasLength),
         },
         "a" => {
             let (domain, lengths) = domain_and_lengths(rest)?;
@@ -134,18 +190,18 @@ fn mechanism(text: &str) -> Result<Mechanism, String> {
             Mechanism::Mx(domain, lengths)
         }
         "ip4" => {
-            let (address, bits) = network(value.ok_or("has no network")?, 32)?;
-            Mechanism::Ip4(address.parse().map_err(|_| "is no IPv4 network")?, bits)
+            let (address, bits) = network(value.ok_or(TermError::NoNetwork)?, 32)?;
+            Mechanism::Ip4(address.parse().map_err(|_| TermError::NotIp4)?, bits)
         }
         "ip6" => {
-            let (address, bits) = network(value.ok_or("has no network")?, 128)?;
-            Mechanism::Ip6(address.parse().map_err(|_| "is no IPv6 network")?, bits)
+            let (address, bits) = network(value.ok_or(TermError::NoNetwork)?, 128)?;
+            Mechanism::Ip6(address.parse().map_err(|_| TermError::NotIp6)?, bits)
         }
-        _ => return Err("is no mechanism".to_owned()),
+        _ => return Err(TermError::Unknown),
     })
 }
 
-fn network(text: &str, width: u8) -> Result<(&str, u8), String> {
+fn network(text: &str, width: u8) -> Result<(&str, u8), TermError> {
     match text.split_once('/') {
         Some((address, bits)) => Ok((address, length(bits, width)?)),
         None => Ok((text, width)),
@@ -153,14 +209,14 @@ fn network(text: &str, width: u8) -> Result<(&str, u8), String> {
 }
 
 /// A prefix length: digits without a leading zero, at most the width.
-fn length(text: &str, width: u8) -> Result<u8, String> {
+fn length(text: &str, width: u8) -> Result<u8, TermError> {
     let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     let bits = text.parse::<u8>().ok().filter(|bits| plain && *bits <= width);
-    bits.ok_or_else(|| format!("has no length of 0 to {width}"))
+    bits.ok_or(TermError::LengthRange(width))
 }
 
 /// `[":" domain-spec] ["/" v4-length] ["//" v6-length]`.
-fn domain_and_lengths(rest: &str) -> Result<(Option<Template>, Lengths), String> {
+fn domain_and_lengths(rest: &str) -> Result<(Option<Template>, Lengths), TermError> {
     let (mut head, mut lengths) = (rest, Lengths { v4: 32, v6: 128 });
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((before, bits)) = head.rsplit_once("//").filter(|(_, bits)| digits(bits)) {
@@ -174,7 +230,7 @@ fn domain_and_lengths(rest: &str) -> Result<(Option<Template>, Lengths), String>
     let domain = match head.strip_prefix(':') {
         Some(domain) => Some(Template::parse(domain)?),
         None if head.is_empty() => None,
-        None => return Err("has no valid length".to_owned()),
+        None => return Err(TermError::NoLength),
     };
     Ok((domain, lengths))
 }
@@ -210,7 +266,7 @@ mod tests {
             ("v=spf1 mx\u{a0}", "not ASCII"),
         ] {
             let error = Record::parse(record.as_bytes()).unwrap_err();
-            assert!(error.contains(term), "{record}: {error}");
+            assert!(error.to_string().contains(term), "{record}: {error}");
         }
         let fine = "v=spf1 A:b.example/24//64 -MX//3 ?ptr:x.example ~exists:%{ir}.x.example \
                     unknown=%{d}/x exp=e.example redirect=%{d2} all";

@@ -12,8 +12,8 @@ const AUTHORS_MAX: usize = 64;
 /// Fields that mail programs show as who a message is from.
 const FIELDS: [&str; 4] = ["From", "Sender", "Resent-From", "Resent-Sender"];
 
-/// Why a person with these addresses may not send the message; none if whoever a mail program may show
-/// as its author or sender is one of them.
+/// Why a user with these addresses may not send the message; none if whoever a mail program may
+/// show as its author or sender is one of them.
 pub(super) fn refusal(message: &[u8], own: &[String]) -> Option<Reply> {
     let refuse = |text: String| Some(Reply::new(550, (5, 7, 1), text));
     for name in FIELDS {

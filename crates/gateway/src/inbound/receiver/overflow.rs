@@ -1,7 +1,8 @@
 //! Bodies that are too large to wait in memory for their end: they go to files as they come.
 //!
-//! A file has no name, so that nothing is left of it when the node ends, and nobody else can open it
-//! (0600). It is not the spool: a message is read back, judged and made durable before its client is told 250.
+//! A file has no name, so that nothing is left of it when the node ends, and no other user can open
+//! it (0600). It is not the spool: a message is read back, judged and made durable before its
+//! client gets 250.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -40,7 +41,8 @@ pub(super) struct Overflow {
 }
 
 impl OverflowArea {
-    /// Uses this folder, which is made if it is missing; what a node that was killed left there goes.
+    /// Uses this folder, which is made if it is missing; what a node that was killed left there
+    /// goes.
     ///
     /// # Errors
     /// The system's.

@@ -1,6 +1,8 @@
 //! How fast a body comes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// The least rate of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +13,8 @@ pub(super) struct LeastRate {
     pub(super) over: Duration,
 }
 
-/// Bytes of a body over the last while. Counted over a while rather than from the body's beginning: who sends
-/// much at once could then be silent for long.
+/// Bytes of a body over the last while. Counted over a while rather than from the body's beginning:
+/// who sends much at once could then be silent for long.
 #[derive(Debug)]
 pub(super) struct Pace {
     since: Instant,

@@ -8,13 +8,13 @@ use gauntlet_smtp::proxy;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// A balancer that does not say whom it speaks for is given up after this.
+/// A balancer that does not name its client is given up after this.
 const HEADER_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads the header off the connection: the client's address, or the balancer's own for its checks.
 ///
 /// # Errors
-/// If it does not come, or is malformed: then nobody knows who is there.
+/// If it does not come, or is malformed: then the client is unknown.
 pub(super) async fn client(stream: &mut TcpStream, peer: SocketAddr) -> io::Result<SocketAddr> {
     let read = async {
         let mut head = [0; proxy::HEAD_BYTES];

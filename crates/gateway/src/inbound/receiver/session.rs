@@ -6,13 +6,14 @@ mod checks;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant as StdInstant};
 
 use gauntlet_mail::TlsSession;
 use gauntlet_smtp::{CloseReason, Event, Reply, Session};
 use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::overflow::Overflow;
 use super::pace::Pace;
@@ -57,7 +58,7 @@ pub(super) async fn run(
 #[derive(Debug)]
 struct Incoming {
     id: u64,
-    began: Instant,
+    began: StdInstant,
     received_ms: i64,
     pace: Pace,
     /// Its beginning, if that is on disk.
@@ -181,8 +182,8 @@ impl Conversation {
             }
             ms => Duration::from_millis(ms),
         };
-        let look = read_with(&mut self.wire, <[u8]>::len);
-        match tokio::time::timeout(wait, look).await {
+        let early = read_with(&mut self.wire, <[u8]>::len);
+        match tokio::time::timeout(wait, early).await {
             Ok(read) => Ok(read?.is_some_and(|bytes| bytes > 0)),
             Err(_) => Ok(false),
         }
@@ -236,7 +237,7 @@ impl Conversation {
         let read = tokio::select! {
             read = tokio::time::timeout(limit, read) => Some(read),
             _ = stopping.wait_for(|stop| *stop), if idle => return Ok(Some(Event::More)),
-            () = admitted.told_to_leave(), if may_leave => None,
+            () = admitted.evicted(), if may_leave => None,
         };
         let stays = self.admitted.work();
         let Some(read) = read.filter(|_| stays) else {
@@ -262,7 +263,7 @@ impl Conversation {
 
     /// Ends a session that brings nothing while others wait.
     async fn leave_for_others(&mut self) -> io::Result<Option<Event>> {
-        self.receiver.metrics.sent_away.add_one();
+        self.receiver.metrics.evicted.add_one();
         self.out.clear();
         Reply::new(421, (4, 3, 2), "too busy for idle sessions").write(&mut self.out);
         self.flush().await?;
@@ -273,7 +274,8 @@ impl Conversation {
     fn patience(&self) -> Duration {
         let settings = &self.receiver.settings.get().receiver;
         if let Some(since) = self.skipping_since {
-            // As a whole it may take as long as a command: it has neither pace nor memory of its own.
+            // As a whole it may take as long as a command: it has neither pace nor memory of its
+            // own.
             let usual = settings.command_seconds_max;
             let stress = self.receiver.stress_of(self.client.address);
             let seconds = stress.map_or(usual, |s| s.command_seconds_max.min(usual));
@@ -285,13 +287,14 @@ impl Conversation {
             return Duration::from_secs(stress.map_or(usual, |s| s.command_seconds_max.min(usual)));
         }
         let whole = Duration::from_secs(settings.body_seconds_max);
-        let spent = self.incoming.as_ref().map_or(Duration::ZERO, |i| i.began.elapsed());
+        let spent =
+            self.incoming.as_ref().map_or(Duration::ZERO, |i| self.receiver.clock.elapsed(i.began));
         Duration::from_secs(settings.data_seconds_max).min(whole.saturating_sub(spent))
     }
 
-    /// Reads what the client had still to send, for a while. A socket that is closed with unread input
-    /// resets the connection (RFC 1122 section 4.2.2.13), and the client may lose the reply that says
-    /// why: it would come again and again.
+    /// Reads what the client had still to send, for a while. A socket that is closed with unread
+    /// input resets the connection (RFC 1122 section 4.2.2.13), and the client may lose the reply
+    /// that says why: it would come again and again.
     async fn linger(&mut self) {
         let read_on = async {
             self.wire.shutdown().await?;
@@ -320,8 +323,8 @@ impl Conversation {
         }
     }
 
-    /// Answers a question of the state machine. What takes long is boxed: an idle session must not hold
-    /// room for it.
+    /// Answers a question of the state machine. What takes long is boxed: an idle session must not
+    /// hold room for it.
     async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
             Event::Mail(mail) => {
@@ -344,7 +347,7 @@ impl Conversation {
                 None
             }
             Event::StartTls => {
-                // What came behind the command came before the handshake: it may be anybody's.
+                // What came behind the command came before the handshake: it may be an attacker's.
                 if self.used < self.pending.len() {
                     return Err(io::Error::other("commands injected before the handshake"));
                 }
@@ -380,8 +383,11 @@ impl Conversation {
                 self.receiver.logins.failed(self.client.address, &user);
                 None
             }
-            Event::Client(address) => self.speak_for(address),
+            Event::Client(address) => self.set_client(address),
             Event::More | Event::Close(_) => None,
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

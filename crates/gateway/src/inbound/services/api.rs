@@ -45,8 +45,8 @@ pub(super) async fn answer(
 ) -> Answer {
     let bearer = asked.header("authorization").and_then(|v| v.strip_prefix("Bearer "));
     if !context.knows(bearer) {
-        let mend = "send the header field Authorization: Bearer and service.token";
-        return Answer::error(StatusCode::UNAUTHORIZED, "the token is missing or wrong", mend);
+        let hint = "send the header field Authorization: Bearer and service.token";
+        return Answer::error(StatusCode::UNAUTHORIZED, "the token is missing or wrong", hint);
     }
     match (&asked.method, asked.path.as_str()) {
         (&Method::POST, "/v1/scan") => scan(asked, context).await,
@@ -66,16 +66,16 @@ pub(super) async fn answer(
 fn message(asked: &mut Asked) -> Result<Bytes, Answer> {
     let kind = asked.header("content-type").unwrap_or("message/rfc822");
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // What curl sends with --data-binary unless it is told otherwise is a message too.
+    // What curl sends with --data-binary by default is a message too.
     let known = ["message/rfc822", "application/octet-stream", "application/x-www-form-urlencoded"];
     if !known.contains(&kind.as_str()) {
         let why = format!("content type {kind:?}");
-        let mend = "send the message alone, as message/rfc822";
-        return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why, mend));
+        let hint = "send the message alone, as message/rfc822";
+        return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why, hint));
     }
     if asked.body.is_empty() {
-        let mend = "send the message as the request's body";
-        return Err(Answer::error(StatusCode::BAD_REQUEST, "there is no message", mend));
+        let hint = "send the message as the request's body";
+        return Err(Answer::error(StatusCode::BAD_REQUEST, "there is no message", hint));
     }
     Ok(Bytes::from(std::mem::take(&mut asked.body)))
 }
@@ -92,8 +92,8 @@ async fn scan(mut asked: Asked, context: &ServiceContext) -> Answer {
     let record = match context.core.judge(raw, envelope).await {
         Ok(record) => record,
         Err(why) => {
-            let mend = "try again later";
-            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, why, mend);
+            let hint = "try again later";
+            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, why, hint);
         }
     };
     let verdict = &record.verdict;
@@ -112,8 +112,8 @@ async fn scan(mut asked: Asked, context: &ServiceContext) -> Answer {
         explicit: verdict.explicit,
         dispositions: &record.dispositions,
     });
-    let told = format!("{:?}", verdict.class).to_lowercase();
-    context.note(record, Outcome::Delivered, &told);
+    let class = format!("{:?}", verdict.class).to_lowercase();
+    context.note(record, Outcome::Delivered, &class);
     answer
 }
 
@@ -137,8 +137,8 @@ async fn learn(mut asked: Asked, client: Option<IpAddr>, context: &ServiceContex
             Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
         }
         Err(NotLearned::TooOften(why)) => {
-            let mend = "come again later, raise the setting of the service, or use gauntlet learn";
-            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, mend)
+            let hint = "come again later, raise the setting of the service, or use gauntlet learn";
+            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
         }
         Err(NotLearned::Failed(why)) => {
             Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")

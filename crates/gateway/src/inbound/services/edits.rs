@@ -1,4 +1,5 @@
-//! What has to be told of a message that was changed: which header fields, and whether its body.
+//! What has to be reported of a message that was changed: which header fields, and whether its
+//! body.
 
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use crate::facts::fields;
 const COMPARISONS_MAX: usize = 1 << 20;
 
 /// The changes that make `after` of `before`: fields changed and taken out, the last first, so that
-/// the places of the others stay; then new ones, the first first; then the body.
+/// the positions of the others stay; then new ones, the first first; then the body.
 pub(super) fn between(before: &[u8], after: &[u8]) -> Vec<Action> {
     let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (fields(before).collect(), fields(after).collect());
     let (mut removed, mut inserted) = (Vec::new(), Vec::new());
@@ -60,7 +61,8 @@ fn body(raw: &[u8]) -> &[u8] {
     rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")).unwrap_or(rest)
 }
 
-/// Places of both that lie between fields which both have, in order (a longest common subsequence).
+/// Positions of both that lie between fields which both have, in order (a longest common
+/// subsequence).
 fn gaps(old: &[&[u8]], new: &[&[u8]]) -> Vec<(Range<usize>, Range<usize>)> {
     let same = |i: usize, j: usize| old[i] == new[j];
     let least = old.len().min(new.len());

@@ -43,8 +43,8 @@ impl Answer {
     }
 
     /// What is wrong, and what to do about it.
-    pub(super) fn error(status: StatusCode, error: impl Display, mend: &str) -> Self {
-        let value = serde_json::json!({ "error": error.to_string(), "mend": mend });
+    pub(super) fn error(status: StatusCode, error: impl Display, hint: &str) -> Self {
+        let value = serde_json::json!({ "error": error.to_string(), "mend": hint });
         Answer { status, ..Self::json(&value) }
     }
 }
@@ -86,8 +86,8 @@ pub(super) async fn read(
     loop {
         let next = tokio::time::timeout(context.patience(), stream.frame()).await;
         let next = next.map_err(|_| {
-            let mend = "send it faster, or raise service.seconds_max";
-            Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", mend)
+            let hint = "send it faster, or raise service.seconds_max";
+            Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", hint)
         })?;
         let Some(frame) = next else { break };
         let frame = frame.map_err(|e| {
@@ -118,16 +118,16 @@ pub(super) async fn read(
                 Err(Inflated::TooLarge) => return Err(too_large()),
                 Err(Inflated::NoRoom) => return Err(full()),
                 Err(Inflated::Broken) => {
-                    let mend = "send a whole frame of zstd";
+                    let hint = "send a whole frame of zstd";
                     let why = "the body is not zstd";
-                    return Err(Answer::error(StatusCode::BAD_REQUEST, why, mend));
+                    return Err(Answer::error(StatusCode::BAD_REQUEST, why, hint));
                 }
             }
         }
         other => {
             let why = format!("content encoding {other:?}");
-            let mend = "send the message as it is, or compressed by zstd";
-            return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why, mend));
+            let hint = "send the message as it is, or compressed by zstd";
+            return Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, why, hint));
         }
     }
     Ok(asked)
@@ -172,7 +172,8 @@ const WORDS: [&str; 9] =
     ["from", "rcpt", "ip", "helo", "hostname", "user", "tls-version", "tls-cipher", "direction"];
 
 impl Said {
-    /// From header fields, then from the query; later words replace earlier ones, recipients add up.
+    /// From header fields, then from the query; later words replace earlier ones, recipients add
+    /// up.
     pub(super) fn of(asked: &Asked) -> Self {
         let mut fields = Vec::new();
         for word in WORDS {
@@ -198,7 +199,7 @@ impl Said {
     /// # Errors
     /// A word whose value is none.
     pub(super) fn envelope(&self, raw: &[u8], recipients_max: usize) -> Result<Envelope, Answer> {
-        let wrong = |why: String, mend: &str| Answer::error(StatusCode::BAD_REQUEST, why, mend);
+        let wrong = |why: String, hint: &str| Answer::error(StatusCode::BAD_REQUEST, why, hint);
         let now_s = now_ms() / 1_000;
         let mut envelope = of_trace(&Message::parse(raw), now_s);
         let path = |text: &str| canonical(text.trim().trim_matches(['<', '>'])).into_owned();

@@ -24,13 +24,14 @@ pub(super) async fn serve(
     wire: Wire,
     client: Option<IpAddr>,
     context: &Arc<ServiceContext>,
-    place: &Admitted,
+    admitted: &Admitted,
 ) -> io::Result<()> {
     let service = hyper::service::service_fn(move |request| async move {
-        Ok::<_, std::convert::Infallible>(answer(request, client, context, place).await)
+        Ok::<_, std::convert::Infallible>(answer(request, client, context, admitted).await)
     });
-    // Whoever does not send a request, or does not take its answer, may have to leave for others.
-    place.wait();
+    // A client that does not send a request, or does not read its answer, may be evicted for
+    // others.
+    admitted.wait();
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(context.patience())
@@ -41,7 +42,7 @@ pub(super) async fn serve(
     let mut stopping = context.stopping.clone();
     tokio::select! {
         served = &mut connection => return served.map_err(io::Error::other),
-        () = place.told_to_leave() => return Err(io::ErrorKind::TimedOut.into()),
+        () = admitted.evicted() => return Err(io::ErrorKind::TimedOut.into()),
         _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
     connection.await.map_err(io::Error::other)
@@ -51,7 +52,7 @@ async fn answer(
     request: Request<Incoming>,
     client: Option<IpAddr>,
     context: &ServiceContext,
-    place: &Admitted,
+    admitted: &Admitted,
 ) -> Response<Full<Bytes>> {
     let takes_zstd = ["accept-encoding", "compression"].iter().any(|name| {
         let values = request.headers().get_all(*name).iter();
@@ -61,11 +62,11 @@ async fn answer(
     let read =
         tokio::time::timeout_at(context.request_end(), http::read(request, context, &mut memory));
     let read = read.await.unwrap_or_else(|_| {
-        let mend = "send it faster, or raise service.request_seconds_max";
-        Err(http::Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", mend))
+        let hint = "send it faster, or raise service.request_seconds_max";
+        Err(http::Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", hint))
     });
-    // A connection that was told to leave is closed by whoever serves it.
-    let _stays = place.work();
+    // A connection that was evicted is closed by the task that serves it.
+    let _stays = admitted.work();
     let answer = match read {
         Ok(asked) if context.settings.protocol == ServiceProtocol::Http => {
             api::answer(asked, client, context).await
@@ -73,8 +74,8 @@ async fn answer(
         Ok(asked) => rspamd::answer(asked, client, context).await,
         Err(refusal) => refusal,
     };
-    place.progress();
-    place.wait();
+    admitted.progress();
+    admitted.wait();
     let mut response = Response::builder()
         .status(answer.status)
         .header(header::CONTENT_TYPE, answer.kind)
@@ -83,7 +84,7 @@ async fn answer(
     if takes_zstd && answer.status == StatusCode::OK && answer.kind == "application/json" {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         body = ruzstd::encoding::compress_to_vec(body.as_slice(), level);
-        // rspamd's clients look at either of them.
+        // rspamd's clients read either of them.
         response = response.header(header::CONTENT_ENCODING, "zstd").header("Compression", "zstd");
     }
     if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&answer.status) {

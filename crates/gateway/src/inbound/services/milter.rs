@@ -9,13 +9,13 @@
 //!
 //! | Policy | MTA |
 //! |---|---|
-//! | somebody is deferred | 451, for all |
+//! | a recipient is deferred | 451, for all |
 //! | all are rejected | 550 with the reference |
 //! | some are rejected or discarded | they are taken off the recipients |
 //! | redirect, copy | recipients are taken off and added |
 //! | quarantine, hold; kept by the node | held for them, and they are taken off |
 //! | quarantine, hold; kept by the MTA | the whole message waits there, for all who are left |
-//! | nobody is left | the message is discarded |
+//! | no recipient is left | the message is discarded |
 //! | changes of the message | those of everybody who gets it, together |
 //!
 //! Every message has a line in the log, so that references lead somewhere.
@@ -35,11 +35,11 @@ use gauntlet_verdict::Change;
 use tokio::io::AsyncWriteExt;
 
 use super::{ServiceContext, edits};
-use crate::clock::now_ms;
 use crate::config::Keeper;
 use crate::facts::auth_results::stamp;
 use crate::ids;
 use crate::inbound::admission::Admitted;
+use crate::inbound::policy_actions::Ordered;
 use crate::message::ReceivedMessage;
 use crate::outbound::queue::seals;
 use crate::outbound::queued_message;
@@ -52,7 +52,7 @@ use crate::wire::{Wire, read_with};
 const PROGRESS_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a packet: more than any MTA sends unless it was asked to.
 const PACKET_BYTES_MAX: usize = 1 << 20;
-/// Field that tells whoever looks at a message in the MTA's hold why it is there.
+/// Field that says why a message is in the MTA's hold.
 const HELD_FIELD: &str = "X-Gauntlet-Held";
 /// What the log names as the next hop.
 const NEXT_HOP: &str = "milter";
@@ -62,7 +62,7 @@ pub(super) async fn serve(
     mut wire: Wire,
     context: &ServiceContext,
     client: Option<IpAddr>,
-    place: &Admitted,
+    admitted: &Admitted,
 ) -> io::Result<()> {
     let recipients_max = context.core.intake.settings.get().receiver.recipients_max;
     let mut session = Session::new(Limits {
@@ -72,7 +72,7 @@ pub(super) async fn serve(
     });
     let mut memory = context.memory_of(client);
     // Until it spoke the protocol, it may have to leave for others; an MTA keeps quiet for long.
-    place.wait();
+    admitted.wait();
     let mut stopping = context.stopping.clone();
     let mut out = Vec::new();
     // When the packet that comes has to be there, however often a piece of it comes.
@@ -93,7 +93,7 @@ pub(super) async fn serve(
         let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
         let read = tokio::select! {
             read = tokio::time::timeout_at(until, read) => read??,
-            () = place.told_to_leave() => return Ok(()),
+            () = admitted.evicted() => return Ok(()),
             _ = stopping.wait_for(|stop| *stop), if !busy => return Ok(()),
         };
         let Some(mut event) = read else { return Ok(()) };
@@ -108,7 +108,7 @@ pub(super) async fn serve(
             flush(&mut wire, &mut out, context).await?;
             event = session.push(&[], &mut out);
         }
-        if !out.is_empty() && !place.work() {
+        if !out.is_empty() && !admitted.work() {
             return Ok(());
         }
         flush(&mut wire, &mut out, context).await?;
@@ -151,7 +151,7 @@ async fn answer_message(
     Ok(())
 }
 
-/// What an MTA is told about a message.
+/// What is answered to an MTA about a message.
 struct Ending {
     actions: Vec<Action>,
     reply: Reply,
@@ -169,21 +169,27 @@ impl Ending {
         if let Some(fault) = message.fault {
             return refusal(fault, context.core.bytes_max()).into();
         }
-        let (began, received_ms) = (Instant::now(), now_ms());
+        let (began, received_ms) = (Instant::now(), intake.clock.unix_ms());
         let id = context.core.ids.next(received_ms);
         let envelope = envelope(&message, context, received_ms);
         let (original, given) = (message.raw, message.rcpt_to);
         let body = with_received(&original, &envelope, &context.core.host, id, received_ms);
         let body = ReceivedMessage::of_bytes(body);
-        let judged = intake.weigh(id, envelope, body, received_ms, began).await;
-        let (record, body) = match judged {
+        let judged = intake.judge_in_transit(id, envelope, body, received_ms, began).await;
+        let (mut record, body) = match judged {
             Ok(judged) => judged,
             Err(why) => return later(why).into(),
         };
         let name = ids::to_text(id);
-        match answer(&record.dispositions) {
+        let verdict = answer(&record.dispositions);
+        let ordered = match &verdict {
+            Answer::Defer(_) => Ordered::default(),
+            _ => intake.order(&intake.settings.get(), &mut record, &body, began),
+        };
+        match verdict {
             Answer::Reject(text) => {
                 intake.log_refused(record, &text);
+                intake.carry_out(ordered).await;
                 Reply::ReplyCode(550, (5, 7, 1), queued_message::with_reference(&text, &name))
                     .into()
             }
@@ -194,7 +200,11 @@ impl Ending {
             Answer::Accept => {
                 let queue_id = message.macros.get("i").cloned().unwrap_or_default();
                 let course = Course::of(record, &original, &given, session, context);
-                course.take(&body, &queue_id, context).await
+                let ending = course.take(&body, &queue_id, context).await;
+                if matches!(ending.reply, Reply::Accept | Reply::Discard) {
+                    intake.carry_out(ordered).await;
+                }
+                ending
             }
         }
     }
@@ -307,11 +317,11 @@ impl Course {
         if by_node
             && let Err(error) = context.core.intake.queue.quarantine(&self.message, body).await
         {
-            tracing::error!(id, error, "a message could not be put into quarantine");
+            tracing::error!(id, %error, "a message could not be put into quarantine");
             let text = format!("insufficient storage, try again later (reference {id})");
             return Reply::ReplyCode(452, (4, 3, 1), text).into();
         }
-        let at_ms = now_ms();
+        let at_ms = context.core.clock().unix_ms();
         let targets = self.message.targets.iter();
         for (target, delivery) in targets.zip(&mut self.message.record.deliveries) {
             let (outcome, next_hop, reply) = match &target.action {
@@ -343,7 +353,7 @@ impl Course {
 /// What the MTA has to change in the message: our results at its top, and what the policy says.
 ///
 /// # Errors
-/// If it was to be signed and nobody can now.
+/// If it was to be signed and no key is available now.
 fn changed(
     record: &LogRecord,
     original: &[u8],
@@ -390,7 +400,8 @@ fn envelope(message: &Message, context: &ServiceContext, received_ms: i64) -> En
     }
 }
 
-/// The message below the Received field that it would have by SMTP: filters do not see the MTA's own.
+/// The message below the Received field that it would have by SMTP: filters do not see the MTA's
+/// own.
 fn with_received(
     original: &[u8],
     envelope: &Envelope,

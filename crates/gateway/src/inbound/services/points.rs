@@ -1,8 +1,9 @@
 //! Points for clients that compare them with the threshold beside them.
 //!
-//! A verdict's class comes from rule points and the classifier together. Exim and amavis look at the
-//! points alone, so that mail which the classifier knows for spam would pass them. The points told are the
-//! rules' own unless they contradict the class; then they are the nearest that do not.
+//! A verdict's class comes from rule points and the classifier together. Exim and amavis read the
+//! points alone, so that mail which the classifier knows for spam would pass them. The points
+//! reported are the rules' own unless they contradict the class; then they are the nearest that do
+//! not.
 
 use gauntlet_verdict::{Class, Thresholds, Verdict};
 
@@ -10,7 +11,7 @@ use gauntlet_verdict::{Class, Thresholds, Verdict};
 const STEP: f64 = 0.1;
 
 /// Points that say what the class says.
-pub(super) fn told(verdict: &Verdict, thresholds: &Thresholds) -> f64 {
+pub(super) fn consistent(verdict: &Verdict, thresholds: &Thresholds) -> f64 {
     if verdict.class < Class::Spam {
         return verdict.score.min(thresholds.spam - STEP);
     }
@@ -35,7 +36,7 @@ mod tests {
             (Class::Malware, true, 22.0, 22.0),
         ] {
             let verdict = Verdict { class, explicit, score, ..Verdict::default() };
-            assert_eq!(told(&verdict, &thresholds), expected, "{class} {score}");
+            assert_eq!(consistent(&verdict, &thresholds), expected, "{class} {score}");
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The HTTP interface of rspamd, as rspamc, proxies and mail servers speak it.
+//! The HTTP interface of rspamd, as rspamc, proxies and mail servers use it.
 //!
-//! A verdict is one for all recipients, and its client has no quarantine, so that dispositions become
-//! actions like this: all rejected, `reject`; somebody deferred, or no verdict, `soft reject`; all
-//! discarded, `discard`; nobody gets it and some of it is held, `reject` from phishing on, else `add header`;
-//! spam that is delivered, or mail that somebody does not get, `add header`; a tag for the subject,
-//! `rewrite subject`; else `no action`. What the policy said for each recipient is in `gauntlet`.
+//! A verdict is one for all recipients, and its client has no quarantine, so that dispositions
+//! become actions like this: all rejected, `reject`; a recipient deferred, or no verdict, `soft
+//! reject`; all discarded, `discard`; no recipient gets it and it is held for some, `reject` from
+//! phishing on, else `add header`; spam that is delivered, or mail that a recipient does not get,
+//! `add header`; a tag for the subject, `rewrite subject`; else `no action`. What the policy said
+//! for each recipient is in `gauntlet`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -105,22 +106,22 @@ pub(super) async fn answer(
         },
         path => {
             let why = format!("there is no command {path:?}");
-            let mend = "checkv2, symbols, learnspam, learnham, actions, stat and ping are known";
-            Answer::error(StatusCode::NOT_FOUND, why, mend)
+            let hint = "checkv2, symbols, learnspam, learnham, actions, stat and ping are known";
+            Answer::error(StatusCode::NOT_FOUND, why, hint)
         }
     }
 }
 
 fn unauthorized() -> Answer {
-    let mend = "send the header field Password with service.token";
-    Answer::error(StatusCode::UNAUTHORIZED, "the password is missing or wrong", mend)
+    let hint = "send the header field Password with service.token";
+    Answer::error(StatusCode::UNAUTHORIZED, "the password is missing or wrong", hint)
 }
 
 async fn check(mut asked: Asked, context: &ServiceContext) -> Answer {
     let began = Instant::now();
     if asked.body.is_empty() {
-        let mend = "send the message as the request's body";
-        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", mend);
+        let hint = "send the message as the request's body";
+        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", hint);
     }
     let raw = Bytes::from(std::mem::take(&mut asked.body));
     let envelope = match Said::of(&asked).envelope(&raw, context.core.recipients_max()) {
@@ -134,7 +135,7 @@ async fn check(mut asked: Asked, context: &ServiceContext) -> Answer {
             let action = action(&record);
             context.counts.count(action);
             let value = verdict(&record, action, &raw, &thresholds);
-            // Who is put off comes again, and is logged then.
+            // A deferred client comes again, and is logged then.
             if let Some(outcome) = action.outcome() {
                 context.note(record, outcome, action.name());
             }
@@ -205,7 +206,7 @@ fn verdict(record: &LogRecord, action: Action, raw: &[u8], thresholds: &Threshol
     }
     let mut value = json!({
         "is_skipped": false,
-        "score": points::told(verdict, thresholds),
+        "score": points::consistent(verdict, thresholds),
         "required_score": thresholds.spam,
         "thresholds": { "reject": thresholds.explicit, "add header": thresholds.spam },
         "action": action.name(),
@@ -273,8 +274,8 @@ async fn learn(
         return unauthorized();
     }
     if asked.body.is_empty() {
-        let mend = "send the message as the request's body";
-        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", mend);
+        let hint = "send the message as the request's body";
+        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", hint);
     }
     let user = asked.header("user").map(str::to_owned);
     match context.learn(asked.body.into(), spam, user.as_deref(), client).await {
@@ -286,8 +287,8 @@ async fn learn(
             Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
         }
         Err(NotLearned::TooOften(why)) => {
-            let mend = "come again later, raise the setting of the service, or use gauntlet learn";
-            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, mend)
+            let hint = "come again later, raise the setting of the service, or use gauntlet learn";
+            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
         }
         Err(NotLearned::Failed(why)) => {
             Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")
@@ -310,7 +311,7 @@ fn stat(context: &ServiceContext) -> Value {
     for (i, action) in Action::ALL.iter().enumerate() {
         actions.insert(action.name().to_owned(), count(i).into());
     }
-    // rspamd's own name for mail that is put off as unknown; panels add it up.
+    // rspamd's own name for mail that is deferred as unknown; panels add it up.
     actions.insert("greylist".to_owned(), 0.into());
     let scanned: u64 = (0..Action::ALL.len()).map(count).sum();
     let ham = count(0);

@@ -8,7 +8,7 @@ use std::path::Path;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::config::ServiceSettings;
-use crate::inbound::receiver::remedy;
+use crate::inbound::receiver::remediation;
 use crate::wire::Wire;
 
 /// What an address begins with that is a path.
@@ -22,14 +22,14 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Binds the address of these settings; the place for people beside it.
+    /// Binds the address of these settings; with its name as it is shown.
     ///
     /// # Errors
     /// If it cannot be bound; the message names the setting.
     pub(super) fn bind(settings: &ServiceSettings) -> io::Result<(Self, String)> {
         let named = |e: io::Error| {
-            let mend = remedy(&e);
-            io::Error::new(e.kind(), format!("service.address {}: {e}{mend}", settings.address))
+            let hint = remediation(&e);
+            io::Error::new(e.kind(), format!("service.address {}: {e}{hint}", settings.address))
         };
         if let Some(path) = settings.address.strip_prefix(UNIX) {
             let socket = bind_path(Path::new(path), settings.socket_mode).map_err(named)?;
@@ -72,7 +72,7 @@ impl Socket {
     }
 }
 
-/// Binds a path. A socket that nobody listens on any more is replaced; anything else there stays.
+/// Binds a path. A socket without a listener is replaced; anything else there stays.
 fn bind_path(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
         && std::os::unix::net::UnixStream::connect(path)

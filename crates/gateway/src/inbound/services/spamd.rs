@@ -1,9 +1,9 @@
 //! The protocol of spamc and spamd: one request a connection.
 //!
-//! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points beside
-//! it ([`points::told`]). `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
-//! `TELL` is answered as by a spamd that does not allow it, unless the service learns; a message is then
-//! spam or ham, never nothing again.
+//! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points
+//! beside it ([`points::consistent`]). `User` names who reports in `TELL`, and nothing else: there
+//! is one ruleset for all. `TELL` is answered as by a spamd that does not allow it, unless the
+//! service learns; a message is then spam or ham, never nothing again.
 
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ use crate::wire::{Wire, read_with};
 
 /// Bytes inflated at once.
 const READ_BYTES: usize = 16 << 10;
-/// Why a request is put off.
+/// Why a request is deferred.
 const NO_MEMORY: &str = "there is no memory for the message now";
 /// Rules that a report or header names at most.
 const RULES_MAX: usize = 200;
@@ -36,18 +36,18 @@ pub(super) async fn serve(
     mut stream: Wire,
     context: &ServiceContext,
     client: Option<IpAddr>,
-    place: &Admitted,
+    admitted: &Admitted,
 ) -> io::Result<()> {
     let patience = context.patience();
     let mut memory = context.memory_of(client);
-    place.wait();
+    admitted.wait();
     let read = tokio::select! {
         read = tokio::time::timeout_at(context.request_end(), read(&mut stream, context, &mut memory)) => {
             read.unwrap_or_else(|_| Ok(Err(later("the request takes too long"))))?
         }
-        () = place.told_to_leave() => Err(later("others wait, and the request did not come")),
+        () = admitted.evicted() => Err(later("others wait, and the request did not come")),
     };
-    let read = if place.work() { read } else { Err(later("others wait")) };
+    let read = if admitted.work() { read } else { Err(later("others wait")) };
     let answer = match read {
         Ok(request) => {
             let (method, minor) = (request.method, request.minor);
@@ -119,7 +119,7 @@ async fn answer(
     match request.method {
         Method::Ping => return Response::pong(),
         Method::Skip => return Response::new(Status::Ok),
-        Method::Tell => return tell(request, context, client).await,
+        Method::Tell => return handle_tell(request, context, client).await,
         _ => {}
     }
     let raw = Bytes::from(request.body);
@@ -128,13 +128,17 @@ async fn answer(
         Err(why) => return Response { text: why.to_string(), ..Response::new(Status::TempFail) },
     };
     let response = verdict_of(request.method, &raw, &record.verdict, core);
-    let told = if record.verdict.class >= Class::Spam { "spam" } else { "ham" };
-    context.note(record, Outcome::Delivered, told);
+    let answer = if record.verdict.class >= Class::Spam { "spam" } else { "ham" };
+    context.note(record, Outcome::Delivered, answer);
     response
 }
 
 /// Takes down what a message is.
-async fn tell(request: Request, context: &ServiceContext, client: Option<IpAddr>) -> Response {
+async fn handle_tell(
+    request: Request,
+    context: &ServiceContext,
+    client: Option<IpAddr>,
+) -> Response {
     let forbidden = |why: &str| {
         let text = format!("TELL commands are not enabled: {why}; use gauntlet learn");
         Response { code: 69, text, ..Response::new(Status::Software) }
@@ -168,7 +172,7 @@ fn verdict_of(method: Method, raw: &[u8], verdict: &Verdict, core: &ServiceCore)
         Method::Headers => Some(marked(raw, verdict, &thresholds, &core.host, false)),
         _ => None,
     };
-    let score = Score { spam, points: points::told(verdict, &thresholds), threshold };
+    let score = Score { spam, points: points::consistent(verdict, &thresholds), threshold };
     Response { score: Some(score), body, ..Response::new(Status::Ok) }
 }
 
@@ -199,7 +203,7 @@ fn names(verdict: &Verdict) -> Vec<&str> {
     verdict.hits.iter().take(RULES_MAX).map(|hit| &*hit.rule).collect()
 }
 
-/// The verdict for people, in plain text.
+/// The verdict in plain text.
 fn report(verdict: &Verdict, threshold: f64, host: &str) -> String {
     let mut text = format!(
         "Judged by {host} as {}: {:.1} points of rules, {threshold:.1} make spam",
@@ -225,7 +229,7 @@ fn class_name(class: Class) -> String {
 
 /// The message, or its header alone, below header fields with the verdict.
 fn marked(raw: &[u8], verdict: &Verdict, at: &Thresholds, host: &str, whole: bool) -> Vec<u8> {
-    let (points, threshold) = (points::told(verdict, at), at.spam);
+    let (points, threshold) = (points::consistent(verdict, at), at.spam);
     let (header, body) = split(raw);
     let end =
         if header.windows(2).any(|w| w == b"\r\n") || header.is_empty() { "\r\n" } else { "\n" };
@@ -269,7 +273,7 @@ fn split(raw: &[u8]) -> (&[u8], &[u8]) {
     raw.split_at(at)
 }
 
-/// Lines of the header without fields of a verdict that somebody else put there.
+/// Lines of the header without fields of a verdict that another program put there.
 fn kept(header: &[u8]) -> Vec<&[u8]> {
     let mut dropping = false;
     let keep = |line: &&[u8]| {

@@ -21,10 +21,10 @@ use crate::net::web;
 
 /// Time for a whole order.
 const ORDER_WAIT: Duration = Duration::from_secs(300);
-/// Orders in a row where the authority does not know its own nonce again (RFC 8555 section 6.5: try again).
-/// Each of an order's dozen requests is repeated twice before.
+/// Orders in a row where the authority does not know its own nonce again (RFC 8555 section 6.5: try
+/// again). Each of an order's dozen requests is repeated twice before.
 const ORDERS_MAX: u32 = 4;
-/// Time for the authority to look at the proofs, and to sign.
+/// Time for the authority to check the proofs, and to sign.
 const POLL_WAIT: Duration = Duration::from_secs(120);
 
 /// What asks the authority: our own way to web servers.
@@ -135,7 +135,7 @@ async fn open_account(keeper: Keeper<'_>, tls: &Arc<HopTls>) -> Result<Account, 
     Ok(account)
 }
 
-/// Shows the proofs that the authority asks for, and tells it to look.
+/// Shows the proofs that the authority asks for, and asks it to check them.
 async fn show_proofs(order: &mut Order, shown: &mut Shown) -> anyhow::Result<()> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -182,8 +182,8 @@ fn plain(error: Error) -> anyhow::Error {
     }
 }
 
-/// An error with what to do; an account that the authority does not know is forgotten, so that the next
-/// attempt makes one.
+/// An error with what to do; an account that the authority does not know is forgotten, so that the
+/// next attempt makes one.
 fn explained(error: Error, keeper: Keeper<'_>) -> anyhow::Error {
     if let Error::Api(problem) = &error
         && kind(problem) == "accountDoesNotExist"
@@ -202,7 +202,7 @@ fn kind(problem: &Problem) -> &str {
 
 /// What the authority said, and what to do about it (RFC 8555 section 6.7).
 fn said(problem: &Problem) -> String {
-    let mend = match kind(problem) {
+    let hint = match kind(problem) {
         "connection" | "dns" | "unauthorized" | "incorrectResponse" | "tls" => {
             "the name's addresses in the DNS must be this machine's, and their port 80 must lead to \
              acme.address"
@@ -224,5 +224,5 @@ fn said(problem: &Problem) -> String {
     // It is another's text, and goes into logs.
     let detail: String =
         detail.chars().filter(|c| !gauntlet_smtp::text::breaks_line(*c)).take(300).collect();
-    format!("{detail} ({}); {mend}", kind(problem))
+    format!("{detail} ({}); {hint}", kind(problem))
 }

@@ -19,7 +19,8 @@ use crate::net::resolver::Data;
 /// A TLSA record that SMTP can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// The pin is of an authority above the server's certificate (DANE-TA), not of that itself (DANE-EE).
+    /// The pin is of an authority above the server's certificate (DANE-TA), not of that itself
+    /// (DANE-EE).
     authority: bool,
     /// What is compared: the public key, not the whole certificate.
     key_only: bool,
@@ -35,8 +36,8 @@ enum Form {
 }
 
 impl Pin {
-    /// Reads a record. None for what SMTP does not use: usages 0 and 1 (RFC 7672 section 3.1.3), and
-    /// unknown numbers.
+    /// Reads a record. None for what SMTP does not use: usages 0 and 1 (RFC 7672 section 3.1.3),
+    /// and unknown numbers.
     pub fn of(record: &Data) -> Option<Self> {
         let Data::Tlsa { usage, selector, matching, data } = record else { return None };
         let authority = match usage {

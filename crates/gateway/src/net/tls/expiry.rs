@@ -10,13 +10,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use crate::config::Config;
 use crate::net::acme_folder;
 
-/// The certificates that the listeners of a configuration show, each with the moment from which on
+/// The certificates that the listeners of a configuration show, each with the time from which on
 /// clients refuse it, in Unix seconds, or why that cannot be read. Each file once.
 pub fn ends(config: &Config) -> Vec<(PathBuf, anyhow::Result<i64>)> {
     lives(config).into_iter().map(|(path, life)| (path, life.map(|(_, end)| end))).collect()
 }
 
-/// The same with the moment from which on they are good, before its end.
+/// The same with the time from which on they are good, before its end.
 pub fn lives(config: &Config) -> Vec<(PathBuf, anyhow::Result<(i64, i64)>)> {
     let named = config.listener.iter().flat_map(|l| l.certificate.iter().cloned());
     let own = config.node.data.join(super::OWN_FOLDER).join("self-signed.pem");

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use gauntlet_store::SpoolError;
 
 use super::Queue;
-use crate::clock::now_ms;
 use crate::outbound::queued_message::QueuedMessage;
 
 /// Why a message was not accepted. Nothing is kept of it.
@@ -24,8 +23,8 @@ pub enum AcceptError {
 }
 
 impl Queue {
-    /// Takes a message over. Once it is durable, `note` may add to what is known of it and it is on its way;
-    /// then, or with the reason why not, `done` is called, on the thread that commits.
+    /// Accepts a message. Once it is durable, `note` may add to what is known of it and it is on
+    /// its way; then, or with the reason why not, `done` is called, on the thread that commits.
     pub fn accept(
         self: &Arc<Self>,
         id: u64,
@@ -42,8 +41,8 @@ impl Queue {
             Err(error) => return done(Err(error.into())),
         };
         let (queue, spooled) = (self.clone(), body.clone());
-        // From here on the message may be durable whatever becomes of who brought it, so that the queue
-        // takes it over on the commit thread's word.
+        // From here on the message may be durable even if the client is gone, so that the queue
+        // gets it from the commit thread.
         let hand_over = move |result: Result<(), SpoolError>| {
             if result.is_ok() {
                 note(&mut message);
@@ -51,7 +50,7 @@ impl Queue {
             }
             done(result.map_err(AcceptError::Spool));
         };
-        self.parts.spool.put(id, now_ms(), meta, spooled, Box::new(hand_over));
+        self.parts.spool.put(id, self.now_ms(), meta, spooled, Box::new(hand_over));
     }
 
     /// The same, waiting for the end. Blocks: not for a task of the runtime.

@@ -1,17 +1,30 @@
-//! What people ask of the queue: list, show, retry, hold, delete.
+//! What administrators do with the queue: list, show, retry, hold, delete.
 
-use gauntlet_store::{LogRecord, Outcome};
+use gauntlet_store::{LogRecord, Outcome, StoreError};
 
 use super::{HELD, Queue, QueueEntry};
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
+
+/// Why a message could not be deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// It is being delivered, or not there.
+    #[error("{0} is not waiting in the queue")]
+    NotWaiting(String),
+    /// The spool cannot read it.
+    #[error("{0} cannot be read back")]
+    Unreadable(String),
+    /// Its end could not be logged.
+    #[error(transparent)]
+    Log(#[from] StoreError),
+}
 
 impl Queue {
     /// Delivers waiting messages now; all if `ids` is empty. Returns how many.
     pub fn retry(&self, ids: &[u64]) -> usize {
         self.parts.sender.try_again();
-        self.set_due(ids, now_ms())
+        self.set_due(ids, self.now_ms())
     }
 
     /// Keeps messages waiting until they are retried, also over a restart. Returns how many.
@@ -43,7 +56,7 @@ impl Queue {
     ///
     /// # Errors
     /// If it is not waiting, or cannot be read.
-    pub fn delete(&self, id: u64, who: &str) -> Result<(), String> {
+    pub fn delete(&self, id: u64, who: &str) -> Result<(), DeleteError> {
         let name = ids::to_text(id);
         let waiting = {
             let mut state = self.state();
@@ -51,17 +64,17 @@ impl Queue {
             due.is_some_and(|due| state.waiting.remove(&(due, id)))
         };
         if !waiting {
-            return Err(format!("{name} is not waiting in the queue"));
+            return Err(DeleteError::NotWaiting(name));
         }
         let Some((mut message, _)) = self.read_back(id) else {
-            return Err(format!("{name} cannot be read back"));
+            return Err(DeleteError::Unreadable(name));
         };
         for delivery in message.record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
             delivery.outcome = Outcome::Deleted;
-            delivery.at_ms = now_ms();
+            delivery.at_ms = self.now_ms();
             delivery.reply = format!("deleted by {who}");
         }
-        self.parts.log.append(vec![message.record]).map_err(|e| e.to_string())?;
+        self.parts.log.append(vec![message.record])?;
         self.parts.spool.done(id);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What is changed of a message on its way out: fields and parts by the policy, then signatures and the seal.
+//! What is changed of a message on its way out: fields and parts by the policy, then signatures and
+//! the seal.
 
 use bytes::Bytes;
 use gauntlet_mail::{Direction, Message};
@@ -7,7 +8,6 @@ use gauntlet_store::LogRecord;
 use gauntlet_verdict::Change;
 
 use super::Queue;
-use crate::clock::now_ms;
 use crate::message::OutgoingMessage;
 use crate::outbound::settings::OutboundSettings;
 use crate::outbound::signing::KeyRing;
@@ -16,7 +16,8 @@ impl Queue {
     /// The message with these changes made, signed and sealed last.
     ///
     /// # Errors
-    /// If it was to be signed and the secrets process has ended: it must wait then, not go out unsigned.
+    /// If it was to be signed and the secrets process has ended: it must wait then, not go out
+    /// unsigned.
     pub(crate) fn changed(
         &self,
         settings: &OutboundSettings,
@@ -32,7 +33,7 @@ impl Queue {
         if !seals(settings, record) {
             return Ok(message);
         }
-        let (host, arc, now) = (&self.parts.host, record.facts.arc, now_ms() / 1_000);
+        let (host, arc, now) = (&self.parts.host, record.facts.arc, self.now_ms() / 1_000);
         with_fields(message, keys, |message| keys.seal(message, host, arc, now))
     }
 }
@@ -64,7 +65,8 @@ fn with_changes(message: OutgoingMessage, changes: &[Change]) -> OutgoingMessage
     message.with_header(header)
 }
 
-/// The message with fields on top that are made of it; as it is, said in the log, if they cannot be.
+/// The message with fields on top that are made of it; as it is, said in the log, if they cannot
+/// be.
 fn with_fields(
     message: OutgoingMessage,
     keys: &KeyRing,

@@ -9,7 +9,6 @@ use gauntlet_store::{LogRecord, Outcome, StoreError};
 
 use super::groups::{Group, groups, outgoing};
 use super::{Queue, announce};
-use crate::clock::now_ms;
 use crate::outbound::queued_message::QueuedMessage;
 use crate::outbound::sender::{DeliveryJob, Settled};
 
@@ -27,9 +26,9 @@ pub struct CutThrough {
 
 impl Queue {
     /// Hands a message that just came in to its next hop while its client waits (cut-through): only
-    /// if every recipient goes to one next hop with the same changes, and the next hop is free. Gives
-    /// its answer if it took the message for everybody or refused it for everybody for good; else
-    /// none, and the message is to be spooled for those who have not got it.
+    /// if every recipient goes to one next hop with the same changes, and the next hop is free.
+    /// Gives its answer if it took the message for everybody or refused it for everybody for good;
+    /// else none, and the message is to be spooled for those who have not got it.
     ///
     /// A crash between the next hop's 250 and ours lets the client send again: a duplicate, never a
     /// loss. What is answered is logged here.
@@ -43,7 +42,7 @@ impl Queue {
         if !settings.routes.cuts_through() || self.cutting.load(Ordering::Relaxed) >= CUTTING_MAX {
             return None;
         }
-        // Whoever asks for a report of success gets it from the queue.
+        // A sender that asks for a report of success gets it from the queue.
         if message.targets.iter().any(|t| t.notify.is_some_and(|(success, ..)| success)) {
             return None;
         }
@@ -77,7 +76,7 @@ impl Queue {
             };
             self.tally(outcome);
             delivery.outcome = outcome;
-            delivery.at_ms = now_ms();
+            delivery.at_ms = self.now_ms();
             delivery.attempts = 1;
             delivery.next_hop = settled.next_hop;
             delivery.reply = settled.reply;
@@ -86,6 +85,8 @@ impl Queue {
             return None;
         }
         message.record.stages.push(Stage::now("passed on", began));
+        // The client gets its answer now, not when the message was judged.
+        message.record.latency_ms = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
         let record = message.record.clone();
         self.parts.metrics.cut_through.add_one();
         announce(&record);
@@ -101,7 +102,8 @@ impl Queue {
         self.parts.cut_through_journal.tidy()
     }
 
-    /// No spool remembers this message: its outcome outlives the process before its client is answered.
+    /// No spool remembers this message: its outcome outlives the process before its client is
+    /// answered.
     async fn log_outcome(&self, record: LogRecord) {
         let id = record.id.clone();
         let failed = |error: StoreError, id: &str| {

@@ -1,12 +1,13 @@
 //! Outcomes of messages that no spool remembers (cut-through), on their way into the message log.
 //!
-//! The log syncs its disk before it says that a record is there, and the client would wait for that. So the
-//! outcome is written down here first, without a sync: what is written outlives the process, whatever ends
-//! it. What an earlier process left is logged when the node starts; the log minds that it knows some of it.
-//! A power cut can cost lines of the last moment, as it can repeat a delivery; it costs no mail.
+//! The log syncs its disk before it says that a record is there, and the client would wait for
+//! that. So the outcome is written down here first, without a sync: what is written outlives the
+//! process, whatever ends it. What an earlier process left is logged when the node starts; the log
+//! minds that it knows some of it. A power cut can cost lines of the last moment, as it can repeat
+//! a delivery; it costs no mail.
 //!
-//! Two files take turns. When the one in use is large, and all that the other one holds is logged, the other
-//! one is emptied and used. A record is a line of JSON; one that is torn is left out.
+//! Two files take turns. When the one in use is large, and all that the other one holds is logged,
+//! the other one is emptied and used. A record is a line of JSON; one that is torn is left out.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -9,7 +9,7 @@ use gauntlet_store::Outcome;
 use super::groups::{Group, outgoing, settled};
 use super::{Active, Queue};
 use crate::message::OutgoingMessage;
-use crate::outbound::hold::HoldJob;
+use crate::outbound::hold::{HoldError, HoldJob};
 use crate::outbound::maildir::MaildirJob;
 use crate::outbound::queued_message::{Action, QueuedMessage};
 use crate::outbound::route::Route;
@@ -25,10 +25,10 @@ impl Queue {
             }
             Group::Hold(folder) => {
                 let item = active.message.item(&folder, &targets);
-                let done = Box::new(move |result: Result<(), String>| {
+                let done = Box::new(move |result: Result<(), HoldError>| {
                     let (outcome, reply) = match result {
                         Ok(()) => (Some(Outcome::Quarantined), String::new()),
-                        Err(error) => (None, error),
+                        Err(error) => (None, error.to_string()),
                     };
                     let all = targets.iter().map(|t| settled(*t, outcome, &folder, &reply));
                     queue.settle(&held, all.collect());
@@ -62,33 +62,38 @@ impl Queue {
         let (queue, held) = (self.clone(), active.clone());
         let record = &active.message.record;
         let seconds = record.received_ms / 1_000;
-        let recipient = active.message.targets.get(target).map(|t| t.address.clone());
+        let addressed = active.message.targets.get(target);
+        let recipient = addressed.map(|t| t.address.clone());
+        let routes = &active.settings.routes;
+        let folder = addressed.filter(|t| t.spam_folder).and(routes.maildir_spam_folder());
+        let filed = folder.map(|name| format!("in {name}")).unwrap_or_default();
         self.parts.maildir.deliver(MaildirJob {
             name: format!("{seconds}.{}_{target}.{}", record.id, self.parts.host),
             sender: record.envelope.mail_from.clone(),
             recipient: recipient.unwrap_or_default(),
+            subfolder: folder.map(str::to_owned),
             body,
             done: Box::new(move |result| {
                 let one = match result {
-                    Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", ""),
-                    Err(error) => settled(target, None, "maildir", &error),
+                    Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", &filed),
+                    Err(error) => settled(target, None, "maildir", &error.to_string()),
                 };
                 queue.settle(&held, vec![one]);
             }),
         });
     }
 
-    /// Puts a message that does not go through the queue into quarantine, for those of its targets that
-    /// are to be held; on disk when it returns.
+    /// Puts a message that does not go through the queue into quarantine, for those of its targets
+    /// that are to be held; on disk when it returns.
     ///
     /// # Errors
-    /// Why it could not be held. Folders before the one that failed may hold it; held again under the
-    /// same id it is there once.
+    /// Why it could not be held. Folders before the one that failed may hold it; held again under
+    /// the same id it is there once.
     pub(crate) async fn quarantine(
         &self,
         message: &QueuedMessage,
         body: &Bytes,
-    ) -> Result<(), String> {
+    ) -> Result<(), HoldError> {
         let mut folders: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (i, target) in message.targets.iter().enumerate() {
             if let Action::Quarantine { folder } = &target.action {
@@ -102,7 +107,7 @@ impl Queue {
             });
             let item = message.item(folder, &targets);
             self.parts.holder.hold(HoldJob { item, body: body.clone(), done });
-            held.await.unwrap_or_else(|_| Err("the quarantine's thread has ended".to_owned()))?;
+            held.await.unwrap_or(Err(HoldError::Ended))?;
         }
         Ok(())
     }

@@ -55,8 +55,8 @@ pub(super) fn settled(
     next_hop: &str,
     reply: &str,
 ) -> Settled {
-    let (next_hop, reply, tells) = (next_hop.to_owned(), reply.to_owned(), false);
-    Settled { target, outcome, next_hop, reply, tells }
+    let (next_hop, reply, reports_delivery) = (next_hop.to_owned(), reply.to_owned(), false);
+    Settled { target, outcome, next_hop, reply, reports_delivery }
 }
 
 /// Envelope of a message for some of its targets.

@@ -1,11 +1,12 @@
-//! Messages in hand when a process dies, so that one that kills it again and again is set aside.
+//! Messages in flight when a process dies, so that one that kills it again and again is set aside.
 //!
-//! The ids of active messages stand in a file of fixed slots that is mapped into memory: writing one
-//! costs nothing, and what is written outlives the process, whatever ended it. At the next start the
-//! messages found there are suspects: they are tried again one after the other, so that a guilty one is
-//! in hand with few others. A message that is in hand with few others at a crash has one crash more; so
-//! many, and it is held for a person to look at. A message that is concluded begins anew. A process
-//! that is killed under load finds many in hand, which says nothing about any of them.
+//! The ids of active messages stand in a file of fixed slots that is mapped into memory: writing
+//! one costs nothing, and what is written outlives the process, whatever ended it. At the next
+//! start the messages found there are suspects: they are tried again one after the other, so that a
+//! guilty one is in flight with few others. A message that is in flight with few others at a crash
+//! has one crash more; so many, and it is held for an administrator to review. A message that is
+//! concluded begins anew. A process that is killed under load finds many in flight, which says
+//! nothing about any of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,17 +17,17 @@ use std::sync::{Mutex, PoisonError};
 
 use memmap2::MmapRaw;
 
-/// Messages in hand that are remembered at once; further ones are not.
+/// Messages in flight that are remembered at once; further ones are not.
 const SLOTS: usize = 65_536;
 const SLOT_BYTES: usize = size_of::<u64>();
-/// With more messages in hand a crash is nobody's.
+/// With more messages in flight a crash counts for none of them.
 const FEW: usize = 4;
 
-/// Place of a message in the file.
+/// Slot of a message in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(usize);
 
-/// What is in hand.
+/// The messages in flight.
 #[derive(Debug)]
 pub struct InFlight {
     map: Option<MmapRaw>,
@@ -36,8 +37,8 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Opens the list in this folder and counts the crash, if there was one. Messages that were in hand
-    /// in `crashes_max` crashes are to be set aside; 0 sets none aside.
+    /// Opens the list in this folder and counts the crash, if there was one. Messages that were in
+    /// flight in `crashes_max` crashes are to be set aside; 0 sets none aside.
     ///
     /// # Errors
     /// If the files cannot be used.
@@ -66,39 +67,39 @@ impl InFlight {
         InFlight { map: None, free: Mutex::default(), suspects, set_aside }
     }
 
-    /// Messages that were in hand when the last process died.
+    /// Messages that were in flight when the last process died.
     pub fn suspects(&self) -> &BTreeSet<u64> {
         &self.suspects
     }
 
-    /// Messages that were in hand in too many crashes.
+    /// Messages that were in flight in too many crashes.
     pub fn set_aside(&self) -> &BTreeSet<u64> {
         &self.set_aside
     }
 
-    /// A message is in hand from now on. None if there is no place to write it down.
+    /// A message is in flight from now on. None if no slot is free.
     pub fn take(&self, id: u64) -> Option<Slot> {
         self.map.as_ref()?;
-        let place = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        self.slot(place)?.store(id, Ordering::Relaxed);
-        Some(Slot(place))
+        let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        self.slot(index)?.store(id, Ordering::Relaxed);
+        Some(Slot(index))
     }
 
     /// It is not any more.
     pub fn release(&self, slot: Option<Slot>) {
-        let Some(Slot(place)) = slot else { return };
-        if let Some(slot) = self.slot(place) {
+        let Some(Slot(index)) = slot else { return };
+        if let Some(slot) = self.slot(index) {
             slot.store(0, Ordering::Relaxed);
         }
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    fn slot(&self, place: usize) -> Option<&AtomicU64> {
-        let map = self.map.as_ref().filter(|map| (place + 1) * SLOT_BYTES <= map.len())?;
-        // SAFETY: the mapping begins on a page and is as long as just checked, so the address is aligned
-        // and inside; it lives as long as `self`. Any bits are a u64. Nobody else uses the file: the
-        // data folder is locked.
-        Some(unsafe { AtomicU64::from_ptr(map.as_mut_ptr().cast::<u64>().add(place)) })
+    fn slot(&self, index: usize) -> Option<&AtomicU64> {
+        let map = self.map.as_ref().filter(|map| (index + 1) * SLOT_BYTES <= map.len())?;
+        // SAFETY: the mapping begins on a page and is as long as just checked, so the address is
+        // aligned and inside; it lives as long as `self`. Any bits are a u64. Nobody else uses the
+        // file: the data folder is locked.
+        Some(unsafe { AtomicU64::from_ptr(map.as_mut_ptr().cast::<u64>().add(index)) })
     }
 }
 
@@ -110,7 +111,7 @@ fn count(path: &Path, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<BTre
     let mut counts: BTreeMap<u64, u32> = left.iter().map(one_more).collect();
     let enough = |n: u32| crashes_max > 0 && n >= crashes_max;
     let aside = counts.iter().filter(|(_, n)| enough(**n)).map(|(id, _)| *id).collect();
-    // Once it is held it is a person's turn: a retry begins anew.
+    // Once it is held an administrator decides: a retry begins anew.
     counts.retain(|_, n| *n > 0 && !enough(*n));
     if !(known.is_empty() && counts.is_empty()) {
         gauntlet_store::files::write_durably(path, &serde_json::to_vec(&counts)?)?;
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_hand_at_three_crashes_is_set_aside() {
+    fn what_is_in_flight_at_three_crashes_is_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let open = || InFlight::open(folder.path(), 3).unwrap();
         for crash in 0..3 {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_with_many_in_hand_is_nobodys() {
+    fn a_crash_with_many_in_flight_counts_for_none() {
         let folder = tempfile::tempdir().unwrap();
         for crash in 0..10 {
             let list = InFlight::open(folder.path(), 2).unwrap();

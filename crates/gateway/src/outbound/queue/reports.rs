@@ -1,7 +1,7 @@
-//! Telling senders what became of their messages.
+//! Reports to senders about their messages (DSN).
 //!
-//! Failures are told before the message is forgotten: no crash lets one go unreported. Delays and
-//! deliveries are told when the report is in the spool; a crash may lose or repeat one.
+//! Failures are reported before the message is forgotten: no crash lets one go unreported. Delays
+//! and deliveries are reported once the report is in the spool; a crash may lose or repeat one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use gauntlet_store::{Delivery, LogRecord, Outcome};
 
 use super::accept::AcceptError;
 use super::{Active, Queue};
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::dsn;
 use crate::outbound::queued_message::{News, QueuedMessage, own_record};
@@ -46,18 +45,18 @@ impl Queue {
         });
     }
 
-    /// Deliveries of this round of which the sender wants, and may be told, such news.
+    /// Deliveries of this round of which the sender wants, and may get, such a report.
     fn about(&self, active: &Active, news: News) -> Vec<Delivery> {
         let progress = active.progress();
         let all = progress.news.iter().filter(|(kind, _)| *kind == news);
         all.filter(|(_, target)| {
-            active.message.targets.get(*target).is_some_and(|t| active.message.may_tell(t, news))
+            active.message.targets.get(*target).is_some_and(|t| active.message.may_report(t, news))
         })
         .filter_map(|(_, target)| progress.deliveries.get(*target).cloned())
         .collect()
     }
 
-    /// Spools a report and queues it; `then` hears whether that worked.
+    /// Spools a report and queues it; `then` gets whether that worked.
     fn send_report(
         self: &Arc<Self>,
         active: &Arc<Active>,
@@ -65,7 +64,7 @@ impl Queue {
         about: &[Delivery],
         then: impl FnOnce(bool) + Send + 'static,
     ) {
-        let now = now_ms();
+        let now = self.now_ms();
         let id = self.parts.ids.next(now);
         let name = ids::to_text(id);
         let host = &self.parts.host;

@@ -1,11 +1,12 @@
-//! When a message is tried again, given up, and when its sender hears of it: pure rules, without a clock.
+//! When a message is tried again, given up, and when that is reported to its sender: pure rules,
+//! without a clock.
 
 use gauntlet_store::Outcome;
 
 use crate::config::SenderSettings;
 use crate::outbound::queued_message::News;
 
-/// The rules of the moment.
+/// The rules of one generation of settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule<'s> {
     settings: &'s SenderSettings,
@@ -17,8 +18,8 @@ impl<'s> Schedule<'s> {
         Schedule { settings }
     }
 
-    /// What an attempt comes to: one that failed for now is final once the message is too old. Times are
-    /// Unix milliseconds.
+    /// What an attempt comes to: one that failed for now is final once the message is too old.
+    /// Times are Unix milliseconds.
     pub fn outcome(&self, attempt: Option<Outcome>, received_ms: i64, now_ms: i64) -> Outcome {
         let expires = milliseconds(self.settings.expire_seconds);
         match attempt {
@@ -28,13 +29,13 @@ impl<'s> Schedule<'s> {
         }
     }
 
-    /// What the sender may be told of it. That mail is late is said by the first attempt after the time, so
-    /// that nothing but the time of the attempt before need be remembered. `told`: whoever took the
-    /// message tells of its delivery.
+    /// What may be reported to the sender. That mail is late is said by the first attempt after the
+    /// time, so that nothing but the time of the attempt before need be remembered.
+    /// `next_hop_reports`: the next hop reports the delivery itself (DSN).
     pub fn news(
         &self,
         outcome: Outcome,
-        told: bool,
+        next_hop_reports: bool,
         received_ms: i64,
         attempt_before_ms: i64,
         now_ms: i64,
@@ -43,7 +44,7 @@ impl<'s> Schedule<'s> {
         let age = |at: i64| at.saturating_sub(received_ms);
         match outcome {
             Outcome::Failed => Some(News::Failed),
-            Outcome::Delivered if !told => Some(News::Delivered),
+            Outcome::Delivered if !next_hop_reports => Some(News::Delivered),
             Outcome::Queued if late > 0 && age(attempt_before_ms) < late && age(now_ms) >= late => {
                 Some(News::Delayed)
             }
@@ -51,12 +52,12 @@ impl<'s> Schedule<'s> {
         }
     }
 
-    /// When the attempt after so many is due, Unix milliseconds: the schedule, within a tenth more or less so
-    /// that a backlog spreads.
+    /// When the attempt after so many is due, Unix milliseconds: the schedule, within a tenth more
+    /// or less so that a backlog spreads.
     pub fn next_attempt(&self, id: u64, attempts: u32, now_ms: i64) -> i64 {
         let retries = &self.settings.retry_seconds;
-        let place = (attempts as usize).saturating_sub(1).min(retries.len().saturating_sub(1));
-        let seconds = retries.get(place).copied().unwrap_or(60);
+        let index = (attempts as usize).saturating_sub(1).min(retries.len().saturating_sub(1));
+        let seconds = retries.get(index).copied().unwrap_or(60);
         now_ms.saturating_add(jittered_ms(seconds, id ^ u64::from(attempts)))
     }
 }
@@ -97,8 +98,8 @@ mod tests {
         end: Option<(i64, Outcome)>,
     }
 
-    /// Hosts that are away at random times for random spans, messages that come over two days, each with
-    /// a first host and a spare. Time jumps from event to event: nine days take milliseconds.
+    /// Hosts that are away at random times for random spans, messages that come over two days, each
+    /// with a first host and a spare. Time jumps from event to event: nine days take milliseconds.
     fn simulate(seed: u64, settings: &SenderSettings) -> Vec<Message> {
         const HOUR: i64 = 3_600_000;
         let random = Random::seeded(seed);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_ends_in_time_and_is_told_of_once() {
+    fn every_message_ends_in_time_and_is_reported_once() {
         let settings = SenderSettings::default();
         let (expire, late) = (5 * 86_400_000, 4 * 3_600_000);
         let longest = 14_400_000 / 10 * 11;

@@ -10,9 +10,8 @@ use gauntlet_smtp::{
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::places::{Place, Purpose};
+use super::connection_limits::{ConnectionPermit, Purpose};
 use super::{SenderContext, describe};
-use crate::clock::now_ms;
 use crate::config::{HopTlsPolicy, SenderSettings};
 use crate::message::OutgoingMessage;
 use crate::net::tls::Certificate;
@@ -108,7 +107,7 @@ pub(super) struct Connection {
     /// What is to be written after the replies.
     body: Option<OutgoingMessage>,
     /// One of those over all next hops.
-    _place: Place,
+    _permit: ConnectionPermit,
 }
 
 impl Connection {
@@ -178,7 +177,8 @@ impl Connection {
                 attempt.certificate = Certificate::pinned(records);
             }
         }
-        // RFC 8461 section 5: what is only tested is verified and reported, and the mail goes all the same.
+        // RFC 8461 section 5: what is only tested is verified and reported, and the mail goes all
+        // the same.
         let mut counts = attempt.tls;
         if watch.tests(host) && attempt.certificate == Certificate::Any && attempt.tls {
             attempt.certificate = Certificate::Valid;
@@ -207,9 +207,9 @@ impl Connection {
 
     async fn attempt(attempt: &Attempt<'_>, with: With<'_>) -> Result<Self, Failure> {
         let limit = Duration::from_secs(with.1.sender.connect_seconds_max);
-        let place = with.0.places.take(attempt.purpose, attempt.peer.ip());
-        let place = match tokio::time::timeout(limit, place).await {
-            Ok(place) => place.map_err(|_| "the node stops".to_owned())?,
+        let permit = with.0.connection_limits.take(attempt.purpose, attempt.peer.ip());
+        let permit = match tokio::time::timeout(limit, permit).await {
+            Ok(permit) => permit.map_err(|_| "the node stops".to_owned())?,
             Err(_) => return Err(NO_PLACE.to_owned().into()),
         };
         let connect = async {
@@ -224,9 +224,10 @@ impl Connection {
                 ..ClientConfig::default()
             };
             let client = Client::new(config, false);
-            let (peer, messages, secured, _place) = (attempt.peer, 0, false, place);
+            let (peer, messages, secured, _permit) = (attempt.peer, 0, false, permit);
             let body = None;
-            let mut connection = Connection { wire, client, peer, messages, secured, body, _place };
+            let mut connection =
+                Connection { wire, client, peer, messages, secured, body, _permit };
             connection.greet(attempt, with).await?;
             Ok(connection)
         };
@@ -246,7 +247,7 @@ impl Connection {
                     let plain = std::mem::replace(&mut self.wire, Box::new(tokio::io::empty()));
                     let tls = &with.1.hop_tls;
                     let secured = tls.connect(plain, attempt.host, &attempt.certificate).await;
-                    self.wire = secured.map_err(Failure::Handshake)?;
+                    self.wire = secured.map_err(|error| Failure::Handshake(error.to_string()))?;
                     self.secured = true;
                     self.client.tls_started(&mut out);
                 }
@@ -298,11 +299,18 @@ impl Connection {
     }
 
     /// The next hop's answer to RCPT with this address; no message follows.
-    pub(super) async fn ask(&mut self, address: &str, limits: TimeLimits) -> Result<Reply, String> {
+    pub(super) async fn ask(
+        &mut self,
+        address: &str,
+        limits: TimeLimits,
+    ) -> Result<Reply, DeliveryError> {
         let mut out = Vec::new();
         self.client.ask(address, &mut out);
-        let replies = self.converse(None, out, limits).await.map_err(|trouble| trouble.text)?;
-        replies.into_iter().next().ok_or_else(|| "no answer".to_owned())
+        let replies = self.converse(None, out, limits).await?;
+        replies
+            .into_iter()
+            .next()
+            .ok_or_else(|| DeliveryError { stale: false, text: "no answer".to_owned() })
     }
 
     /// Goes on until the message is settled: one reply for each recipient.
@@ -316,8 +324,8 @@ impl Connection {
         let began = Instant::now();
         let (mut replies, mut waiting_since) = (self.client.replies(), began);
         loop {
-            // A server that sends a byte of a reply now and then must not hold the connection: the time
-            // goes on until the reply is whole, and all replies together have a limit, too.
+            // A server that sends a byte of a reply now and then must not hold the connection: the
+            // time goes on until the reply is whole, and all replies together have a limit, too.
             let (of_reply, of_all) = (waiting_since.elapsed(), began.elapsed());
             let left = limits.reply.saturating_sub(of_reply);
             let left = left.min(limits.transaction.saturating_sub(of_all));
@@ -415,7 +423,7 @@ impl Watch<'_> {
             reason,
             count: 0,
         });
-        with.0.outcomes.count(domain, &policy, failed, now_ms());
+        with.0.outcomes.count(domain, &policy, failed, with.0.clock.unix_ms());
     }
 }
 
@@ -489,13 +497,13 @@ async fn follow_policy(
         if with.0.sts.has_failed(domain) {
             let seen = PolicySeen { kind: "sts".to_owned(), ..PolicySeen::default() };
             let failed = failed("sts-policy-fetch-error", "", "the policy cannot be had");
-            with.0.outcomes.count(domain, &seen, Some(failed), now_ms());
+            with.0.outcomes.count(domain, &seen, Some(failed), with.0.clock.unix_ms());
         }
         return Ok((found, None));
     };
     for host in found.iter().filter(|h| h.pins == Pins::None && !policy.names(&h.host)) {
         let failed = failed("validation-failure", &host.host, "the policy does not name the host");
-        with.0.outcomes.count(domain, &sts_seen(&policy), Some(failed), now_ms());
+        with.0.outcomes.count(domain, &sts_seen(&policy), Some(failed), with.0.clock.unix_ms());
     }
     let left = match policy.mode {
         Mode::Enforce => exchangers::follow(&policy, found)?,
@@ -517,8 +525,8 @@ fn by_weight<'h>(hop: &'h NextHop, random: &Random) -> Vec<&'h str> {
             point = point.saturating_sub(u64::from(*weight));
             here
         };
-        let place = left.iter().position(hit).unwrap_or(0);
-        order.push(left.remove(place).0.as_str());
+        let index = left.iter().position(hit).unwrap_or(0);
+        order.push(left.remove(index).0.as_str());
     }
     order
 }

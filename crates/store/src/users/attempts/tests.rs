@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use super::key::Network;
 use super::state::COUNTERS_MAX;
 use super::*;
@@ -183,4 +185,18 @@ fn what_is_kept_counts_on_and_what_is_over_goes() {
         let what = nonsense.to_vec();
         state.restore(&[StoredAttempt { what, failures: 9, at_ms: 0 }], now, 0);
     }
+}
+
+#[test]
+fn a_client_that_has_to_wait_may_try_again_when_the_time_is_over() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(1_000));
+    let users = crate::users::Users::open(folder.path()).unwrap().with_clock(clock.clone());
+    let (attempts, client) = (users.attempts(), ip("192.0.2.1"));
+    for _ in 0..FAILURES_PER_LOGIN_MAX {
+        attempts.begin(client, "ada").unwrap();
+    }
+    let wait = attempts.begin(client, "ada").unwrap_err();
+    assert_eq!(attempts.begin(client, "ada").unwrap_err(), wait, "the clock stands still");
+    clock.advance(wait + Duration::from_millis(1));
+    assert_eq!(attempts.begin(client, "ada"), Ok(()));
 }

@@ -10,7 +10,6 @@ use super::super::Client;
 use super::super::overflow::Overflow;
 use super::super::pace::{LeastRate, Pace};
 use super::{Conversation, Incoming};
-use crate::clock::now_ms;
 use crate::ids;
 use crate::inbound::intake::Arrival;
 use crate::message::ReceivedMessage;
@@ -73,8 +72,8 @@ impl Conversation {
         self.incoming.as_mut().filter(|_| self.session.in_transaction())
     }
 
-    /// How long until the pace of the body is looked at; none if there is no body. Pressure may begin at any
-    /// time, and the pace is then another.
+    /// How long until the pace of the body is looked at; none if there is no body. Pressure may
+    /// begin at any time, and the pace is then another.
     pub(super) fn pace_left(&mut self) -> Option<Duration> {
         let least = self.least_rate();
         let soon = Duration::from_secs(self.receiver.settings.get().stress.body_rate_seconds);
@@ -98,8 +97,8 @@ impl Conversation {
         self.session.in_body() && self.incoming.is_none()
     }
 
-    /// Books the memory that the body holds by now; what is over goes to disk. Refuses the body if there is
-    /// no room for it.
+    /// Books the memory that the body holds by now; what is over goes to disk. Refuses the body if
+    /// there is no room for it.
     pub(super) async fn book_body(&mut self) {
         let most = self.receiver.settings.get().receiver.body_memory_bytes_max;
         let bytes = self.session.body_bytes() as u64;
@@ -117,8 +116,8 @@ impl Conversation {
         }
     }
 
-    /// Moves what came of the body to its file. Without a file for it, it stays in memory, in the client's
-    /// share.
+    /// Moves what came of the body to its file. Without a file for it, it stays in memory, in the
+    /// client's share.
     pub(super) async fn move_to_disk(&mut self) {
         let (area, client) = (self.receiver.overflow.clone(), self.client.address);
         let Some(incoming) = &mut self.incoming else { return };
@@ -145,7 +144,8 @@ impl Conversation {
         }
     }
 
-    /// The whole body of a message that has come, in memory that is booked for it. None if there is no room.
+    /// The whole body of a message that has come, in memory that is booked for it. None if there is
+    /// no room.
     pub(super) async fn whole_body(
         &mut self,
         tail: Vec<u8>,
@@ -173,7 +173,7 @@ impl Conversation {
             let reply = Reply::new(452, (4, 3, 1), "insufficient storage, try again later");
             return self.session.refuse_data(reply, &mut self.out);
         }
-        let received_ms = now_ms();
+        let received_ms = self.receiver.clock.unix_ms();
         let id = self.receiver.ids.next(received_ms);
         let recipient = self.session.only_recipient();
         let protocol = self.protocol();
@@ -190,7 +190,7 @@ impl Conversation {
         let announced = self.session.announced_bytes().min(BODY_BYTES_AT_FIRST * 4);
         let announced = usize::try_from(announced).unwrap_or_default();
         let prefix = ReceivedMessage::begin(&field, announced);
-        let (began, pace) = (Instant::now(), Pace::begin());
+        let (began, pace) = (self.receiver.clock.now(), Pace::begin());
         self.incoming = Some(Incoming { id, began, received_ms, pace, overflow: None });
         self.session.start_body(prefix, &mut self.out)
     }

@@ -5,20 +5,19 @@ use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply};
 
 use super::super::author;
 use super::Conversation;
-use crate::clock::now_ms;
 use crate::config::ListenerRole;
-use crate::inbound::recipients::Known;
+use crate::inbound::recipients::RecipientStatus;
 
 impl Conversation {
-    /// A trusted relay speaks for another client: who came too often is told so at once.
-    pub(super) fn speak_for(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
+    /// A trusted relay names the real client (XCLIENT): one that came too often is refused at once.
+    pub(super) fn set_client(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
         let client = client?.to_canonical();
         self.client.address = client;
         self.memory = self.receiver.memory.share_of(self.receiver.holders_of(client));
         self.login = None;
         let rules = &self.receiver.settings.get().rates;
         let limiter = &self.receiver.rate_limiter;
-        let why = limiter.admit_connection(rules, client, now_ms() / 1_000).err()?;
+        let why = limiter.admit_connection(rules, client, self.receiver.clock.unix_s()).err()?;
         self.out.clear();
         Reply::new(421, (4, 3, 2), why).write(&mut self.out);
         Some(Event::Close(CloseReason::Quit))
@@ -39,7 +38,7 @@ impl Conversation {
                 &self.receiver.settings.get().rates,
                 self.client.address,
                 &mail.from,
-                now_ms() / 1_000,
+                self.receiver.clock.unix_s(),
             )
         {
             self.receiver.metrics.rate_limited.add_one();
@@ -77,9 +76,9 @@ impl Conversation {
                 && routes.takes_all();
         if ours && !outbound {
             match settings.recipients.check(&rcpt.to, routes, &self.receiver.sender).await {
-                Known::Yes => {}
-                Known::No(why) => return Reply::new(550, (5, 1, 1), why),
-                Known::Unclear => {
+                RecipientStatus::Exists => {}
+                RecipientStatus::Unknown(why) => return Reply::new(550, (5, 1, 1), why),
+                RecipientStatus::Undecided => {
                     let text = "cannot tell whether there is such a recipient, try again later";
                     return Reply::new(451, (4, 3, 0), text);
                 }
@@ -88,7 +87,7 @@ impl Conversation {
         if self.client.role == ListenerRole::Inbound && self.login.is_none() {
             let (limiter, client) = (&self.receiver.rate_limiter, self.client.address);
             let sender = self.session.sender().unwrap_or_default();
-            let now_s = now_ms() / 1_000;
+            let now_s = self.receiver.clock.unix_s();
             if let Some(seconds) =
                 limiter.wait_for(&settings.rates, client, sender, &rcpt.to, now_s).await
             {
@@ -122,15 +121,16 @@ impl Conversation {
         }
     }
 
-    /// Why whoever logged in may not send this message.
+    /// Why the user who logged in may not send this message.
     pub(super) fn refuse_author(&self, message: &[u8]) -> Option<Reply> {
         let own = self.login.as_ref().map(|user| &user.addresses).filter(|own| !own.is_empty())?;
         self.client.own_header_from.then(|| author::refusal(message, own)).flatten()
     }
 }
 
-/// The local part tells the next server of another place: `user%elsewhere`, `elsewhere!user`,
-/// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our checks.
+/// The local part names another destination to the next server: `user%elsewhere`, `elsewhere!user`,
+/// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our
+/// checks.
 fn routes_on(recipient: &str) -> bool {
     recipient.rsplit_once('@').is_some_and(|(local, _)| local.contains(['%', '!', '@']))
 }

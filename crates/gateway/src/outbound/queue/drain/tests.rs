@@ -1,6 +1,6 @@
-//! Stops of a node in simulated time. Conversations are those of `gauntlet_smtp` on both sides, the spool
-//! is a real one in memory that is opened again after each stop, retries are those of the schedule; clients,
-//! next hop, network and clock are made up from a seed. Days take milliseconds.
+//! Stops of a node in simulated time. Conversations are those of `gauntlet_smtp` on both sides, the
+//! spool is a real one in memory that is opened again after each stop, retries are those of the
+//! schedule; clients, next hop, network and clock are made up from a seed. Days take milliseconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use gauntlet_smtp::{
 use gauntlet_store::spool::Ram;
 use gauntlet_store::{Outcome, Spool, SpoolOptions};
 
-use super::{Drain, LOOK_EVERY};
+use super::{Drain, POLL_INTERVAL};
 use crate::config::SenderSettings;
 use crate::ids::Ids;
 use crate::outbound::queue::schedule::Schedule;
@@ -187,10 +187,10 @@ impl World {
         let elapsed = Duration::from_millis((self.now - began).cast_unsigned());
         let sessions = self.sessions();
         if Drain::within(self.grace).goes_on(elapsed, sessions, self.active.is_empty()) {
-            let pause = i64::try_from(LOOK_EVERY.as_millis()).unwrap();
+            let pause = i64::try_from(POLL_INTERVAL.as_millis()).unwrap();
             return self.plan(pause, Happens::Look(began));
         }
-        assert!(elapsed <= self.grace + LOOK_EVERY, "it took {elapsed:?} of {:?}", self.grace);
+        assert!(elapsed <= self.grace + POLL_INTERVAL, "it took {elapsed:?} of {:?}", self.grace);
         match sessions == 0 && self.active.is_empty() {
             true => self.clean += 1,
             false => self.cut_short += 1,

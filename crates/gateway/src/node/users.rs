@@ -1,5 +1,5 @@
-//! What settings about people mean to a running node: groups that change, folders and their limits, keys of
-//! held mail.
+//! What settings about users mean to a running node: groups that change, folders and their limits,
+//! keys of held mail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) fn open_quarantine(config: &Config) -> anyhow::Result<Arc<Quarantine>
 }
 
 impl Node {
-    /// Looks now and then whether groups of people changed, and takes the policy over with them.
+    /// Polls whether groups of users changed, and applies the policy with them.
     pub(super) async fn watch_groups(self: Arc<Self>) {
         let mut stopping = self.stop.subscribe();
         let mut last: Option<Groups> = None;

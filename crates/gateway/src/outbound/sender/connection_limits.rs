@@ -1,4 +1,5 @@
-//! Connections that may be open at once, so that no stranger's server takes those of other next hops.
+//! Connections that may be open at once, so that no stranger's server takes those of other next
+//! hops.
 //!
 //! ```text
 //! all next hops (connections_max)
@@ -9,8 +10,8 @@
 //!         network (report_connections_per_network_max)
 //! ```
 //!
-//! A stranger chooses where reports (RFC 3464) go, and how many domains lead to one address: the limits
-//! are by address and not by domain.
+//! A stranger chooses where reports (RFC 3464) go, and how many domains lead to one address: the
+//! limits are by address and not by domain.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,7 +41,7 @@ type PerNetwork = HashMap<(IpAddr, Purpose), Arc<Semaphore>>;
 
 /// Connections that are left. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct ConnectionLimits {
     all: Arc<Semaphore>,
     exchangers: Arc<Semaphore>,
     reports: Arc<Semaphore>,
@@ -51,15 +52,15 @@ pub struct Places {
 
 /// The right to one connection; it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     _permits: Vec<OwnedSemaphorePermit>,
 }
 
-impl Places {
+impl ConnectionLimits {
     /// As many as the settings allow now.
     pub fn new(settings: &SenderSettings) -> Self {
         let share = |percent: u32| Arc::new(Semaphore::new(part(settings, percent)));
-        Places {
+        ConnectionLimits {
             all: Arc::new(Semaphore::new(settings.connections_max)),
             exchangers: share(settings.exchanger_connections_percent_max),
             reports: share(settings.report_connections_percent_max),
@@ -69,9 +70,13 @@ impl Places {
         }
     }
 
-    /// Waits for a place. The narrow limits are waited for first: who waits for them holds nothing
+    /// Waits for a permit. The narrow limits are waited for first: who waits for them holds nothing
     /// that others need.
-    pub(super) async fn take(&self, purpose: Purpose, peer: IpAddr) -> Result<Place, AcquireError> {
+    pub(super) async fn take(
+        &self,
+        purpose: Purpose,
+        peer: IpAddr,
+    ) -> Result<ConnectionPermit, AcquireError> {
         let mut permits = Vec::with_capacity(5);
         if purpose == Purpose::Report {
             permits.push(self.of_network(peer, Purpose::Report).acquire_owned().await?);
@@ -82,7 +87,7 @@ impl Places {
             permits.push(self.exchangers.clone().acquire_owned().await?);
         }
         permits.push(self.all.clone().acquire_owned().await?);
-        Ok(Place { _permits: permits })
+        Ok(ConnectionPermit { _permits: permits })
     }
 
     fn of_network(&self, peer: IpAddr, purpose: Purpose) -> Arc<Semaphore> {
@@ -99,14 +104,14 @@ impl Places {
         networks.entry(key).or_insert_with(|| Arc::new(Semaphore::new(most))).clone()
     }
 
-    /// A next hop that the configuration names gets a place at once.
+    /// A next hop that the configuration names gets a permit at once.
     pub(super) fn has_room(&self) -> bool {
         self.all.available_permits() > 0
     }
 
-    /// Somebody may be waiting for a place that is held without work.
+    /// A task may be waiting for a permit that is held without work.
     pub(super) fn are_scarce(&self) -> bool {
-        let none_left = |places: &Semaphore| places.available_permits() == 0;
+        let none_left = |limits: &Semaphore| limits.available_permits() == 0;
         none_left(&self.all) || none_left(&self.exchangers) || none_left(&self.reports)
     }
 }
@@ -122,14 +127,18 @@ mod tests {
 
     use super::*;
 
-    async fn taken(places: &Places, purpose: Purpose, peer: &str) -> Option<Place> {
-        let place = places.take(purpose, peer.parse().unwrap());
-        tokio::time::timeout(Duration::from_millis(50), place).await.ok().map(Result::unwrap)
+    async fn taken(
+        limits: &ConnectionLimits,
+        purpose: Purpose,
+        peer: &str,
+    ) -> Option<ConnectionPermit> {
+        let permit = limits.take(purpose, peer.parse().unwrap());
+        tokio::time::timeout(Duration::from_millis(50), permit).await.ok().map(Result::unwrap)
     }
 
     #[tokio::test]
     async fn strangers_leave_places_for_named_next_hops_and_for_one_another() {
-        let places = Places::new(&SenderSettings {
+        let limits = ConnectionLimits::new(&SenderSettings {
             connections_max: 10,
             exchanger_connections_percent_max: 80,
             report_connections_percent_max: 30,
@@ -146,23 +155,23 @@ mod tests {
             ("198.51.100.1", true),
             ("203.0.113.1", false),
         ] {
-            let place = taken(&places, Purpose::Report, peer).await;
-            assert_eq!(place.is_some(), room, "{peer}");
-            held.extend(place);
+            let permit = taken(&limits, Purpose::Report, peer).await;
+            assert_eq!(permit.is_some(), room, "{peer}");
+            held.extend(permit);
         }
         // Other mail: six of a network, eight in all.
         for (n, room) in [true, true, true, true, false].into_iter().enumerate() {
-            let place = taken(&places, Purpose::Exchanger, &format!("192.0.2.{}", 9 + n)).await;
-            assert_eq!(place.is_some(), room, "{n}");
-            held.extend(place);
+            let permit = taken(&limits, Purpose::Exchanger, &format!("192.0.2.{}", 9 + n)).await;
+            assert_eq!(permit.is_some(), room, "{n}");
+            held.extend(permit);
         }
-        let other = taken(&places, Purpose::Exchanger, "2001:db8::1").await;
+        let other = taken(&limits, Purpose::Exchanger, "2001:db8::1").await;
         assert!(other.is_some());
-        assert!(taken(&places, Purpose::Exchanger, "2001:db9::1").await.is_none());
-        assert!(places.are_scarce() && places.has_room());
-        assert!(taken(&places, Purpose::Named, "192.0.2.1").await.is_some());
+        assert!(taken(&limits, Purpose::Exchanger, "2001:db9::1").await.is_none());
+        assert!(limits.are_scarce() && limits.has_room());
+        assert!(taken(&limits, Purpose::Named, "192.0.2.1").await.is_some());
         drop((held, other));
-        assert!(taken(&places, Purpose::Report, "192.0.2.1").await.is_some());
-        assert!(!places.are_scarce());
+        assert!(taken(&limits, Purpose::Report, "192.0.2.1").await.is_some());
+        assert!(!limits.are_scarce());
     }
 }

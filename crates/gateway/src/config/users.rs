@@ -1,4 +1,5 @@
-//! Settings about people: groups for the policy, folders of the quarantine, the console, single sign-on, reports.
+//! Settings about users: groups for the policy, folders of the quarantine, the console, single
+//! sign-on, reports.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use gauntlet_store::users::AttemptLimits;
 use gauntlet_verdict::ReleasedBy;
 use serde::{Deserialize, Serialize};
 
-/// A group of people that the policy may name: members from here, a file, and a database, all together.
+/// A group of addresses that the policy may name: members from here, a file, and a database, all
+/// together.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GroupSettings {
@@ -45,7 +47,7 @@ impl Default for FolderSettings {
     }
 }
 
-/// Signing in at somebody else's (OpenID Connect).
+/// Sign-in by a provider (OpenID Connect).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OidcSettings {
@@ -57,7 +59,8 @@ pub struct OidcSettings {
     pub client_secret: String,
     /// The claim that is the login here.
     pub login_claim: String,
-    /// Add people who are not known here yet, as users who see their own mail (`email`, if verified).
+    /// Add accounts that are not known here yet, as users who see their own mail (`email`, if
+    /// verified).
     pub add_people: bool,
     /// What the button says.
     pub name: String,
@@ -177,7 +180,7 @@ pub enum ReportEvery {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MailedReportSettings {
-    /// Who gets them; nobody switches them off.
+    /// Who gets them; empty sends none.
     pub to: Vec<String>,
     /// How often.
     pub every: ReportEvery,
@@ -216,14 +219,14 @@ pub struct ConsoleSettings {
     pub session_seconds: u64,
     /// Seconds after which a login ends however busy it is.
     pub session_age_seconds_max: u64,
-    /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
-    /// for HTTPS only.
+    /// Where users reach it: `https://mail.example.com`; empty takes `address`. With https, cookies
+    /// are for HTTPS only.
     pub url: String,
     /// HTTPS with the node's certificates: those of the first listener that has any.
     pub tls: bool,
     /// Networks of proxies before it, whose `X-Forwarded-For` says who asks.
     pub proxies: Vec<String>,
-    /// A catalogue of what pages and mails to people say in another language (a copy of
+    /// A catalogue of what pages and mails to users say in another language (a copy of
     /// `crates/console/text/en.toml`); empty is English.
     pub texts: PathBuf,
 }
@@ -252,7 +255,8 @@ impl ConsoleSettings {
         format!("{}://{address}", if self.tls { "https" } else { "http" })
     }
 
-    /// What is wrong with where it listens: passwords and cookies would cross a network in the clear.
+    /// What is wrong with where it listens: passwords and cookies would cross a network in the
+    /// clear.
     pub fn exposure(&self) -> Option<String> {
         let address = super::address::socket_address(&self.address)?;
         let safe =

@@ -1,8 +1,8 @@
-//! How much the clients of a service may teach.
+//! How many corrections the clients of a service may send.
 //!
-//! What one reporter says counts 20 messages at most; but who a reporter is, the client says (`User:`). So
-//! names are bounded: so many users of one client are told apart, all others are one. And so is the number of
-//! messages an hour, of a client and of a user.
+//! What one reporter says counts 20 messages at most; but who a reporter is, the client says
+//! (`User:`). So names are bounded: so many users of one client are counted by themselves, all
+//! others together. And so is the number of messages an hour, of a client and of a user.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -16,22 +16,22 @@ use crate::memory::network_of;
 const HOUR: i64 = 3_600;
 /// Keys remembered in each count.
 const KEYS_MAX: usize = 20_000;
-/// Clients whose users are remembered; users of further ones are not told apart.
+/// Clients whose users are remembered; users of further ones are counted together.
 const CLIENTS_MAX: usize = 1_000;
 
-/// Counts what clients teach.
+/// Counts the corrections of clients.
 #[derive(Debug)]
-pub(super) struct Teachers {
+pub(super) struct LearnLimits {
     by_client: Window,
     by_user: Window,
     hasher: RandomState,
-    /// Users of each client that are told apart.
+    /// Users of each client that are counted by themselves.
     users: Mutex<HashMap<IpAddr, HashSet<u64>>>,
 }
 
-impl Default for Teachers {
+impl Default for LearnLimits {
     fn default() -> Self {
-        Teachers {
+        LearnLimits {
             by_client: Window::new(HOUR, KEYS_MAX),
             by_user: Window::new(HOUR, KEYS_MAX),
             hasher: RandomState::new(),
@@ -40,9 +40,10 @@ impl Default for Teachers {
     }
 }
 
-impl Teachers {
-    /// Counts one more message; the user that it counts for, if that is one of those who are told apart. A
-    /// client of IPv6 is its /64; all that come by a socket of the file system are one.
+impl LearnLimits {
+    /// Counts one more message; the user that it counts for, if that is one of those with a count
+    /// of their own. A client of IPv6 is its /64; all that come by a socket of the file system are
+    /// one.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -92,12 +93,12 @@ mod tests {
             learn_users_per_client_max: 2,
             ..ServiceSettings::default()
         };
-        let teachers = Teachers::default();
+        let learn_limits = LearnLimits::default();
         let (one, two) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
-        let ask = |client, user, at| teachers.admit(&settings, client, user, at);
+        let ask = |client, user, at| learn_limits.admit(&settings, client, user, at);
         assert_eq!(ask(one, Some("ann"), 0), Ok(Some("ann")));
         assert_eq!(ask(one, Some("bob"), 0), Ok(Some("bob")));
-        assert_eq!(ask(one, Some("eve"), 0), Ok(None), "a third is told from nobody");
+        assert_eq!(ask(one, Some("eve"), 0), Ok(None), "a third is counted with all others");
         assert_eq!(ask(two, Some("eve"), 0), Ok(Some("eve")), "another client has its own");
         for n in 0..3 {
             assert!(ask(one, Some("ann"), 0).is_ok(), "{n}");
