@@ -12,6 +12,8 @@ mod image_file;
 mod office;
 mod pdf;
 mod picture;
+#[cfg(test)]
+pub(crate) mod testing;
 mod web;
 
 use gauntlet_sniff::FileKind;

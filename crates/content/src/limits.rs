@@ -49,7 +49,7 @@ impl Default for Limits {
             bytes_max: 256 * MIB,
             object_bytes_max: 64 * MIB,
             memory_bytes_max: 96 * MIB,
-            ratio_max: 200,
+            ratio_max: 100,
             ratio_bytes_min: 16 * MIB,
             time_max: Duration::from_secs(10),
             text_bytes_max: 256 * 1024,
