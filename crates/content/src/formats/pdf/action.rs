@@ -236,10 +236,8 @@ impl Walk<'_, '_> {
         let declared = dict.and_then(|dict| self.document.get(dict, "Subtype")?.name());
         let declared_type = declared.map(|t| String::from_utf8_lossy(t).into_owned());
         let bytes = self.document.stream(entry, unpacker).bytes;
-        let child = Child {
-            name: name.to_owned(),
-            declared_type: declared_type.unwrap_or_default(),
-        };
+        let child =
+            Child { name: name.to_owned(), declared_type: declared_type.unwrap_or_default() };
         unpacker.child(child, &bytes);
     }
 
@@ -247,8 +245,7 @@ impl Walk<'_, '_> {
     fn unnamed_files(&mut self, unpacker: &mut Unpacker<'_>) {
         let document = self.document;
         for entry in &document.entries {
-            let is_file =
-                entry.value.dict().is_some_and(|dict| dict.is("Type", "EmbeddedFile"));
+            let is_file = entry.value.dict().is_some_and(|dict| dict.is("Type", "EmbeddedFile"));
             if is_file {
                 self.embedded(entry, "", unpacker);
             }

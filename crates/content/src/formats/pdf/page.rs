@@ -173,9 +173,7 @@ impl Reader<'_, '_> {
                     canvas.font = self.font(operands.first(), resources, unpacker);
                     operands.clear();
                 }
-                Some(Token::Word(word))
-                    if !matches!(word, b"true" | b"false" | b"null") =>
-                {
+                Some(Token::Word(word)) if !matches!(word, b"true" | b"false" | b"null") => {
                     canvas.operator(word, &operands);
                     operands.clear();
                 }

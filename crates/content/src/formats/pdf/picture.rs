@@ -140,8 +140,13 @@ fn samples(
         Some(space) => colors(document, space, unpacker)?,
         None => Colors::Gray,
     };
-    matches!(bits, 1 | 2 | 4 | 8 | 16)
-        .then_some(Samples { width, height, bits, colors, is_inverted })
+    matches!(bits, 1 | 2 | 4 | 8 | 16).then_some(Samples {
+        width,
+        height,
+        bits,
+        colors,
+        is_inverted,
+    })
 }
 
 fn colors(document: &Document<'_>, space: &Value, unpacker: &mut Unpacker<'_>) -> Option<Colors> {
@@ -186,9 +191,7 @@ fn colors(document: &Document<'_>, space: &Value, unpacker: &mut Unpacker<'_>) -
 fn shade(colors: &Colors, pixel: &[u8]) -> u8 {
     match (colors, pixel) {
         (Colors::Rgb, [r, g, b, ..]) => lightness(*r, *g, *b),
-        (Colors::Cmyk, [c, m, y, k, ..]) => {
-            lightness(255 - c, 255 - m, 255 - y).saturating_sub(*k)
-        }
+        (Colors::Cmyk, [c, m, y, k, ..]) => lightness(255 - c, 255 - m, 255 - y).saturating_sub(*k),
         (Colors::Palette(table), [index, ..]) => {
             table.get(usize::from(*index)).copied().unwrap_or(255)
         }

@@ -36,8 +36,7 @@ fn stream(dict: &str, data: &[u8]) -> Vec<u8> {
 }
 
 fn deflated(data: &[u8]) -> Vec<u8> {
-    let mut encoder =
-        flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut encoder, data).unwrap();
     encoder.finish().unwrap()
 }

@@ -62,9 +62,12 @@ fn is_pattern(runs: [usize; 5]) -> bool {
 fn note(bits: &Bits, dark: bool, y: usize, end: usize, runs: [usize; 5], found: &mut Vec<Finder>) {
     let size: usize = runs.iter().sum();
     let x = end - runs[4] - runs[3] - runs[2] / 2 - 1;
-    if found.iter().rev().take(64).any(|f| {
-        f.x.abs_diff(x) < f.size / 2 && f.y.abs_diff(y) < f.size / 2 && f.size < 2 * size
-    }) {
+    if found
+        .iter()
+        .rev()
+        .take(64)
+        .any(|f| f.x.abs_diff(x) < f.size / 2 && f.y.abs_diff(y) < f.size / 2 && f.size < 2 * size)
+    {
         return;
     }
     let Some((middle, height)) = column(bits, dark, x, y, size) else { return };

@@ -99,8 +99,12 @@ impl Part {
     fn divided(&self) -> [Part; 4] {
         let (width, height) = (self.width * 6 / 10, self.height * 6 / 10);
         let (right, below) = (self.x + self.width - width, self.y + self.height - height);
-        [(self.x, self.y), (right, self.y), (self.x, below), (right, below)]
-            .map(|(x, y)| Part { x, y, width, height })
+        [(self.x, self.y), (right, self.y), (self.x, below), (right, below)].map(|(x, y)| Part {
+            x,
+            y,
+            width,
+            height,
+        })
     }
 }
 

@@ -148,6 +148,9 @@ mod tests {
             data_address("DATA:Text/HTML;charset=x;base64,PGI%2B"),
             Some(("text/html".to_owned(), b"<b>".to_vec()))
         );
-        assert_eq!(without_runs(&format!("x {} é", "A".repeat(500))), format!("x {}... é", "A".repeat(16)));
+        assert_eq!(
+            without_runs(&format!("x {} é", "A".repeat(500))),
+            format!("x {}... é", "A".repeat(16))
+        );
     }
 }

@@ -72,7 +72,7 @@ impl<'t> Folder<'t> {
         };
         let mut at = 0;
         while at < tokens.len() && folder.steps_left > 0 {
-            at = folder.statement(at);
+            at = folder.statement(at, 0);
         }
         folder.found
     }
@@ -86,29 +86,29 @@ impl<'t> Folder<'t> {
     }
 
     /// Looks at one place; result: where to look next.
-    fn statement(&mut self, at: usize) -> usize {
+    fn statement(&mut self, at: usize, depth: usize) -> usize {
         match &self.tokens[at] {
             Token::Word("function" | "var" | "let" | "const" | "return" | "if") => at + 1,
             Token::Word(word) => {
                 // `name = ...`, but not `==` and `=>`; `name += ...`; `key: ...` of an object.
                 match (self.sign(at + 1), self.sign(at + 2)) {
                     (Some('='), next) if !matches!(next, Some('=' | '>')) => {
-                        let (value, end) = self.expression(at + 2, 0);
+                        let (value, end) = self.expression(at + 2, depth);
                         self.assign(word, at, value);
                         end.max(at + 2)
                     }
                     (Some('+'), Some('=')) => {
-                        let (value, end) = self.expression(at + 3, 0);
+                        let (value, end) = self.expression(at + 3, depth);
                         let before = self.names.get(word).cloned().unwrap_or(Value::Unknown);
                         let sum = self.sum(before, value);
                         self.assign(word, at, sum);
                         end.max(at + 3)
                     }
-                    (Some('(' | '.' | '['), _) => self.expression(at, 0).1.max(at + 1),
+                    (Some('(' | '.' | '['), _) => self.expression(at, depth).1.max(at + 1),
                     _ => at + 1,
                 }
             }
-            Token::Text(_) | Token::Sign('[' | '(') => self.expression(at, 0).1.max(at + 1),
+            Token::Text(_) | Token::Sign('[' | '(') => self.expression(at, depth).1.max(at + 1),
             _ => at + 1,
         }
     }
@@ -268,7 +268,7 @@ impl<'t> Folder<'t> {
                         && self.sign(at + 1) == Some('=')
                         && !matches!(self.sign(at + 2), Some('=' | '>'));
                     let end = if is_assignment {
-                        self.statement(at)
+                        self.statement(at, depth + 1)
                     } else {
                         let (value, end) = self.expression(at, depth + 1);
                         if is_new {
@@ -296,8 +296,8 @@ impl<'t> Folder<'t> {
                 }
                 (Some('.'), Some(name)) => {
                     // `name.download = ...` and the like are statements of their own.
-                    let is_assigned = matches!(self.sign(at + 2), Some('='))
-                        && self.sign(at + 3) != Some('=');
+                    let is_assigned =
+                        matches!(self.sign(at + 2), Some('=')) && self.sign(at + 3) != Some('=');
                     if is_assigned {
                         return (Value::Unknown, at + 1);
                     }
@@ -388,12 +388,15 @@ impl<'t> Folder<'t> {
                 Value::Unknown
             }
             ("parseInt" | "Number", Value::Text(text)) => {
-                let radix = if let Some(Value::Number(radix)) = values.get(1) { *radix } else { 10.0 };
+                let radix =
+                    if let Some(Value::Number(radix)) = values.get(1) { *radix } else { 10.0 };
                 let radix = if (2.0..=36.0).contains(&radix) { radix as u32 } else { 10 };
                 i64::from_str_radix(text.trim(), radix)
                     .map_or(Value::Unknown, |number| Value::Number(number as f64))
             }
-            ("Uint8Array" | "Array" | "String" | "from" | "of" | "encode" | "decode", first) => first,
+            ("Uint8Array" | "Array" | "String" | "from" | "of" | "encode" | "decode", first) => {
+                first
+            }
             // Most functions that a page has of its own decode what they are given.
             _ => Value::Unknown,
         }
@@ -408,7 +411,13 @@ impl<'t> Folder<'t> {
     }
 
     /// A method of a value; `inside` are the tokens of its arguments.
-    fn method(&mut self, value: Value, name: &str, values: &[Value], inside: &[Token<'_>]) -> Value {
+    fn method(
+        &mut self,
+        value: Value,
+        name: &str,
+        values: &[Value],
+        inside: &[Token<'_>],
+    ) -> Value {
         let number = |index: usize| match values.get(index) {
             Some(Value::Number(number)) => Some(*number),
             _ => None,
@@ -435,7 +444,8 @@ impl<'t> Folder<'t> {
             (Value::List(list), "map", _) => self.map(&list, inside),
             (Value::Text(text), "map", _) => self.text(text.to_string()),
             (Value::Text(text), "replace" | "replaceAll", Some(Value::Text(from))) => {
-                let to = if let Some(Value::Text(to)) = values.get(1) { to.clone() } else { "".into() };
+                let to =
+                    if let Some(Value::Text(to)) = values.get(1) { to.clone() } else { "".into() };
                 if to.len() > from.len().max(1) || from.is_empty() {
                     return Value::Text(text);
                 }
@@ -451,9 +461,11 @@ impl<'t> Folder<'t> {
             }
             (Value::Text(text), "concat", Some(Value::Text(more))) => self.join(&text, more),
             (Value::Number(value), "toString", _) => self.text(value.to_string()),
-            (value @ (Value::Text(_) | Value::List(_)), "toString" | "trim" | "concat" | "flat", _) => {
-                value
-            }
+            (
+                value @ (Value::Text(_) | Value::List(_)),
+                "toString" | "trim" | "concat" | "flat",
+                _,
+            ) => value,
             // `String.fromCharCode.apply(null, list)`.
             (_, "apply", _) => match values.get(1) {
                 Some(list @ Value::List(_)) => {

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn strings_and_numbers() {
-        let script = "var a=\"x\\x41\\u0042\\u{43}\" /* 'c' */ + 'it\\'s'; // d\nb = /[\"/]'/g; 0x10 / 2";
+        let script =
+            "var a=\"x\\x41\\u0042\\u{43}\" /* 'c' */ + 'it\\'s'; // d\nb = /[\"/]'/g; 0x10 / 2";
         let found = tokens(script);
         assert!(found.contains(&Token::Text("xABC".to_owned())));
         assert!(found.contains(&Token::Text("it's".to_owned())));

@@ -161,9 +161,24 @@ impl<'a> Iterator for Pieces<'a> {
 
 /// Names of references that stand in text and addresses.
 const NAMED: [(&str, char); 18] = [
-    ("amp", '&'), ("lt", '<'), ("gt", '>'), ("quot", '"'), ("apos", '\''), ("nbsp", ' '),
-    ("colon", ':'), ("sol", '/'), ("period", '.'), ("lpar", '('), ("rpar", ')'), ("comma", ','),
-    ("Tab", '\t'), ("NewLine", '\n'), ("equals", '='), ("num", '#'), ("quest", '?'), ("semi", ';'),
+    ("amp", '&'),
+    ("lt", '<'),
+    ("gt", '>'),
+    ("quot", '"'),
+    ("apos", '\''),
+    ("nbsp", ' '),
+    ("colon", ':'),
+    ("sol", '/'),
+    ("period", '.'),
+    ("lpar", '('),
+    ("rpar", ')'),
+    ("comma", ','),
+    ("Tab", '\t'),
+    ("NewLine", '\n'),
+    ("equals", '='),
+    ("num", '#'),
+    ("quest", '?'),
+    ("semi", ';'),
 ];
 
 /// Text with its character references replaced.
@@ -204,7 +219,8 @@ mod tests {
 
     #[test]
     fn pages_are_split_as_browsers_do() {
-        let page = "a<!-- x --><A HREF = 'b&#x3a;c' title=d/e>t</a ><script>if(a<b)'</b>'</SCRIPT >z<";
+        let page =
+            "a<!-- x --><A HREF = 'b&#x3a;c' title=d/e>t</a ><script>if(a<b)'</b>'</SCRIPT >z<";
         let pieces: Vec<Piece<'_>> = Pieces::new(page).collect();
         let attributes =
             vec![("href".to_owned(), "b:c".to_owned()), ("title".to_owned(), "d/e".to_owned())];
