@@ -25,17 +25,8 @@ const PAGES: [&str; 8] = ["htm", "html", "hta", "xhtml", "xht", "shtml", "mht", 
 /// Bytes at the beginning of a text that are looked at for tags.
 const HEAD_BYTES: usize = 64 * 1024;
 /// Tags that make a text a page.
-const TAGS: [&str; 8] = [
-    "<html",
-    "<script",
-    "<body",
-    "<iframe",
-    "<form",
-    "<svg",
-    "<meta http-equiv",
-    "<embed",
-
-];
+const TAGS: [&str; 8] =
+    ["<html", "<script", "<body", "<iframe", "<form", "<svg", "<meta http-equiv", "<embed"];
 
 /// Reads an object of one of these kinds; plain text is kept as it is.
 pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) {

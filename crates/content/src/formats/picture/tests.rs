@@ -149,7 +149,7 @@ fn a_page_crowded_with_patterns_is_searched_in_parts() {
         let from = code(&format!("https://example.com/{index}"), 4, 4);
         paste(&mut page, &from, index % 6 * 220, index / 6 * 220);
     }
-    assert!(codes(&page).len() >= 16,"{}", codes(&page).len());
+    assert!(codes(&page).len() >= 16, "{}", codes(&page).len());
 }
 
 #[test]
