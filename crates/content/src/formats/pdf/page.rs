@@ -2,6 +2,7 @@
 //! on them, and codes that are drawn as rectangles.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::document::{Document, Entry};
 use super::font::Font;
@@ -24,7 +25,7 @@ const RECTANGLES_MAX: usize = 20_000;
 /// What is read page by page.
 struct Reader<'d, 'a> {
     document: &'d Document<'a>,
-    fonts: HashMap<u32, Font>,
+    fonts: HashMap<u32, Rc<Font>>,
     forms: HashSet<u32>,
     tokens_left: usize,
     pictures: picture::Budget,
@@ -33,7 +34,7 @@ struct Reader<'d, 'a> {
 /// The state of one content stream.
 struct Canvas {
     text: String,
-    font: Font,
+    font: Rc<Font>,
     /// The line that text was last set on.
     line: f64,
     rectangles: Vec<picture::Rectangle>,
@@ -200,10 +201,10 @@ impl Reader<'_, '_> {
         name: Option<&Value>,
         resources: Option<&Dict>,
         unpacker: &mut Unpacker<'_>,
-    ) -> Font {
+    ) -> Rc<Font> {
         let name = name.and_then(Value::name).map(String::from_utf8_lossy);
         let fonts = resources.and_then(|resources| self.document.dict(resources, "Font"));
-        let (Some(name), Some(fonts)) = (name, fonts) else { return Font::default() };
+        let (Some(name), Some(fonts)) = (name, fonts) else { return Rc::default() };
         let number = match fonts.get(&name) {
             Some(Value::Reference(number)) => Some(*number),
             _ => None,
@@ -211,8 +212,8 @@ impl Reader<'_, '_> {
         if let Some(font) = number.and_then(|number| self.fonts.get(&number)) {
             return font.clone();
         }
-        let Some(dict) = self.document.dict(fonts, &name) else { return Font::default() };
-        let font = Font::read(self.document, dict, unpacker);
+        let Some(dict) = self.document.dict(fonts, &name) else { return Rc::default() };
+        let font = Rc::new(Font::read(self.document, dict, unpacker));
         if let Some(number) = number {
             self.fonts.insert(number, font.clone());
         }
@@ -267,7 +268,7 @@ impl Canvas {
     fn new() -> Self {
         Canvas {
             text: String::new(),
-            font: Font::default(),
+            font: Rc::default(),
             line: 0.0,
             rectangles: Vec::new(),
             path: Vec::new(),

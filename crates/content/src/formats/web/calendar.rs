@@ -89,11 +89,11 @@ impl Line {
             unpacker.url(uri, UrlSource::Link);
         }
         if self.is_base64() {
-            self.file(bytes::base64(self.value.as_bytes()), "", unpacker);
+            self.file(&bytes::base64(self.value.as_bytes()), "", unpacker);
             return;
         }
         if let Some((declared_type, bytes)) = bytes::data_address(&self.value) {
-            self.file(bytes, &declared_type, unpacker);
+            self.file(&bytes, &declared_type, unpacker);
             return;
         }
         let text = self.text();
@@ -138,7 +138,7 @@ impl Line {
         out
     }
 
-    fn file(&self, bytes: Vec<u8>, declared_type: &str, unpacker: &mut Unpacker<'_>) {
+    fn file(&self, bytes: &[u8], declared_type: &str, unpacker: &mut Unpacker<'_>) {
         if bytes.is_empty() {
             return;
         }
@@ -146,6 +146,6 @@ impl Line {
         let name = names.iter().find_map(|key| self.parameter(key)).unwrap_or_default();
         let declared = self.parameter("FMTTYPE").or(self.parameter("MEDIATYPE"));
         let declared_type = declared.unwrap_or(declared_type).to_owned();
-        unpacker.child(Child { name: name.to_owned(), declared_type }, &bytes);
+        unpacker.child(Child { name: name.to_owned(), declared_type }, bytes);
     }
 }

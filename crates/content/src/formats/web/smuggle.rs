@@ -17,6 +17,8 @@ const FILES_MAX: usize = 64;
 const DEPTH_MAX: usize = 4;
 /// Bytes of what may be a file.
 const FILE_BYTES_MIN: usize = 24;
+/// Bytes of a string without a signature that is taken for the file which a page saves.
+const UNKNOWN_BYTES_MIN: usize = 150;
 /// Keys of a script that are tried on a string.
 const KEYS_MAX: usize = 64;
 /// Bytes of a word that may be a key.
@@ -32,6 +34,8 @@ pub(super) struct Smuggled {
     keys: Vec<Vec<u8>>,
     has_key: bool,
     saves: bool,
+    /// The longest string of base64 that has no signature, decoded: a script, say.
+    unknown: Vec<u8>,
 }
 
 /// Words of a script that saves a file that it made.
@@ -148,6 +152,7 @@ impl Smuggled {
             return true;
         }
         if bytes::is_base64(text.as_bytes()) {
+            // The reading that comes first wins where neither has a signature.
             return self.plain_or_locked(bytes::base64(text.as_bytes()))
                 || self.plain_or_locked(bytes::base64(&reversed()));
         }
@@ -162,7 +167,13 @@ impl Smuggled {
         {
             return self.file(bytes);
         }
-        self.unlock(&bytes)
+        if self.unlock(&bytes) {
+            return true;
+        }
+        if bytes.len() > self.unknown.len().max(UNKNOWN_BYTES_MIN) {
+            self.unknown = bytes;
+        }
+        false
     }
 
     /// Tries keys of one byte, and the words of the script, if it has an exclusive or.
@@ -193,7 +204,11 @@ impl Smuggled {
     }
 
     /// Adds what was found to the tree.
-    pub(super) fn finish(self, unpacker: &mut Unpacker<'_>) {
+    pub(super) fn finish(mut self, unpacker: &mut Unpacker<'_>) {
+        if self.saves && self.files.is_empty() && !self.unknown.is_empty() {
+            let unknown = std::mem::take(&mut self.unknown);
+            self.file(unknown);
+        }
         if self.saves || !self.files.is_empty() {
             let name = self.names.first().map(String::as_str).unwrap_or_default();
             unpacker.property(PropertyKind::Smuggling, name);

@@ -132,6 +132,18 @@ fn files_in_attributes_and_comments_and_inner_pages_are_children() {
 }
 
 #[test]
+fn a_saved_file_needs_no_signature() {
+    let script = "WScript.CreateObject('WScript.Shell').Run('calc'); // ".repeat(5);
+    let tree = smuggled(&format!(
+        "var d='{}';var b=toBlob(d,'application/octet-stream');navigator.msSaveOrOpenBlob(b,'a.JS');\
+         function toBlob(d){{return new Blob([window.atob(d)])}}",
+        base64(script.as_bytes())
+    ));
+    assert_eq!(tree.objects[1].path, "a.html/a.JS");
+    assert!(tree.objects[1].has(PropertyKind::SuspiciousCall));
+}
+
+#[test]
 fn plain_pages_smuggle_nothing() {
     let logo = base64(&[0x47; 400]);
     let tree = smuggled(&format!(
@@ -275,9 +287,9 @@ fn codes_without_pictures() {
     let mut table = String::from("<html><table>");
     for y in 0..gray.height {
         table.push_str("<tr>");
-        (0..gray.width).for_each(|x| {
-            table.push_str(if dark(x, y) { "<td bgcolor='#000000'>" } else { "<td>" })
-        });
+        for x in 0..gray.width {
+            table.push_str(if dark(x, y) { "<td bgcolor='#000000'>" } else { "<td>" });
+        }
     }
     table.push_str("</table>");
     let tree = read("a.html", &table);
