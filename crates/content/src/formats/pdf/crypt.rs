@@ -317,7 +317,8 @@ fn hardened(password: &[u8], salt: &[u8], more: &[u8]) -> Vec<u8> {
         let method = [&SHA256, &SHA384, &SHA512][(sum % 3) as usize];
         key = digest(method, &data).as_ref().to_vec();
         let last = usize::from(data.last().copied().unwrap_or(0));
-        if round >= 63 && last + 32 <= round {
+        // `round + 1` rounds are done.
+        if round >= 63 && last + 32 <= round + 1 {
             break;
         }
     }
@@ -330,5 +331,60 @@ impl Key {
     /// Encrypts for tests: RC4 is its own inverse.
     pub(super) fn for_tests(bytes: Vec<u8>) -> Key {
         Key { bytes, strings: Method::Rc4, streams: Method::Rc4, metadata: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AES of 256 bits in CBC mode, the other direction of what is under test.
+    fn cbc_encrypt_256(key: &[u8], start: [u8; 16], data: &[u8]) -> Vec<u8> {
+        let cipher = aes::Aes256::new_from_slice(key).unwrap();
+        let mut previous = start;
+        let mut out = Vec::new();
+        for chunk in data.as_chunks::<16>().0 {
+            let mut block = Array::from(*chunk);
+            block.iter_mut().zip(previous).for_each(|(b, p)| *b ^= p);
+            cipher.encrypt_block(&mut block);
+            previous.copy_from_slice(&block);
+            out.extend_from_slice(&block);
+        }
+        out
+    }
+
+    #[test]
+    fn revision_6_opens_with_its_password() {
+        let key = [0x42; 32];
+        let salted = |salt: &[u8]| hardened(b"word", salt, &[]);
+        let user = [salted(b"validate"), b"validate".to_vec(), b"key salt".to_vec()].concat();
+        let wrapped = cbc_encrypt_256(&salted(b"key salt"), [0; 16], &key);
+        let handler = Handler {
+            revision: 6,
+            key_bytes: 32,
+            owner: vec![0; 48],
+            user,
+            owner_key: vec![0; 32],
+            user_key: wrapped,
+            permissions: 0,
+            metadata: true,
+            id: Vec::new(),
+            strings: Method::Aes256,
+            streams: Method::Aes256,
+        };
+        assert!(handler.open("").is_none() && handler.open("other").is_none());
+        let opened = handler.open("word").unwrap();
+        let padded = [b"hidden text".as_slice(), &[5; 5]].concat();
+        let secret = [[7; 16].to_vec(), cbc_encrypt_256(&key, [7; 16], &padded)].concat();
+        assert_eq!(opened.string(1, 0, &secret), b"hidden text");
+        assert_eq!(opened.stream(1, 0, &secret[..20]), b"");
+    }
+
+    #[test]
+    fn rc4_as_published() {
+        // RFC 6229's kin: the key "Key" and the text "Plaintext".
+        let coded = [0xbb, 0xf3, 0x16, 0xe8, 0xd9, 0x40, 0xaf, 0x0a, 0xd3];
+        assert_eq!(rc4(b"Key", b"Plaintext"), coded);
+        assert_eq!(rc4(b"", b"a").len(), 1);
     }
 }

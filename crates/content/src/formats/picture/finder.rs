@@ -17,38 +17,42 @@ const FINDERS_MAX: usize = 4_096;
 /// Runs of a pattern.
 const RUNS: [usize; 5] = [1, 1, 3, 1, 1];
 
-/// The finder patterns that are dark (`true`) or light.
-pub(crate) fn find(bits: &Bits, dark: bool) -> Vec<Finder> {
-    let mut found: Vec<Finder> = Vec::new();
-    // The rows of a pattern's middle are three modules high.
-    for y in 0..bits.height {
-        let row = &bits.black[y * bits.width..(y + 1) * bits.width];
+/// The finder patterns that are dark, and those that are light.
+pub(crate) fn find(bits: &Bits) -> (Vec<Finder>, Vec<Finder>) {
+    let (mut dark, mut light) = (Vec::new(), Vec::new());
+    for (y, row) in bits.black.chunks_exact(bits.width.max(1)).enumerate() {
         // Lengths of the last five runs, the newest last, and the shade of the one that grows.
         let mut runs = [0_usize; 5];
-        let mut shade = !dark;
+        let mut shade = false;
         let mut start = 0;
-        for x in 0..=row.len() {
-            // What lies outside ends a run of the pattern.
-            let now = if x == row.len() { !dark } else { row[x] };
-            if now == shade && x < row.len() {
+        for (x, &now) in row.iter().enumerate() {
+            if now == shade {
                 continue;
             }
-            runs.rotate_left(1);
-            runs[4] = x - start;
-            if shade == dark && is_pattern(runs) {
-                note(bits, dark, y, x, runs, &mut found);
-                if found.len() >= FINDERS_MAX {
-                    return found;
-                }
+            runs = [runs[1], runs[2], runs[3], runs[4], x - start];
+            if is_pattern(runs) {
+                note(bits, shade, y, x, runs, if shade { &mut dark } else { &mut light });
             }
             (shade, start) = (now, x);
         }
+        // What lies outside ends a run of a pattern.
+        runs = [runs[1], runs[2], runs[3], runs[4], row.len() - start];
+        if is_pattern(runs) {
+            note(bits, shade, y, row.len(), runs, if shade { &mut dark } else { &mut light });
+        }
+        if dark.len().max(light.len()) >= FINDERS_MAX {
+            break;
+        }
     }
-    found
+    (dark, light)
 }
 
 /// Whether five runs have the ratio of a pattern, with half a module to spare.
 fn is_pattern(runs: [usize; 5]) -> bool {
+    // Most runs are none by this alone.
+    if runs[2] <= runs[1] || runs[2] <= runs[3] {
+        return false;
+    }
     let total: usize = runs.iter().sum();
     // In units of a seventh of a module.
     total >= 7
@@ -60,6 +64,9 @@ fn is_pattern(runs: [usize; 5]) -> bool {
 
 /// Looks at the column through the middle of what a row found, and keeps it once.
 fn note(bits: &Bits, dark: bool, y: usize, end: usize, runs: [usize; 5], found: &mut Vec<Finder>) {
+    if found.len() >= FINDERS_MAX {
+        return;
+    }
     let size: usize = runs.iter().sum();
     let x = end - runs[4] - runs[3] - runs[2] / 2 - 1;
     if found

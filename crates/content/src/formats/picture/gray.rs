@@ -115,12 +115,13 @@ impl Gray {
         black: &mut Vec<bool>,
     ) {
         let mut sum: u64 = columns.iter().take(half).map(|&c| u64::from(c)).sum();
+        // The comparison is of whole numbers: pixel * count * 100 < sum * DARK_PERCENT.
         for (x, &p) in self.row(y).iter().enumerate() {
             if let Some(&next) = columns.get(x + half) {
                 sum += u64::from(next);
             }
-            if let Some(gone) = x.checked_sub(half + 1) {
-                sum -= u64::from(columns[gone]);
+            if let Some(&gone) = x.checked_sub(half + 1).and_then(|gone| columns.get(gone)) {
+                sum -= u64::from(gone);
             }
             let count = ((x + half).min(self.width - 1) - x.saturating_sub(half) + 1) * rows;
             black.push(u64::from(p) * count as u64 * 100 < sum * u64::from(DARK_PERCENT));

@@ -12,11 +12,16 @@ use super::gray::{Bits, Gray};
 /// Codes that are kept of one picture.
 const CODES_MAX: usize = 32;
 /// Pixels of a picture at which codes are searched first: a larger one is made smaller.
-const SEARCHED_PIXELS_MAX: usize = 2_000_000;
+const SEARCHED_PIXELS_MAX: usize = 4_000_000;
 /// Pictures smaller than this on both sides are enlarged: a module may have a single pixel.
 const SMALL_SIDE: usize = 160;
 /// Finder patterns of one part that is searched.
 const FINDERS_MAX: usize = 16;
+/// Patterns up to which a search is made without asking how they lie to each other: the count may
+/// miss one of three.
+const FEW_FINDERS: usize = 5;
+/// Patterns up to which it is asked how they lie.
+const COMPARED_MAX: usize = 160;
 /// How often a crowded part is divided by two on each side.
 const DIVISIONS_MAX: usize = 4;
 /// White pixels put around a part: the search wants a margin.
@@ -62,11 +67,10 @@ fn search_at(gray: &Gray, found: &mut Found) {
     }
     let bits = gray.bits();
     // Two of the three patterns are asked for: the count may miss one that the search finds.
-    let dark = finder::find(&bits, true);
+    let (dark, light) = finder::find(&bits);
     if dark.len() >= 2 {
         search_part(&bits, false, Part::whole(&bits), &dark, 0, found);
     }
-    let light = finder::find(&bits, false);
     if light.len() >= 2 {
         let inverted = gray.inverted().bits();
         search_part(&inverted, false, Part::whole(&bits), &light, 0, found);
@@ -120,6 +124,12 @@ fn search_part(
     if inside < 2 || found.codes.len() >= CODES_MAX {
         return;
     }
+    if inside > FEW_FINDERS && inside <= COMPARED_MAX {
+        let near: Vec<&Finder> = finders.iter().filter(|f| part.has(f)).collect();
+        if !near.iter().any(|corner| is_corner(corner, &near)) {
+            return;
+        }
+    }
     if inside > FINDERS_MAX {
         if division >= DIVISIONS_MAX {
             found.crowded = true;
@@ -135,6 +145,31 @@ fn search_part(
             found.codes.push(code);
         }
     }
+}
+
+/// Whether two others of about the same size lie at about a right angle and the same distance, as
+/// the three patterns of a code do, seen slanted too.
+fn is_corner(corner: &Finder, all: &[&Finder]) -> bool {
+    let size = corner.size as f64;
+    let vector = |to: &Finder| {
+        (to.x as f64 - corner.x as f64, to.y as f64 - corner.y as f64, to.size as f64)
+    };
+    let arms: Vec<(f64, f64, f64)> = all
+        .iter()
+        .map(|other| vector(other))
+        .filter(|(x, y, other)| {
+            // 14 to 170 modules, of which a pattern has 7; a turned one is seen larger.
+            let distance = x.hypot(*y) / size.max(*other);
+            (1.2..=26.0).contains(&distance) && (0.5..=2.0).contains(&(size / other))
+        })
+        .collect();
+    arms.iter().enumerate().any(|(index, (x, y, _))| {
+        arms.iter().skip(index + 1).any(|(u, v, _)| {
+            let (long, short) = (x.hypot(*y), u.hypot(*v));
+            let cosine = (x * u + y * v) / (long * short);
+            (0.6..=1.67).contains(&(long / short)) && cosine.abs() < 0.5
+        })
+    })
 }
 
 /// The codes that the crate finds in a part. A panic of it is as if it found none.
