@@ -20,6 +20,8 @@ pub(crate) struct Bits {
 
 /// A pixel is black if it is darker than this many per cent of the mean around it.
 const DARK_PERCENT: u32 = 93;
+/// Pixels of a row that have one threshold.
+const BLOCK_PIXELS: usize = 8;
 /// The window of the mean is the longer side by this.
 const WINDOW_PART: usize = 8;
 
@@ -83,6 +85,7 @@ impl Gray {
         let half = (self.width.max(self.height) / (2 * WINDOW_PART)).max(8);
         let mut black = Vec::with_capacity(self.pixels.len());
         let mut columns = vec![0_u32; self.width];
+        let mut sums = Vec::with_capacity(self.width + 1);
         let add = |columns: &mut [u32], y: usize| {
             for (sum, &p) in columns.iter_mut().zip(self.row(y)) {
                 *sum += u32::from(p);
@@ -101,30 +104,36 @@ impl Gray {
                 }
             }
             let rows = (y + half).min(self.height - 1) - y.saturating_sub(half) + 1;
-            self.bits_of_row(y, rows, half, &columns, &mut black);
+            self.bits_of_row(y, rows, half, &columns, &mut sums, &mut black);
         }
         Bits { width: self.width, height: self.height, black }
     }
 
+    /// One threshold for each few pixels: a mean over a wide window changes slowly.
     fn bits_of_row(
         &self,
         y: usize,
         rows: usize,
         half: usize,
         columns: &[u32],
+        sums: &mut Vec<u64>,
         black: &mut Vec<bool>,
     ) {
-        let mut sum: u64 = columns.iter().take(half).map(|&c| u64::from(c)).sum();
-        // The comparison is of whole numbers: pixel * count * 100 < sum * DARK_PERCENT.
-        for (x, &p) in self.row(y).iter().enumerate() {
-            if let Some(&next) = columns.get(x + half) {
-                sum += u64::from(next);
-            }
-            if let Some(&gone) = x.checked_sub(half + 1).and_then(|gone| columns.get(gone)) {
-                sum -= u64::from(gone);
-            }
-            let count = ((x + half).min(self.width - 1) - x.saturating_sub(half) + 1) * rows;
-            black.push(u64::from(p) * count as u64 * 100 < sum * u64::from(DARK_PERCENT));
+        sums.clear();
+        sums.push(0);
+        sums.extend(columns.iter().scan(0_u64, |sum, &column| {
+            *sum += u64::from(column);
+            Some(*sum)
+        }));
+        for (index, block) in self.row(y).chunks(BLOCK_PIXELS).enumerate() {
+            let x = index * BLOCK_PIXELS + block.len() / 2;
+            let (from, to) = (x.saturating_sub(half), (x + half + 1).min(self.width));
+            let sum = sums[to] - sums[from];
+            let count = ((to - from) * rows) as u64;
+            // pixel < sum / count * DARK_PERCENT / 100, rounded up so that 0 is below all but 0.
+            let threshold = (sum * u64::from(DARK_PERCENT)).div_ceil(count * 100);
+            let threshold = u8::try_from(threshold).unwrap_or(u8::MAX);
+            black.extend(block.iter().map(|&p| p < threshold));
         }
     }
 }

@@ -124,6 +124,14 @@ fn search_part(
     if inside < 2 || found.codes.len() >= CODES_MAX {
         return;
     }
+    if inside == 2 {
+        let mut near = finders.iter().filter(|f| part.has(f));
+        if let (Some(first), Some(second)) = (near.next(), near.next())
+            && arm(first, second).is_none()
+        {
+            return;
+        }
+    }
     if inside > FEW_FINDERS && inside <= COMPARED_MAX {
         let near: Vec<&Finder> = finders.iter().filter(|f| part.has(f)).collect();
         if !near.iter().any(|corner| is_corner(corner, &near)) {
@@ -147,24 +155,21 @@ fn search_part(
     }
 }
 
+/// The way from one pattern to another, if they may be of one code.
+fn arm(from: &Finder, to: &Finder) -> Option<(f64, f64)> {
+    let (x, y) = (to.x as f64 - from.x as f64, to.y as f64 - from.y as f64);
+    let (size, other) = (from.size as f64, to.size as f64);
+    // 14 to 170 modules, of which a pattern has 7; a turned one is seen larger.
+    let distance = x.hypot(y) / size.max(other);
+    ((1.2..=26.0).contains(&distance) && (0.5..=2.0).contains(&(size / other))).then_some((x, y))
+}
+
 /// Whether two others of about the same size lie at about a right angle and the same distance, as
 /// the three patterns of a code do, seen slanted too.
 fn is_corner(corner: &Finder, all: &[&Finder]) -> bool {
-    let size = corner.size as f64;
-    let vector = |to: &Finder| {
-        (to.x as f64 - corner.x as f64, to.y as f64 - corner.y as f64, to.size as f64)
-    };
-    let arms: Vec<(f64, f64, f64)> = all
-        .iter()
-        .map(|other| vector(other))
-        .filter(|(x, y, other)| {
-            // 14 to 170 modules, of which a pattern has 7; a turned one is seen larger.
-            let distance = x.hypot(*y) / size.max(*other);
-            (1.2..=26.0).contains(&distance) && (0.5..=2.0).contains(&(size / other))
-        })
-        .collect();
-    arms.iter().enumerate().any(|(index, (x, y, _))| {
-        arms.iter().skip(index + 1).any(|(u, v, _)| {
+    let arms: Vec<(f64, f64)> = all.iter().filter_map(|other| arm(corner, other)).collect();
+    arms.iter().enumerate().any(|(index, (x, y))| {
+        arms.iter().skip(index + 1).any(|(u, v)| {
             let (long, short) = (x.hypot(*y), u.hypot(*v));
             let cosine = (x * u + y * v) / (long * short);
             (0.6..=1.67).contains(&(long / short)) && cosine.abs() < 0.5
