@@ -22,6 +22,8 @@ const FINDERS_MAX: usize = 16;
 const FEW_FINDERS: usize = 5;
 /// Patterns up to which it is asked how they lie.
 const COMPARED_MAX: usize = 160;
+/// Pixels of all parts of one picture that are searched: parts overlap.
+const PARTS_PIXELS_MAX: usize = 24_000_000;
 /// How often a crowded part is divided by two on each side.
 const DIVISIONS_MAX: usize = 4;
 /// White pixels put around a part: the search wants a margin.
@@ -36,6 +38,8 @@ pub(crate) struct Found {
     pub(crate) codes: Vec<String>,
     /// Some part has more patterns than are searched.
     pub(crate) crowded: bool,
+    /// Pixels of the parts that were searched.
+    searched: usize,
 }
 
 /// Searches a picture: smaller than it is first, as it is if that found nothing.
@@ -146,6 +150,11 @@ fn search_part(
         for smaller in part.divided() {
             search_part(bits, invert, smaller, finders, division + 1, found);
         }
+        return;
+    }
+    found.searched += part.width * part.height;
+    if found.searched > PARTS_PIXELS_MAX {
+        found.crowded = true;
         return;
     }
     for code in codes(bits, invert, part) {

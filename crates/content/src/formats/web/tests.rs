@@ -103,7 +103,8 @@ fn files_that_scripts_write_out_are_children() {
         format!("a.href='data:application/zip;base64,{text}';a.download='invoice.zip';"),
         format!("navigator.msSaveBlob(new Blob([atob('{text}')]), 'invoice.zip')"),
         format!(
-            "document.write(unescape('%3Ca%20download=%22invoice.zip%22%20href=data:;base64,{text}%3E'))"
+            "document.write(unescape('%3Ca%20download=%22invoice.zip%22\
+             %20href=data:;base64,{text}%3E'))"
         ),
     ];
     for script in scripts {
@@ -135,7 +136,8 @@ fn files_in_attributes_and_comments_and_inner_pages_are_children() {
 fn a_saved_file_needs_no_signature() {
     let script = "WScript.CreateObject('WScript.Shell').Run('calc'); // ".repeat(5);
     let tree = smuggled(&format!(
-        "var d='{}';var b=toBlob(d,'application/octet-stream');navigator.msSaveOrOpenBlob(b,'a.JS');\
+        "var d='{}';var b=toBlob(d,'application/octet-stream');\
+         navigator.msSaveOrOpenBlob(b,'a.JS');\
          function toBlob(d){{return new Blob([window.atob(d)])}}",
         base64(script.as_bytes())
     ));
@@ -193,7 +195,8 @@ fn calendars_and_cards_have_links_and_files() {
     let tree = read(
         "b.vcf",
         &format!(
-            "BEGIN:VCARD\nitem1.URL:https://v.example/\nPHOTO;BASE64:\n {first}\n {second}\n\nEND:VCARD"
+            "BEGIN:VCARD\nitem1.URL:https://v.example/\nPHOTO;BASE64:\n {first}\n {second}\n\n\
+             END:VCARD"
         ),
     );
     assert!(has_url(&tree.objects[0], "https://v.example/", UrlSource::Link));
@@ -298,7 +301,8 @@ fn codes_without_pictures() {
 
 #[test]
 fn hostile_text_is_bounded() {
-    let page = "<html><a href='data:;base64,AAAA' onclick=\"x=atob('QUFB')+[1,2].map(c=>c^1)\">&#x41;\
+    let page = "<html><a href='data:;base64,AAAA' \
+        onclick=\"x=atob('QUFB')+[1,2].map(c=>c^1)\">&#x41;\
         <script>var a=b.c[0]('x').d=`e`/f/g;new Blob([h],{i:'j'})</script><!-- k --><svg>";
     for end in 0..page.len() {
         read("a.html", &page[..end]);
