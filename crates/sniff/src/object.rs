@@ -194,6 +194,8 @@ pub enum PropertyKind {
     OpenAction,
     /// A file embedded in a document.
     EmbeddedFile,
+    /// A form in XML (XFA) that a PDF holds.
+    XfaForm,
     /// A form that asks for a password.
     PasswordForm,
     /// A form; detail: where it is sent.

@@ -29,7 +29,7 @@ pub(crate) fn nasty(whole: &[u8], name: &str) {
         let all = tree.objects.iter().flat_map(|object| &object.defects);
         all.into_iter().any(|defect| defect.kind == crate::DefectKind::DecoderFailed)
     };
-    let step = (whole.len() / 512).max(1);
+    let step = (whole.len() / 100).max(1);
     for end in (0..whole.len()).step_by(step) {
         assert!(!fails(&tree(&whole[..end], name)), "cut at {end}");
     }
