@@ -50,7 +50,7 @@ impl Default for Limits {
             object_bytes_max: 64 * MIB,
             memory_bytes_max: 96 * MIB,
             ratio_max: 100,
-            ratio_bytes_min: 16 * MIB,
+            ratio_bytes_min: 8 * MIB,
             time_max: Duration::from_secs(10),
             text_bytes_max: 256 * 1024,
             all_text_bytes_max: 1024 * 1024,
