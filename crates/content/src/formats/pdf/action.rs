@@ -12,6 +12,9 @@ use crate::unpack::Unpacker;
 /// Files inside one document.
 const FILES_MAX: usize = 1_000;
 
+/// Events of one object that start actions.
+const TRIGGERS_MAX: usize = 64;
+
 /// What is found on the way through all objects.
 struct Walk<'d, 'a> {
     document: &'d Document<'a>,
@@ -25,6 +28,9 @@ struct Walk<'d, 'a> {
 pub(super) fn read(document: &Document<'_>, unpacker: &mut Unpacker<'_>) {
     let mut walk = Walk { document, automatic: HashSet::new(), files: HashSet::new() };
     for entry in &document.entries {
+        if unpacker.is_over() {
+            return;
+        }
         if let Some(dict) = entry.value.dict() {
             walk.opening(dict, unpacker);
         }
@@ -46,8 +52,11 @@ impl Walk<'_, '_> {
             match &**key {
                 b"OpenAction" => self.automatic_action(value, "OpenAction", unpacker),
                 b"AA" => {
-                    let actions = self.document.resolve(value).dict().cloned();
-                    for (trigger, action) in actions.iter().flat_map(|actions| &actions.0) {
+                    let document = self.document;
+                    let actions = document.resolve(value).dict();
+                    for (trigger, action) in
+                        actions.iter().flat_map(|actions| actions.0.iter().take(TRIGGERS_MAX))
+                    {
                         let trigger = format!("AA {}", String::from_utf8_lossy(trigger));
                         self.automatic_action(action, &trigger, unpacker);
                     }

@@ -24,8 +24,13 @@ pub(super) struct Font {
 }
 
 impl Font {
-    /// Reads a font's dictionary.
-    pub(super) fn read(document: &Document<'_>, dict: &Dict, unpacker: &mut Unpacker<'_>) -> Font {
+    /// Reads a font's dictionary; `codes_left` are those that the fonts of the document may have.
+    pub(super) fn read(
+        document: &Document<'_>,
+        dict: &Dict,
+        codes_left: &mut usize,
+        unpacker: &mut Unpacker<'_>,
+    ) -> Font {
         let mut font = Font { is_wide: dict.is("Subtype", "Type0"), ..Font::default() };
         let encoding = document.get(dict, "Encoding");
         match encoding {
@@ -41,11 +46,14 @@ impl Font {
             _ => {}
         }
         if let Some(Value::Reference(number)) = dict.get("ToUnicode")
+            && *codes_left > 0
             && let Some(entry) = document.object(*number)
         {
             let map = document.stream(entry, unpacker).bytes;
             font.read_map(&map);
         }
+        // A font costs something even without a map: dictionaries may repeat it without end.
+        *codes_left = codes_left.saturating_sub(font.map.len().max(16));
         font
     }
 

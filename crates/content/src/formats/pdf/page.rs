@@ -13,6 +13,8 @@ use crate::unpack::Unpacker;
 
 /// Tokens of the content streams of one document.
 const TOKENS_MAX: usize = 4_000_000;
+/// Codes in the maps of all fonts of one document.
+const CODES_MAX: usize = 500_000;
 /// Forms drawn inside each other.
 const FORMS_DEPTH_MAX: usize = 8;
 /// Nodes of the page tree above one page.
@@ -28,6 +30,7 @@ struct Reader<'d, 'a> {
     fonts: HashMap<u32, Rc<Font>>,
     forms: HashSet<u32>,
     tokens_left: usize,
+    codes_left: usize,
     pictures: picture::Budget,
 }
 
@@ -67,6 +70,7 @@ pub(super) fn read(document: &Document<'_>, unpacker: &mut Unpacker<'_>) {
         fonts: HashMap::new(),
         forms: HashSet::new(),
         tokens_left: TOKENS_MAX,
+        codes_left: CODES_MAX,
         pictures: picture::Budget::default(),
     };
     for entry in pages {
@@ -213,7 +217,7 @@ impl Reader<'_, '_> {
             return font.clone();
         }
         let Some(dict) = self.document.dict(fonts, &name) else { return Rc::default() };
-        let font = Rc::new(Font::read(self.document, dict, unpacker));
+        let font = Rc::new(Font::read(self.document, dict, &mut self.codes_left, unpacker));
         if let Some(number) = number {
             self.fonts.insert(number, font.clone());
         }

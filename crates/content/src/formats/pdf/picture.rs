@@ -167,7 +167,9 @@ fn colors(document: &Document<'_>, space: &Value, unpacker: &mut Unpacker<'_>) -
         b"Indexed" | b"I" => {
             let base = match part(0)? {
                 // A palette of palettes is none; this also ends the recursion.
-                Value::Array(inner) if inner.first()?.name() == Some(b"Indexed") => return None,
+                Value::Array(inner) if matches!(inner.first()?.name(), Some(b"Indexed" | b"I")) => {
+                    return None;
+                }
                 base => colors(document, base, unpacker)?,
             };
             let table = match parts.get(2)? {

@@ -248,6 +248,13 @@ fn damaged_documents_are_bounded() {
         flipped[at] ^= 0xff;
         read(&flipped);
     }
+    // A palette of itself, a form that draws itself, pages above each other in a ring.
+    read(&pdf(&[
+        &stream("/Subtype /Image /W 30 /H 30 /BPC 8 /CS 2 0 R", &[0; 900]),
+        b"[/I 2 0 R 255 (x)]",
+        &stream("/Subtype /Form /Resources << /XObject << /A 3 0 R >> >>", b"/A Do /A Do"),
+        b"<< /Type /Page /Parent 4 0 R /Contents 3 0 R >>",
+    ]));
     for unit in [&b"1 0 obj ("[..], b"1 0 obj [", b"1 0 obj << /A ", b"1 0 obj stream\n", b"<<[(/"]
     {
         let bytes = [b"%PDF-1.4\n", unit.repeat(20_000).as_slice()].concat();

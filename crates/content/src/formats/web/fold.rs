@@ -4,11 +4,14 @@
 //! Expressions are evaluated where they stand, from the start to the end, variables by their last
 //! assignment; loops and functions are not followed. Steps and bytes are bounded.
 
+mod value;
+
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::bytes;
 use super::javascript::Token;
+use value::{Value, characters, content, latin, plain, weight};
 
 /// Evaluated expressions of one script.
 const STEPS_MAX: usize = 500_000;
@@ -20,16 +23,6 @@ const DEPTH_MAX: usize = 40;
 const NAMES_MAX: usize = 20_000;
 /// Strings below this are no content, unless a function made them of bytes.
 const TEXT_BYTES_MIN: usize = 40;
-
-/// A value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    Unknown,
-    Number(f64),
-    /// Text; bytes as characters up to 255.
-    Text(Rc<str>),
-    List(Rc<Vec<Value>>),
-}
 
 /// What a script makes or does.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,10 +189,17 @@ impl<'t> Folder<'t> {
         if let Value::Text(text) = &value
             && is_joined
             && text.len() >= TEXT_BYTES_MIN
+            && !self.is_known(text)
         {
             self.found.push(Found::Text(text.clone()));
         }
         (value, at)
+    }
+
+    /// Whether this very string was found a moment ago.
+    fn is_known(&self, text: &Rc<str>) -> bool {
+        let mut last = self.found.iter().rev().take(16);
+        last.any(|found| matches!(found, Found::Text(known) if Rc::ptr_eq(known, text)))
     }
 
     fn operand(&mut self, at: usize, depth: usize) -> (Value, usize) {
@@ -336,6 +336,33 @@ impl<'t> Folder<'t> {
         (value, at)
     }
 
+    /// A file made of parts: `new Blob(parts)`, `new File(parts, name)`.
+    fn blob(&mut self, name: &str, first: &Value, values: &[Value]) -> Value {
+        let parts = if let Value::List(list) = first { list.as_slice() } else { &[] };
+        if !self.charge(parts.iter().map(weight).sum()) {
+            return Value::Unknown;
+        }
+        let text = content(first);
+        if !text.is_empty() {
+            self.found.push(Found::File(text.as_str().into()));
+        }
+        if let ("File", Some(Value::Text(name))) = (name, values.get(1)) {
+            self.found.push(Found::Name(name.clone()));
+        }
+        self.text(text)
+    }
+
+    fn join_list(&mut self, list: &[Value], by: Option<&Value>) -> Value {
+        let by = if let Some(Value::Text(by)) = by { by.clone() } else { "".into() };
+        let weight = list.iter().map(weight).sum::<usize>();
+        if weight + by.len().saturating_mul(list.len()) > self.bytes_left {
+            self.steps_left = 0;
+            return Value::Unknown;
+        }
+        let parts: Vec<String> = list.iter().map(plain).collect();
+        self.decoded(parts.join(&by))
+    }
+
     /// A function by its name.
     fn call(&mut self, name: &str, values: &[Value]) -> Value {
         let first = values.first().cloned().unwrap_or(Value::Unknown);
@@ -345,20 +372,13 @@ impl<'t> Folder<'t> {
                 self.decoded(bytes::unescaped(&text))
             }
             ("fromCharCode", _) => {
+                if !self.charge(values.iter().map(weight).sum()) {
+                    return Value::Unknown;
+                }
                 let text = characters(values);
                 if text.chars().count() > 1 { self.decoded(text) } else { self.text(text) }
             }
-            ("Blob" | "File", first) => {
-                let text = content(&first);
-                self.bytes_left = self.bytes_left.saturating_sub(text.len());
-                if !text.is_empty() {
-                    self.found.push(Found::File(text.as_str().into()));
-                }
-                if let ("File", Some(Value::Text(name))) = (name, values.get(1)) {
-                    self.found.push(Found::Name(name.clone()));
-                }
-                self.text(text)
-            }
+            ("Blob" | "File", first) => self.blob(name, &first, values),
             ("msSaveBlob" | "msSaveOrOpenBlob" | "saveAs", first) => {
                 if let Some(Value::Text(name)) = values.get(1) {
                     self.found.push(Found::Name(name.clone()));
@@ -402,6 +422,15 @@ impl<'t> Folder<'t> {
         }
     }
 
+    /// Counts bytes that are looked at or copied; whether there is room for them.
+    fn charge(&mut self, bytes: usize) -> bool {
+        match self.bytes_left.checked_sub(bytes) {
+            Some(left) => self.bytes_left = left,
+            None => (self.bytes_left, self.steps_left) = (0, 0),
+        }
+        self.steps_left > 0
+    }
+
     fn decoded(&mut self, text: String) -> Value {
         let value = self.text(text);
         if let Value::Text(text) = &value {
@@ -418,6 +447,10 @@ impl<'t> Folder<'t> {
         values: &[Value],
         inside: &[Token<'_>],
     ) -> Value {
+        // Looking through a value costs time even where nothing is made of it.
+        if !self.charge(weight(&value) / 4) {
+            return Value::Unknown;
+        }
         let number = |index: usize| match values.get(index) {
             Some(Value::Number(number)) => Some(*number),
             _ => None,
@@ -436,11 +469,7 @@ impl<'t> Folder<'t> {
             (Value::List(list), "reverse", _) => {
                 Value::List(Rc::new(list.iter().rev().cloned().collect()))
             }
-            (Value::List(list), "join", by) => {
-                let by = if let Some(Value::Text(by)) = by { by.clone() } else { "".into() };
-                let parts: Vec<String> = list.iter().map(plain).collect();
-                self.decoded(parts.join(&by))
-            }
+            (Value::List(list), "join", by) => self.join_list(&list, by),
             (Value::List(list), "map", _) => self.map(&list, inside),
             (Value::Text(text), "map", _) => self.text(text.to_string()),
             (Value::Text(text), "replace" | "replaceAll", Some(Value::Text(from))) => {
@@ -514,48 +543,5 @@ impl<'t> Folder<'t> {
             return Value::List(Rc::new(parts.collect()));
         }
         Value::List(Rc::new(changed))
-    }
-}
-
-/// Bytes as characters up to 255.
-pub(super) fn latin(bytes: &[u8]) -> String {
-    bytes.iter().map(|&b| char::from(b)).collect()
-}
-
-/// A value as text in a list that is joined.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Text(text) => text.to_string(),
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
-    }
-}
-
-/// The characters of codes, also of a list of codes.
-fn characters(values: &[Value]) -> String {
-    let code = |value: &Value| match value {
-        Value::Number(number) if *number >= 0.0 => char::from_u32(*number as u32),
-        _ => None,
-    };
-    let each = |value: &Value| match value {
-        Value::List(list) => list.iter().filter_map(code).collect::<String>(),
-        value => code(value).into_iter().collect(),
-    };
-    values.iter().map(each).collect()
-}
-
-/// The content of a blob: its parts, text or numbers.
-pub(super) fn content(parts: &Value) -> String {
-    match parts {
-        Value::Text(text) => text.to_string(),
-        Value::Number(number) => char::from_u32(*number as u32).into_iter().collect(),
-        Value::List(list) => list
-            .iter()
-            .map(|part| match part {
-                Value::List(inner) => characters(inner),
-                part => content(part),
-            })
-            .collect(),
-        Value::Unknown => String::new(),
     }
 }

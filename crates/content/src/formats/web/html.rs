@@ -17,6 +17,9 @@ const TEXT_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of an attribute or a text that may be a file for a script.
 const CARRIED_BYTES_MIN: usize = 200;
 
+/// Bytes of an address in a style sheet; longer ones are cut.
+const ADDRESS_BYTES_MAX: usize = 4_096;
+
 /// What is read of a page.
 #[derive(Default)]
 struct Page {
@@ -215,7 +218,8 @@ impl Page {
     /// Addresses in a style sheet: `url(...)` and `@import "..."`.
     fn style(&mut self, style: &str, unpacker: &mut Unpacker<'_>) {
         for (at, _) in style.match_indices("url(").take(PIECES_MAX) {
-            let inner = style[at + 4..].split(')').next().unwrap_or_default();
+            let inner = crate::text::cut(&style[at + 4..], ADDRESS_BYTES_MAX);
+            let inner = inner.split(')').next().unwrap_or_default();
             let inner = inner.trim().trim_matches(['"', '\'']);
             if bytes::data_address(inner).is_none() {
                 self.url(inner, UrlSource::External, unpacker);
@@ -224,7 +228,8 @@ impl Page {
         for (at, _) in style.match_indices("@import") {
             let inner = style[at + 7..].trim_start();
             if let Some(quote @ ('"' | '\'')) = inner.chars().next() {
-                let url = inner[1..].split(quote).next().unwrap_or_default();
+                let url = crate::text::cut(&inner[1..], ADDRESS_BYTES_MAX);
+                let url = url.split(quote).next().unwrap_or_default();
                 self.url(url, UrlSource::External, unpacker);
             }
         }
