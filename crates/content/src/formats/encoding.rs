@@ -1,8 +1,34 @@
 //! Files written as text or inside messages: uuencode, yEnc, BinHex, TNEF, mbox.
 
-use gauntlet_sniff::FileKind;
+mod binhex;
+mod mbox;
+mod tnef;
+mod uuencode;
+mod yenc;
+
+use gauntlet_sniff::FileKind as K;
 
 use crate::unpack::Unpacker;
 
+/// Bytes of a text that is searched for files.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
 /// Reads an object of one of these kinds.
-pub(crate) fn decode(_kind: FileKind, _bytes: &[u8], _unpacker: &mut Unpacker<'_>) {}
+pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
+    let text = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
+    match kind {
+        K::Tnef => tnef::decode(bytes, unpacker),
+        K::BinHex => binhex::decode(text, unpacker),
+        K::Mbox => mbox::decode(bytes, unpacker),
+        K::Text | K::Unknown => {
+            uuencode::decode(text, unpacker);
+            yenc::decode(text, unpacker);
+        }
+        _ => {}
+    }
+}
+
+/// The lines of a text, without their ends.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
