@@ -24,6 +24,12 @@ use crate::unpack::Unpacker;
 /// being a part of the format.
 pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     use FileKind as K;
+    if is_module(unpacker) {
+        return office::inspect_module(bytes, unpacker);
+    }
+    if is_document_part(unpacker) && matches!(kind, K::Text | K::Unknown | K::Html | K::Svg) {
+        return office::decode_part(bytes, unpacker);
+    }
     match kind {
         K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::Lzma | K::Tar | K::Cpio | K::Ar => {
             archive::decode(kind, bytes, unpacker);
@@ -52,6 +58,18 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         _ => {}
     }
     carve::decode(kind, bytes, unpacker);
+}
+
+/// Whether the object is the source of a VBA module.
+fn is_module(unpacker: &Unpacker<'_>) -> bool {
+    let is_ole = unpacker.container().is_some_and(|object| object.kind == FileKind::Ole);
+    is_ole && unpacker.current().is_some_and(|object| object.name.ends_with(".vba"))
+}
+
+/// Whether the object is a part of a document in the ZIP format.
+fn is_document_part(unpacker: &Unpacker<'_>) -> bool {
+    let kinds = [FileKind::OfficeXml, FileKind::OpenDocument];
+    unpacker.container().is_some_and(|object| kinds.contains(&object.kind))
 }
 
 /// The name of the single file inside a compressed one: the container's own without the ending, or

@@ -99,6 +99,12 @@ impl Unpacker<'_> {
         self.current.and_then(|index| self.tree.objects.get(index))
     }
 
+    /// The object around the current one.
+    pub(crate) fn container(&self) -> Option<&Object> {
+        let parent = self.current()?.parent?;
+        self.tree.objects.get(parent as usize)
+    }
+
     /// Whether time, objects or bytes are used up: a decoder stops. The reason is left as a defect
     /// of the current object.
     pub(crate) fn is_over(&mut self) -> bool {

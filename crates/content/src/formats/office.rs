@@ -1,8 +1,31 @@
 //! Office documents: OLE2, OOXML, RTF, OneNote; shortcuts.
 
-use gauntlet_sniff::FileKind;
+mod compound;
+mod lnk;
+mod ole;
+mod onenote;
+mod rtf;
+mod vba;
+mod xml;
+
+use gauntlet_sniff::FileKind as K;
+
+pub(super) use self::ole::inspect_module;
 
 use crate::unpack::Unpacker;
 
 /// Reads an object of one of these kinds.
-pub(crate) fn decode(_kind: FileKind, _bytes: &[u8], _unpacker: &mut Unpacker<'_>) {}
+pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
+    match kind {
+        K::Ole => ole::decode(bytes, unpacker),
+        K::Rtf => rtf::decode(bytes, unpacker),
+        K::OneNote => onenote::decode(bytes, unpacker),
+        K::Shortcut => lnk::decode(bytes, unpacker),
+        _ => {}
+    }
+}
+
+/// Reads a part of an OOXML or OpenDocument archive: an object that lies in one.
+pub(crate) fn decode_part(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
+    xml::decode(bytes, unpacker);
+}
