@@ -309,7 +309,7 @@ fn reports_count_what_passed_and_what_people_said() {
     let csv = console.request("GET", "/reports.csv?days=2", &cookie, "");
     assert!(csv.header("content-disposition").unwrap().contains(".csv"));
     assert!(csv.body.contains("our domain,example.com,spam,1,\r\n"), "{}", csv.body);
-    assert!(csv.body.contains("accuracy,of them wanted by people,,1,\r\n"), "{}", csv.body);
+    assert!(csv.body.contains("accuracy,of them wanted by users,,1,\r\n"), "{}", csv.body);
     let pdf = console.request("GET", "/reports.pdf?days=2", &cookie, "");
     assert_eq!(pdf.header("content-type"), Some("application/pdf"));
     assert!(pdf.body.starts_with("%PDF-1.7") && pdf.body.trim_end().ends_with("%%EOF"));

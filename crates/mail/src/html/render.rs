@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn invisible_text_is_apart() {
         let page = rendered(
-            "<body bgcolor=white>visible<div style='display:none'>gone <b>deep</b></div>\
+            "<body bgcolor=white>seen<div style='display:none'>gone <b>deep</b></div>\
              <span style=\"font-size:0\">tiny<span style='font-size:12px'>ok</span></span>\
              <font color='#FFFFFF'>white</font><td style='display:none'>cell<td>next",
         );
