@@ -113,6 +113,7 @@ pub(crate) fn examine(
     privacy::privacy(config, file, &mut found);
     console(config, &mut found);
     sandbox(config, &mut found);
+    unpacking(config, &mut found);
     resources::disk(config, &mut found);
     resources::certificates(config, secrets, &mut found);
     acme::certificate(config, secrets, &mut found);
@@ -165,6 +166,26 @@ fn sandbox(config: &Config, found: &mut Findings) {
             lacks.join("; ")
         );
         found.add(Status::Warning, "sandbox", text);
+    }
+}
+
+/// Formats that only programs of the system read.
+fn unpacking(config: &Config, found: &mut Findings) {
+    if !config.content.enabled {
+        let text = "switched off by content.enabled: what is inside attachments is not seen";
+        return found.add(Status::Warning, "unpacking", text);
+    }
+    match gauntlet_content::process::tool::find("bsdtar") {
+        Some(path) => {
+            let text = format!("RAR, CAB, LHA and ISO are read by {}", path.display());
+            found.add(Status::Ok, "unpacking", text);
+        }
+        None => found.add(
+            Status::Warning,
+            "unpacking",
+            "RAR, CAB, LHA and ISO cannot be read and are unscannable; install bsdtar \
+             (Debian: apt install libarchive-tools)",
+        ),
     }
 }
 

@@ -74,4 +74,5 @@ mod tidy_modules;
 mod tls_reports;
 mod token_command;
 mod tune_command;
+mod unpack_command;
 mod user;

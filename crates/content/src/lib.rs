@@ -29,4 +29,15 @@ pub use gauntlet_sniff::object::{
 };
 pub use host::{Child, ConvertError, Host, NoHost, Root};
 pub use limits::Limits;
-pub use unpack::{Password, unpack};
+pub use unpack::Password;
+
+/// Unpacks files, and everything inside them. Never fails: what cannot be read is a defect of the
+/// object where it lies. `passwords` are tried in their order on what is encrypted.
+pub fn unpack(
+    roots: &[Root<'_>],
+    limits: &Limits,
+    passwords: &[Password],
+    host: &mut dyn Host,
+) -> Tree {
+    unpack::Unpacker::new(formats::decode, limits, passwords, host).run(roots)
+}

@@ -10,7 +10,6 @@ use std::time::Instant;
 use gauntlet_sniff::FileKind;
 
 use crate::digest;
-use crate::formats;
 use crate::host::{Child, Host, Root};
 use crate::limits::Limits;
 use crate::object::{
@@ -28,37 +27,6 @@ const PATH_BYTES_MAX: usize = 2_048;
 /// Defects kept of one object; the same kind is kept once per detail.
 const DEFECTS_MAX: usize = 16;
 
-/// Unpacks files, and everything inside them. Never fails: what cannot be read is a defect of the
-/// object where it lies. `passwords` are tried in their order on what is encrypted.
-pub fn unpack(
-    roots: &[Root<'_>],
-    limits: &Limits,
-    passwords: &[Password],
-    host: &mut dyn Host,
-) -> Tree {
-    let mut unpacker = Unpacker {
-        limits,
-        passwords,
-        host,
-        tree: Tree::default(),
-        current: None,
-        root: 0,
-        depth: 0,
-        deadline: Instant::now() + limits.time_max,
-        produced: 0,
-        live: 0,
-        text_left: limits.all_text_bytes_max,
-        urls_left: limits.urls_max,
-    };
-    for (index, root) in roots.iter().enumerate() {
-        unpacker.root = u32::try_from(index).unwrap_or(u32::MAX);
-        let child =
-            Child { name: root.name.to_owned(), declared_type: root.declared_type.to_owned() };
-        unpacker.object(child, root.bytes);
-    }
-    unpacker.tree
-}
-
 /// A word that may open what is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Password {
@@ -68,8 +36,13 @@ pub struct Password {
     pub source: String,
 }
 
+/// Reads an object of a kind.
+pub(crate) type Decode = fn(FileKind, &[u8], &mut Unpacker<'_>);
+
 /// What decoders work with: where they are in the tree, and what they may still use.
 pub(crate) struct Unpacker<'r> {
+    /// Reads an object by what its bytes are: handed in, since decoders stand above this.
+    decode: Decode,
     limits: &'r Limits,
     passwords: &'r [Password],
     host: &'r mut dyn Host,
@@ -86,6 +59,42 @@ pub(crate) struct Unpacker<'r> {
     live: u64,
     text_left: usize,
     urls_left: usize,
+}
+
+impl<'r> Unpacker<'r> {
+    /// An empty tree within these limits.
+    pub(crate) fn new(
+        decode: Decode,
+        limits: &'r Limits,
+        passwords: &'r [Password],
+        host: &'r mut dyn Host,
+    ) -> Self {
+        Unpacker {
+            decode,
+            limits,
+            passwords,
+            host,
+            tree: Tree::default(),
+            current: None,
+            root: 0,
+            depth: 0,
+            deadline: Instant::now() + limits.time_max,
+            produced: 0,
+            live: 0,
+            text_left: limits.all_text_bytes_max,
+            urls_left: limits.urls_max,
+        }
+    }
+
+    /// The tree of these files.
+    pub(crate) fn run(mut self, roots: &[Root<'_>]) -> Tree {
+        for (index, root) in roots.iter().enumerate() {
+            self.root = u32::try_from(index).unwrap_or(u32::MAX);
+            let (name, declared_type) = (root.name.to_owned(), root.declared_type.to_owned());
+            self.object(&Child { name, declared_type }, root.bytes);
+        }
+        self.tree
+    }
 }
 
 impl Unpacker<'_> {
@@ -127,7 +136,8 @@ impl Unpacker<'_> {
         let Some(object) = self.current.and_then(|index| self.tree.objects.get_mut(index)) else {
             return;
         };
-        let property = Property { kind, detail: text::bounded(detail, DETAIL_BYTES_MAX) };
+        let property =
+            Property { kind, detail: text::bounded(&text::printable(detail), DETAIL_BYTES_MAX) };
         if object.properties.len() < max && !object.properties.contains(&property) {
             object.properties.push(property);
         }
@@ -139,7 +149,10 @@ impl Unpacker<'_> {
         let Some(object) = self.current.and_then(|index| self.tree.objects.get_mut(index)) else {
             return;
         };
-        let defect = ObjectDefect { kind, detail: text::bounded(detail, DETAIL_BYTES_MAX) };
+        let defect = ObjectDefect {
+            kind,
+            detail: text::bounded(&text::printable(detail), DETAIL_BYTES_MAX),
+        };
         // The first of each kind is always kept: what is unread must be known.
         let has_kind = object.defects.iter().any(|d| d.kind == kind);
         let has_room = object.defects.len() < DEFECTS_MAX;
@@ -289,6 +302,7 @@ impl Unpacker<'_> {
     }
 
     /// Adds a file inside the current object, and everything in it.
+    #[expect(clippy::needless_pass_by_value, reason = "decoders make it for this call")]
     pub(crate) fn child(&mut self, child: Child, bytes: &[u8]) {
         if self.depth >= self.limits.depth_max {
             self.defect(DefectKind::TooDeep, &child.name);
@@ -299,13 +313,13 @@ impl Unpacker<'_> {
         }
         self.depth += 1;
         self.live += bytes.len() as u64;
-        self.object(child, bytes);
+        self.object(&child, bytes);
         self.live -= bytes.len() as u64;
         self.depth -= 1;
     }
 
     /// Adds an object and reads it.
-    fn object(&mut self, child: Child, bytes: &[u8]) {
+    fn object(&mut self, child: &Child, bytes: &[u8]) {
         if self.tree.objects.len() >= self.limits.objects_max as usize {
             self.defect(DefectKind::TooManyObjects, &child.name);
             return;
@@ -352,7 +366,7 @@ impl Unpacker<'_> {
         self.host.object(&self.tree.objects[index], bytes);
         let (depth, live) = (self.depth, self.live);
         // A decoder that fails on an object fails on that object only.
-        if catch_unwind(AssertUnwindSafe(|| formats::decode(kind, bytes, self))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| (self.decode)(kind, bytes, self))).is_err() {
             (self.depth, self.live) = (depth, live);
             self.current = Some(index);
             self.defect(DefectKind::DecoderFailed, "");

@@ -8,7 +8,7 @@ use gauntlet_store::quarantine::{Held, HeldQuery};
 use gauntlet_store::{LogRecord, Stage};
 use maud::{Markup, html};
 
-use super::verdict;
+use super::{objects, verdict};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -49,6 +49,9 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
                 section.card { h2 { (t("History")) } (timeline(&logged)) }
                 section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
+                @if !record.facts.content.is_empty() {
+                    section.card.flush { h2 { (t("Files")) } (objects::table(&record.facts.content)) }
+                }
                 section.card { h2 { (t("Anomalies")) } (verdict::defects(&record.verdict)) }
                 section.card { h2 { (t("Cost")) } (verdict::costs(&record.verdict)) }
             }

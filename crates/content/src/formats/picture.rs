@@ -1,6 +1,6 @@
 //! Pictures: their size from the header, and QR codes in their pixels.
 //!
-//! A picture is decoded to grey only, within [`pixels::PIXELS_MAX`], and only after its header
+//! A picture is decoded to grey only, within [`gray::PIXELS_MAX`], and only after its header
 //! said how large it is. TIFF files and icons are measured, not decoded.
 
 pub(super) mod bitmap;

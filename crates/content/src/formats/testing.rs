@@ -3,7 +3,6 @@
 use crate::host::{NoHost, Root};
 use crate::limits::Limits;
 use crate::object::Tree;
-use crate::unpack::{Password, unpack};
 
 /// The tree of one file of this name.
 pub(crate) fn tree(bytes: &[u8], name: &str) -> Tree {
@@ -12,10 +11,11 @@ pub(crate) fn tree(bytes: &[u8], name: &str) -> Tree {
 
 /// The same, trying these passwords.
 pub(crate) fn tree_with(bytes: &[u8], name: &str, words: &[&str]) -> Tree {
-    let word = |word: &&str| Password { word: (*word).to_owned(), source: "test".to_owned() };
-    let words: Vec<Password> = words.iter().map(word).collect();
+    let word =
+        |word: &&str| crate::Password { word: (*word).to_owned(), source: "test".to_owned() };
+    let words: Vec<crate::Password> = words.iter().map(word).collect();
     let root = Root { name, declared_type: "", bytes };
-    unpack(&[root], &Limits::default(), &words, &mut NoHost)
+    crate::unpack(&[root], &Limits::default(), &words, &mut NoHost)
 }
 
 /// The paths of all objects.

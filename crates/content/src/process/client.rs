@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use gauntlet_sniff::FileKind;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
-use super::protocol::{self, Kind, Request, VALUE_BYTES_MAX};
-use super::supervisor::{COMMAND_BYTES, KILL, START_TOOL, START_WORKER};
+use super::protocol::{
+    self, COMMAND_BYTES, KILL, Kind, Request, START_TOOL, START_WORKER, VALUE_BYTES_MAX,
+};
 use super::tool;
 use crate::digest;
 use crate::host::{ConvertError, Root};
@@ -178,10 +179,10 @@ impl Pool {
             return Err(io::Error::from_raw_os_error(-number));
         }
         for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(mut sockets) = message {
-                if let Some(socket) = sockets.next() {
-                    return Ok((number, UnixStream::from(socket)));
-                }
+            if let RecvAncillaryMessage::ScmRights(mut sockets) = message
+                && let Some(socket) = sockets.next()
+            {
+                return Ok((number, UnixStream::from(socket)));
             }
         }
         Err(io::Error::new(io::ErrorKind::InvalidData, "a process without a socket"))

@@ -5,6 +5,7 @@
 //! intruder's code may send anything.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,39 @@ use crate::unpack::Password;
 
 /// Bytes of a value in MessagePack, such as a tree.
 pub const VALUE_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of a command on the control socket.
+pub(super) const COMMAND_BYTES: usize = 16;
+/// First byte of a command: start a worker; an answer with its socket follows.
+pub(super) const START_WORKER: u8 = b'W';
+/// Start a tool for the kind of archive named by the second byte; as above.
+pub(super) const START_TOOL: u8 = b'T';
+/// Kill the process whose number stands in bytes 1 to 4.
+pub(super) const KILL: u8 = b'K';
+
+/// What the workers of a supervisor may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Bytes of memory of a worker, above what the program itself needs.
+    pub memory_bytes_max: u64,
+    /// Whether a worker may run where the kernel cannot cage it.
+    pub allow_uncaged: bool,
+    /// Longest time that a tool may take.
+    pub tool_time_max: Duration,
+    /// Bytes that a tool may give.
+    pub tool_bytes_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            memory_bytes_max: 512 << 20,
+            allow_uncaged: true,
+            tool_time_max: Duration::from_secs(10),
+            tool_bytes_max: 256 << 20,
+        }
+    }
+}
 
 /// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

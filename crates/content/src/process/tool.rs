@@ -14,8 +14,7 @@ use gauntlet_sandbox::{Resource, limit, seccomp};
 use gauntlet_sniff::FileKind;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::protocol::{self, Kind};
-use super::supervisor::Settings;
+use super::protocol::{self, Kind, Settings};
 use crate::host::ConvertError;
 
 /// Kinds that tools read, by their number in a command.

@@ -10,7 +10,6 @@ use gauntlet_sniff::FileKind;
 use super::protocol::{self, Kind, Request, VALUE_BYTES_MAX};
 use crate::host::{Child, ConvertError, Host, Root};
 use crate::object::Object;
-use crate::unpack::unpack;
 
 /// Bytes of one root: those of the largest message that is taken, and more.
 const ROOT_BYTES_MAX: u64 = 1 << 32;
@@ -91,7 +90,7 @@ fn answer(socket: &mut UnixStream, request: &Request, reader: MessageReader) -> 
         .collect();
     let mut host =
         SocketHost { socket, wants_objects: request.wants_objects, reader, failed: None };
-    let tree = unpack(&roots, &request.limits, &request.passwords, &mut host);
+    let tree = crate::unpack(&roots, &request.limits, &request.passwords, &mut host);
     if let Some(error) = host.failed {
         return Err(error);
     }

@@ -119,35 +119,38 @@ impl Objects {
             ),
             bomb: rule("OBJECT_BOMB", 2.0, "Decompression bomb"),
             qr_code: rule("OBJECT_QR_CODE", 0.5, "QR code with a link"),
-            by_property: vec![
-                (P::XlmMacros, rule("OBJECT_XLM_MACROS", 3.0, "Excel 4.0 macros")),
-                (P::Dde, rule("OBJECT_DDE", 3.0, "Document starts a program by DDE")),
-                (
-                    P::ExternalTemplate,
-                    rule("OBJECT_REMOTE_TEMPLATE", 3.0, "Document fetches its template"),
-                ),
-                (
-                    P::EquationEditor,
-                    rule("OBJECT_EQUATION", 3.0, "Document embeds the equation editor"),
-                ),
-                (
-                    P::CommandLine,
-                    rule("OBJECT_SHORTCUT_COMMAND", 4.0, "Shortcut with a command line"),
-                ),
-                (P::Smuggling, smuggling),
-                (P::PasswordForm, form),
-                (P::LaunchAction, rule("OBJECT_PDF_LAUNCH", 4.0, "PDF starts a program")),
-                (P::JavaScript, rule("OBJECT_PDF_JAVASCRIPT", 1.0, "PDF with JavaScript")),
-                (
-                    P::PathTraversal,
-                    rule("OBJECT_PATH_TRAVERSAL", 2.5, "File name leads out of its folder"),
-                ),
-                (
-                    P::Ambiguous,
-                    rule("OBJECT_AMBIGUOUS", 1.5, "Archive lists other files than it holds"),
-                ),
-            ],
+            by_property: vec![(P::Smuggling, smuggling), (P::PasswordForm, form)],
         }
+        .with_properties(registry)
+    }
+
+    /// Adds the rules that say no more than that an object has a property.
+    fn with_properties(mut self, registry: &mut RuleRegistry) -> Self {
+        let mut rule = |name, score, description| registry.points(name, score, description);
+        self.by_property.extend([
+            (P::XlmMacros, rule("OBJECT_XLM_MACROS", 3.0, "Excel 4.0 macros")),
+            (P::Dde, rule("OBJECT_DDE", 3.0, "Document starts a program by DDE")),
+            (
+                P::ExternalTemplate,
+                rule("OBJECT_REMOTE_TEMPLATE", 3.0, "Document fetches its template"),
+            ),
+            (
+                P::EquationEditor,
+                rule("OBJECT_EQUATION", 3.0, "Document embeds the equation editor"),
+            ),
+            (P::CommandLine, rule("OBJECT_SHORTCUT_COMMAND", 4.0, "Shortcut with a command line")),
+            (P::LaunchAction, rule("OBJECT_PDF_LAUNCH", 4.0, "PDF starts a program")),
+            (P::JavaScript, rule("OBJECT_PDF_JAVASCRIPT", 1.0, "PDF with JavaScript")),
+            (
+                P::PathTraversal,
+                rule("OBJECT_PATH_TRAVERSAL", 2.5, "File name leads out of its folder"),
+            ),
+            (
+                P::Ambiguous,
+                rule("OBJECT_AMBIGUOUS", 1.5, "Archive lists other files than it holds"),
+            ),
+        ]);
+        self
     }
 
     fn object(&self, tree: &Tree, object: &Object, findings: &mut Findings) {

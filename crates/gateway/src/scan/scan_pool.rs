@@ -9,11 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gauntlet_engine::Scratch;
+use gauntlet_mail::{Limits, Message};
 use gauntlet_store::LogRecord;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::metrics::Metrics;
 use crate::scan::judge::{Judge, Work};
+use crate::scan::unpacking::Unpacking;
 use crate::text_log::ENGINE;
 
 /// Why there is no verdict.
@@ -145,7 +147,7 @@ impl ScanPool {
                 Ok(Reply::Judged(record)) => return Ok(*record),
                 Ok(Reply::Unpack(work, permit)) => {
                     if let Some(unpacking) = judge.unpacking.clone()
-                        && let Some(work) = unpacking.unpack(*work, judge.limits).await
+                        && let Some(work) = unpack(unpacking, *work, judge.limits).await
                     {
                         next = (work, permit);
                         continue;
@@ -157,6 +159,18 @@ impl ScanPool {
             return Err(NoVerdict::Failed);
         }
     }
+}
+
+/// Unpacks the files of a message; it has the tree in its facts then.
+async fn unpack(unpacking: Arc<Unpacking>, mut work: Work, limits: Limits) -> Option<Work> {
+    let _turn = unpacking.turn().await?;
+    let unpacked = tokio::task::spawn_blocking(move || {
+        let start = Instant::now();
+        work.facts.content = unpacking.tree(&Message::parse_with(&work.raw, &limits));
+        work.unpacked = Some(start.elapsed());
+        work
+    });
+    unpacked.await.ok()
 }
 
 impl Drop for ScanPool {
@@ -214,7 +228,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use gauntlet_engine::{Filter, Findings, Item, Snapshot};
-    use gauntlet_mail::{Envelope, Facts, Limits};
+    use gauntlet_mail::{Envelope, Facts};
     use gauntlet_policy::{Groups, Policy, Rates};
 
     use super::*;

@@ -4,15 +4,13 @@
 //! in a process of its own (`gauntlet_content::process`), and is judged with what was found.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::{Limits, Password, Root, Tree};
 use gauntlet_mail::{Message, passwords};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::ContentSettings;
-use crate::scan::judge::Work;
 
 /// What unpacks, and within which limits.
 #[derive(Debug, Clone)]
@@ -54,20 +52,8 @@ impl Unpacking {
         self.pool.unpack(&roots, &self.limits, &words, None)
     }
 
-    /// Unpacks the files of a message that is to be judged; it has the tree in its facts then.
-    pub(crate) async fn unpack(
-        self: Arc<Self>,
-        mut work: Work,
-        limits: gauntlet_mail::Limits,
-    ) -> Option<Work> {
-        let _turn = self.turns.clone().acquire_owned().await.ok()?;
-        let unpacked = tokio::task::spawn_blocking(move || {
-            let start = Instant::now();
-            let tree = self.tree(&Message::parse_with(&work.raw, &limits));
-            work.facts.content = tree;
-            work.unpacked = Some(start.elapsed());
-            work
-        });
-        unpacked.await.ok()
+    /// A turn to unpack: as many at once as there are workers. None if the node stops.
+    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        self.turns.clone().acquire_owned().await.ok()
     }
 }

@@ -1,8 +1,7 @@
 //! Windows bitmaps: uncompressed with 1, 4, 8, 16, 24 or 32 bits, and run lengths of 8 or 4 bits
 //! (Windows GDI, "Bitmap Storage"). Only shades of grey are kept.
 
-use super::gray::{Gray, lightness};
-use super::pixels::PIXELS_MAX;
+use super::gray::{Gray, PIXELS_MAX, lightness};
 
 /// Methods of compression that are read.
 const RGB: u32 = 0;

@@ -1,5 +1,8 @@
 //! A picture in shades of grey, and black and white made of it.
 
+/// Pixels of a picture that is decoded.
+pub(crate) const PIXELS_MAX: u64 = 32_000_000;
+
 /// Shades of grey, 0 black to 255 white, row by row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gray {

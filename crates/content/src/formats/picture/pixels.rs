@@ -7,12 +7,10 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use super::bitmap;
-use super::gray::{Gray, lightness, over_white};
+use super::gray::{Gray, PIXELS_MAX, lightness, over_white};
 use super::header::{Format, Header};
 use crate::object::DefectKind;
 
-/// Pixels of a picture that is decoded.
-pub(crate) const PIXELS_MAX: u64 = 32_000_000;
 /// Pixels of the frames of an animation in all.
 const FRAMES_PIXELS_MAX: u64 = 16_000_000;
 /// Frames of an animation.

@@ -3,6 +3,8 @@
 //! This program is its own supervisor: the reader of messages, which runs in the worker, does what
 //! the message says.
 
+#![expect(clippy::print_stdout, reason = "it reports as a test runner does")]
+
 use std::fs::File;
 use std::io;
 use std::net::TcpStream;

@@ -1,0 +1,110 @@
+//! `gauntlet unpack`, and what unpacking changes in `gauntlet scan` and a node.
+
+use std::process::{Command, Output};
+
+use crate::common::{Node, Smtp};
+
+const SAMPLE: &str = "samples/attachments/zip-in-zip.eml";
+
+fn gauntlet(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(args).env_remove("GAUNTLET_CONFIG");
+    command.output().expect("gauntlet runs")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_tree_is_printed_and_extracted() {
+    let printed = gauntlet(&["unpack", SAMPLE]);
+    assert_eq!(printed.status.code(), Some(0), "{printed:?}");
+    let path = "zip-in-zip.eml/documents.zip/invoice.zip/invoice.com";
+    assert!(text(&printed).contains(path), "{}", text(&printed));
+    assert!(text(&printed).contains("engine_finding: gauntlet: EICAR-Test-File"));
+    let printed = gauntlet(&["unpack", "--json", SAMPLE]);
+    let json: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let objects = json["objects"].as_array().unwrap();
+    assert_eq!(objects.last().unwrap()["path"], path);
+    assert_eq!(objects.last().unwrap()["md5"], "44d88612fea8a8f36de82e1278abb02f");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let run = || gauntlet(&["unpack", "--extract", out.to_str().unwrap(), SAMPLE]);
+    assert_eq!(run().status.code(), Some(0));
+    let mut names: Vec<String> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names.last().unwrap(), "0005-invoice.com", "{names:?}");
+    let again = run();
+    assert_eq!(again.status.code(), Some(2), "nothing is overwritten: {again:?}");
+}
+
+#[test]
+fn names_of_archives_lead_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("a.tar");
+    let mut builder = tar::Builder::new(std::fs::File::create(&archive).unwrap());
+    for name in ["../../escaped", "/tmp/absolute", "a\u{202e}txt.exe"] {
+        let mut header = tar::Header::new_old();
+        let bytes = name.as_bytes();
+        header.as_old_mut().name[..bytes.len()].copy_from_slice(bytes);
+        header.set_size(1);
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_cksum();
+        builder.append(&header, &b"x"[..]).unwrap();
+    }
+    builder.into_inner().unwrap();
+    let out = folder.path().join("out");
+    let printed =
+        gauntlet(&["unpack", "--extract", out.to_str().unwrap(), archive.to_str().unwrap()]);
+    assert_eq!(printed.status.code(), Some(0), "{printed:?}");
+    assert!(text(&printed).contains("path_traversal") && !text(&printed).contains('\u{202e}'));
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 4);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing beside the folder");
+}
+
+#[test]
+fn what_was_not_read_is_the_exit_code() {
+    let printed = gauntlet(&["unpack", "--max-depth", "1", SAMPLE]);
+    assert_eq!(printed.status.code(), Some(1));
+    assert!(text(&printed).contains("NOT READ: too_deep"), "{}", text(&printed));
+    assert_eq!(gauntlet(&["unpack", "no-such-file"]).status.code(), Some(2));
+}
+
+#[test]
+fn malware_in_a_zip_in_a_zip_is_found() {
+    let found = text(&gauntlet(&["scan", "--json", SAMPLE]));
+    let json: serde_json::Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(json["class"], "malware", "{found}");
+    let hits = json["hits"].as_array().unwrap();
+    let hit = hits.iter().find(|hit| hit["rule"] == "OBJECT_MALWARE").expect("OBJECT_MALWARE");
+    assert_eq!(hit["evidence"][0]["name"], "documents.zip/invoice.zip/invoice.com");
+    let closed = text(&gauntlet(&["scan", "--json", "--no-unpack", SAMPLE]));
+    let closed: serde_json::Value = serde_json::from_str(&closed).unwrap();
+    assert_ne!(closed["class"], "malware");
+}
+
+#[test]
+fn a_node_holds_what_lies_in_archives() {
+    let mut node = Node::start("");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let sample = std::fs::read(SAMPLE).unwrap();
+    let crlf = String::from_utf8(sample).unwrap().replace('\n', "\r\n");
+    let reply = client.send("a@b.example", &["bob@example.net"], crlf.as_bytes()).unwrap();
+    let plain = b"From: a@b.example\r\nSubject: lunch\r\n\r\nToday at noon?\r\n";
+    assert!(client.send("a@b.example", &["eve@example.net"], plain).unwrap().starts_with("250 "));
+    node.wait_for_empty_queue();
+    assert_eq!(node.maildir().len(), 1, "{reply}");
+    node.stop();
+    let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
+    let logged = log.search(&gauntlet_store::Query::default()).unwrap().messages;
+    let records = logged.iter().map(|message| log.get(&message.id).unwrap().unwrap().record);
+    let held = records.into_iter().find(|record| record.subject.starts_with("Invoice")).unwrap();
+    assert_eq!(held.verdict.class.name(), "malware");
+    let paths: Vec<&str> = held.facts.content.objects.iter().map(|o| o.path.as_str()).collect();
+    assert_eq!(paths.last(), Some(&"documents.zip/invoice.zip/invoice.com"));
+    assert!(held.verdict.costs.iter().any(|cost| &*cost.filter == "unpacking"));
+}
