@@ -108,3 +108,24 @@ fn a_node_holds_what_lies_in_archives() {
     assert_eq!(paths.last(), Some(&"documents.zip/invoice.zip/invoice.com"));
     assert!(held.verdict.costs.iter().any(|cost| &*cost.filter == "unpacking"));
 }
+
+#[test]
+fn a_disk_image_is_read_by_bsdtar() {
+    let Some(bsdtar) = crate::common::program("bsdtar") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("a.iso");
+    std::fs::write(folder.path().join("run.exe"), b"MZ\x90\0").unwrap();
+    let made = Command::new(bsdtar)
+        .args(["-c", "-f", image.to_str().unwrap(), "--format", "iso9660", "run.exe"])
+        .current_dir(folder.path())
+        .status();
+    assert!(made.unwrap().success());
+    let printed = gauntlet(&["unpack", "--json", image.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let last = json["objects"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(
+        (last["kind"].as_str(), last["size"].as_u64()),
+        (Some("windows_program"), Some(4)),
+        "{json}"
+    );
+}

@@ -242,7 +242,7 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     if memmem::find(head, b"%PDF-").is_some() {
         return FileKind::Pdf;
     }
-    if at(257, b"ustar") {
+    if at(257, b"ustar") || is_old_tar(bytes) {
         return FileKind::Tar;
     }
     if at(0x8001, b"CD001") || at(0x8001, b"BEA01") || at(0x8801, b"CD001") {
@@ -271,6 +271,17 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
         return FileKind::Media;
     }
     text_kind(head)
+}
+
+/// A tar archive without a signature (Unix V7): its first header's checksum is right.
+fn is_old_tar(bytes: &[u8]) -> bool {
+    let Some(header) = bytes.get(..512) else { return false };
+    let digits = header[148..156].trim_ascii_start();
+    let end = digits.iter().position(|b| !(b'0'..=b'7').contains(b)).unwrap_or(digits.len());
+    let said =
+        std::str::from_utf8(&digits[..end]).ok().and_then(|t| u64::from_str_radix(t, 8).ok());
+    let sum = |(i, &b): (usize, &u8)| if (148..156).contains(&i) { 32 } else { u64::from(b) };
+    header[0] != 0 && said == Some(header.iter().enumerate().map(sum).sum())
 }
 
 /// LZMA has no signature: its properties byte is the usual one, its dictionary a power of two or
