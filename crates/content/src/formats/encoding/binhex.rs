@@ -81,3 +81,45 @@ fn expanded(bytes: &[u8], limit: usize) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::testing::{nasty, paths, tree};
+
+    /// A file in BinHex, without checksums.
+    fn encoded(name: &str, data: &[u8], resource: &[u8]) -> String {
+        let mut bytes = vec![u8::try_from(name.len()).unwrap()];
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(b"\0TEXTttxt\0\0");
+        bytes.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        bytes.extend(u32::try_from(resource.len()).unwrap().to_be_bytes());
+        bytes.extend([&[0, 0][..], data, &[0, 0], resource, &[0, 0]].concat());
+        let (mut text, mut bits, mut count) = (String::new(), 0u32, 0);
+        for byte in bytes {
+            bits = bits << 8 | u32::from(byte);
+            count += 8;
+            while count >= 6 {
+                count -= 6;
+                text.push(char::from(ALPHABET[(bits >> count & 63) as usize]));
+            }
+        }
+        text.push(char::from(ALPHABET[(bits << (6 - count) & 63) as usize]));
+        format!("(This file must be converted with BinHex 4.0)\r\n:{text}:\r\n")
+    }
+
+    #[test]
+    fn both_forks() {
+        let text = encoded("run.exe", b"MZ in a fork", b"resource");
+        let found = tree(text.as_bytes(), "a.hqx");
+        assert_eq!(paths(&found), ["a.hqx", "a.hqx/run.exe", "a.hqx/run.exe.rsrc"]);
+        assert_eq!((found.objects[1].size, found.objects[2].size), (12, 8));
+        nasty(text.as_bytes(), "a.hqx");
+    }
+
+    #[test]
+    fn runs_are_expanded() {
+        assert_eq!(expanded(&[7, REPEAT, 4, 9, REPEAT, 0], 99), [7, 7, 7, 7, 9, REPEAT]);
+        assert_eq!(expanded(&[7, REPEAT, 255, REPEAT, 255], 300).len(), 509);
+    }
+}

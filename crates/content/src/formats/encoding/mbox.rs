@@ -31,3 +31,18 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         unpacker.child(child, body);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{nasty, paths, tree};
+
+    #[test]
+    fn every_message_is_an_object() {
+        let text =
+            b"From a@b.example Mon Nov 23 10:00:00 2026\nFrom: a@b.example\nSubject: one\n\nx\n\
+            From b@c.example Mon Nov 23 10:00:01 2026\nFrom: b@c.example\nSubject: two\n\ny\n";
+        let found = tree(text, "box");
+        assert_eq!(paths(&found), ["box", "box/message-1.eml", "box/message-2.eml"]);
+        nasty(text, "box");
+    }
+}

@@ -138,3 +138,46 @@ fn properties(body: &[u8], mut each: impl FnMut(u16, &[u8])) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::testing::{nasty, paths, tree};
+
+    fn attribute(id: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+        [&[2][..], &id.to_le_bytes(), &length, body, &[0, 0]].concat()
+    }
+
+    #[test]
+    fn attachments_with_their_long_names() {
+        // One property: the long name as a string of 8 bits, padded to four bytes.
+        let name = b"a long name.exe\0";
+        let property = [
+            &1u32.to_le_bytes()[..],
+            &0x3707_001eu32.to_le_bytes(),
+            &1u32.to_le_bytes(),
+            &16u32.to_le_bytes(),
+            name,
+        ];
+        let parts = [
+            b"\x78\x9f\x3e\x22\x01\0".to_vec(),
+            attribute(SUBJECT, b"hello\0"),
+            attribute(ATTACH_RENDER, &[0; 14]),
+            attribute(ATTACH_TITLE, b"ALONGN~1.EXE\0"),
+            attribute(ATTACH_DATA, b"MZ\x90\0"),
+            attribute(ATTACHMENT, &property.concat()),
+            attribute(ATTACH_RENDER, &[0; 14]),
+            attribute(ATTACH_TITLE, b"b.txt\0"),
+            attribute(ATTACH_DATA, b"text"),
+        ];
+        let whole = parts.concat();
+        let found = tree(&whole, "winmail.dat");
+        assert_eq!(
+            paths(&found),
+            ["winmail.dat", "winmail.dat/a long name.exe", "winmail.dat/b.txt"]
+        );
+        assert_eq!(found.objects[0].text, "hello");
+        nasty(&whole, "winmail.dat");
+    }
+}

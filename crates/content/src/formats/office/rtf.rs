@@ -172,3 +172,54 @@ fn shown(rtf: &[u8]) -> String {
     }
     text::decode(&out)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::PropertyKind;
+    use crate::formats::testing::{nasty, paths, tree};
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    #[test]
+    fn a_package_whose_digits_are_disguised() {
+        let native = [
+            &[2, 0][..],
+            b"run.exe\0C:\\run.exe\0",
+            &[0, 0, 3, 0, 6, 0, 0, 0],
+            b"C:\\x\0",
+            &4u32.to_le_bytes(),
+            b"MZ\x90\0",
+        ]
+        .concat();
+        let object = [
+            &1u32.to_le_bytes()[..],
+            &2u32.to_le_bytes(),
+            &8u32.to_le_bytes(),
+            b"Package\0",
+            &[0; 8],
+            &u32::try_from(native.len()).unwrap().to_le_bytes(),
+            &native,
+        ]
+        .concat();
+        let digits = hex(&object);
+        let (first, second) = digits.split_at(20);
+        let text = format!(
+            "{{\\rtf1 Dear {{\\b Ann}}\\par{{\\object{{\\*\\objdata {first}\\par\n{{\\x1}} {second}}}}}}}"
+        );
+        let found = tree(text.as_bytes(), "a.rtf");
+        assert_eq!(paths(&found), ["a.rtf", "a.rtf/run.exe"]);
+        assert_eq!(found.objects[1].kind, crate::FileKind::WindowsProgram);
+        assert!(found.objects[0].text.contains("Dear Ann"));
+        assert!(found.objects[0].has(PropertyKind::EmbeddedObject));
+        nasty(text.as_bytes(), "a.rtf");
+    }
+
+    #[test]
+    fn a_template_from_elsewhere() {
+        let text = b"{\\rtf1{\\*\\template http://198.51.100.7/t.dotm}text}";
+        let found = tree(text, "a.rtf");
+        assert!(found.objects[0].has(PropertyKind::ExternalTemplate));
+    }
+}

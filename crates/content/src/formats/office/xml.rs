@@ -137,3 +137,33 @@ fn dde(xml: &str) -> Option<String> {
     let is_dde = upper.split_whitespace().any(|word| matches!(word, "DDE" | "DDEAUTO"));
     is_dde.then(|| instructions.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::PropertyKind;
+    use crate::formats::testing::{file, nasty, tree, zip};
+
+    #[test]
+    fn what_leads_outside_and_what_is_shown() {
+        let relations = r#"<Relationships><Relationship Id="a" Type="http://x/attachedTemplate"
+            Target="http://198.51.100.7/t.dotm?a=1&amp;b=2" TargetMode="External"/>
+            <Relationship Type="http://x/hyperlink" Target="https://example.net/" TargetMode="External"/>
+            </Relationships>"#;
+        let document = r#"<w:document><w:p><w:t>Dear</w:t><w:t xml:space="preserve"> Ann &#38; Bob</w:t></w:p>
+            <w:instrText>DDE</w:instrText><w:instrText>AUTO cmd /c calc</w:instrText></w:document>"#;
+        let whole = zip(&[
+            file("[Content_Types].xml", b"<Types/>"),
+            file("word/document.xml", document.as_bytes()),
+            file("word/_rels/settings.xml.rels", relations.as_bytes()),
+        ]);
+        let found = tree(&whole, "a.docx");
+        let document = &found.objects[2];
+        assert!(document.text.starts_with("Dear Ann & Bob"), "{document:?}");
+        assert!(document.has(PropertyKind::Dde));
+        let relations = &found.objects[3];
+        assert!(relations.has(PropertyKind::ExternalTemplate));
+        assert_eq!(relations.urls[0].url, "http://198.51.100.7/t.dotm?a=1&b=2");
+        assert_eq!(relations.urls.len(), 2);
+        nasty(&whole, "a.docx");
+    }
+}

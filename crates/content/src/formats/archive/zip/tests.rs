@@ -1,53 +1,7 @@
 //! Archives made by the tests, and a few made by 7-Zip once.
 
-use crate::formats::testing::{nasty, paths, tree, tree_with};
+use crate::formats::testing::{File, file, nasty, paths, tree, tree_with, zip};
 use crate::{DefectKind, PropertyKind};
-
-/// An entry for [`zip`].
-struct File<'a> {
-    name: &'a str,
-    /// Name in its local header.
-    local: &'a str,
-    body: &'a [u8],
-    listed: bool,
-}
-
-fn file<'a>(name: &'a str, body: &'a [u8]) -> File<'a> {
-    File { name, local: name, body, listed: true }
-}
-
-/// A ZIP of stored files.
-fn zip(files: &[File<'_>]) -> Vec<u8> {
-    let (mut out, mut central, mut count) = (Vec::new(), Vec::new(), 0u16);
-    for File { name, local, body, listed } in files {
-        let offset = u32::try_from(out.len()).unwrap();
-        let size = u32::try_from(body.len()).unwrap().to_le_bytes();
-        let crc = crc32fast::hash(body).to_le_bytes();
-        out.extend_from_slice(b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0");
-        out.extend([crc, size, size].concat());
-        out.extend(u16::try_from(local.len()).unwrap().to_le_bytes());
-        out.extend([0, 0]);
-        out.extend_from_slice(local.as_bytes());
-        out.extend_from_slice(body);
-        if *listed {
-            count += 1;
-            central.extend_from_slice(b"PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\0\0");
-            central.extend([crc, size, size].concat());
-            central.extend(u16::try_from(name.len()).unwrap().to_le_bytes());
-            central.extend([0; 12]);
-            central.extend(offset.to_le_bytes());
-            central.extend_from_slice(name.as_bytes());
-        }
-    }
-    let start = u32::try_from(out.len()).unwrap().to_le_bytes();
-    let size = u32::try_from(central.len()).unwrap().to_le_bytes();
-    out.extend(central);
-    out.extend_from_slice(b"PK\x05\x06\0\0\0\0");
-    out.extend([count.to_le_bytes(), count.to_le_bytes()].concat());
-    out.extend([size, start].concat());
-    out.extend([0, 0]);
-    out
-}
 
 #[test]
 fn files_in_files() {
