@@ -37,6 +37,7 @@ fn number(variable: &str, default: u64) -> u64 {
 pub(crate) fn seeds(folder: &Path) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).expect("the seeds").flatten().map(|e| e.path()).collect();
+    paths.retain(|path| path.is_file());
     paths.sort();
     paths.iter().map(|p| std::fs::read(p).expect("a readable seed")).collect()
 }

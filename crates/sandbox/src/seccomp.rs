@@ -325,11 +325,27 @@ const NOT_OF_A_TOOL: &[i64] = &[
 /// # Errors
 /// If the kernel has no seccomp filters, or this kind of machine is not known.
 pub fn enforce_tool() -> io::Result<()> {
+    enforce_parent(NOT_OF_A_TOOL)
+}
+
+/// The same for a process that forks workers and ends them.
+///
+/// # Errors
+/// As [`enforce_tool`].
+pub fn enforce_supervisor() -> io::Result<()> {
+    let ends = [libc::SYS_kill, libc::SYS_tkill];
+    let refused: Vec<i64> =
+        NOT_OF_A_TOOL.iter().copied().filter(|call| !ends.contains(call)).collect();
+    enforce_parent(&refused)
+}
+
+/// For a process that starts others: what is refused, beside what only an intruder would do.
+fn enforce_parent(refused: &[i64]) -> io::Result<()> {
     let starts = [libc::SYS_execve, libc::SYS_execveat];
     let killed = KILLED.iter().filter(|call| !starts.contains(call));
     let killed = killed.map(|call| (*call, Vec::new())).collect();
     let killed = program(killed, SeccompAction::Allow, SeccompAction::KillProcess)?;
-    let refused = NOT_OF_A_TOOL.iter().map(|call| (*call, Vec::new())).collect();
+    let refused = refused.iter().map(|call| (*call, Vec::new())).collect();
     let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let refused = program(refused, SeccompAction::Allow, errno)?;
     seccompiler::apply_filter(&killed).map_err(io::Error::other)?;

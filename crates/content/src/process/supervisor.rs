@@ -7,7 +7,10 @@ use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
+use gauntlet_sandbox::landlock::{EXECUTE, READ, Ruleset};
+use gauntlet_sandbox::seccomp;
 use gauntlet_sniff::FileKind;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -26,6 +29,10 @@ pub fn serve(
     settings: &Settings,
     reader: MessageReader,
 ) -> io::Result<()> {
+    let lacks = confine();
+    if !lacks.is_empty() && !settings.allow_uncaged {
+        return Err(io::Error::other(lacks.join("; ")));
+    }
     let mut children = BTreeSet::new();
     let mut command = [0; COMMAND_BYTES];
     loop {
@@ -58,6 +65,26 @@ pub fn serve(
     // The node is gone: nobody waits for what they do.
     children.iter().for_each(|number| kill(*number));
     Ok(())
+}
+
+/// What the supervisor and all that it starts may use: what a tool needs of the system. Result: what
+/// the kernel does not do.
+fn confine() -> Vec<String> {
+    let files = || -> io::Result<()> {
+        let rules = Ruleset::new()?;
+        for path in tool::READABLE {
+            rules.allow(Path::new(path), READ | EXECUTE)?;
+        }
+        rules.allow(Path::new("/proc"), READ)?;
+        rules.enforce()
+    };
+    let done = [
+        ("privileges", gauntlet_sandbox::no_new_privileges()),
+        ("Landlock", files()),
+        ("seccomp", seccomp::enforce_supervisor()),
+    ];
+    let lacks = done.into_iter().filter_map(|(what, done)| done.err().map(|e| (what, e)));
+    lacks.map(|(what, error)| format!("{what}: {error}")).collect()
 }
 
 fn kill(number: i32) {

@@ -23,7 +23,7 @@ const KINDS: [FileKind; 5] =
 /// Folders in which programs are looked for.
 const PROGRAM_FOLDERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 /// What a tool may read and start: its libraries.
-const READABLE: [&str; 5] = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null"];
+pub(super) const READABLE: [&str; 5] = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null"];
 /// Bytes of memory that a tool may map.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of what a tool says about its failure.

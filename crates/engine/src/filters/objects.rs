@@ -41,6 +41,9 @@ use gauntlet_verdict::Class;
 /// Unread objects that are named in the defects of a verdict.
 const DEFECTS_MAX: usize = 16;
 
+/// How findings of our own begin, which [`super::test_strings`] sees in attachments, too.
+const OWN_FINDING: &str = "gauntlet:";
+
 /// Names that promise a document or a picture.
 const HARMLESS: [&str; 22] = [
     "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "txt", "rtf", "jpg", "jpeg", "png", "gif",
@@ -155,10 +158,17 @@ impl Objects {
 
     fn object(&self, tree: &Tree, object: &Object, findings: &mut Findings) {
         let at = |text: &str| evidence(object, text);
+        // What other filters say of an attachment itself counts once.
+        let is_attachment = object.parent.is_none();
         for property in object.properties.iter().filter(|p| p.kind == P::EngineFinding) {
-            findings.add(&self.malware, at(&property.detail));
+            if !is_attachment || !property.detail.starts_with(OWN_FINDING) {
+                findings.add(&self.malware, at(&property.detail));
+            }
         }
         for (kind, rule) in &self.by_property {
+            if is_attachment && *kind == P::PasswordForm {
+                continue;
+            }
             if let Some(property) = object.properties.iter().find(|p| p.kind == *kind) {
                 findings.add(rule, at(&property.detail));
             }
