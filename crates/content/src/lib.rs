@@ -14,6 +14,7 @@
 //! Decoders never fail and never panic on purpose; one that does is a defect of its object.
 
 mod digest;
+pub mod engines;
 mod formats;
 mod host;
 mod limits;
@@ -25,7 +26,8 @@ mod unpack;
 pub use gauntlet_sniff::FileKind;
 use gauntlet_sniff::object;
 pub use gauntlet_sniff::object::{
-    DefectKind, FoundUrl, Object, ObjectDefect, Property, PropertyKind, Tree, UrlSource,
+    DefectKind, EngineReport, FoundUrl, Object, ObjectDefect, OnFailure, Property, PropertyKind,
+    Tree, UrlSource,
 };
 pub use host::{Child, ConvertError, Host, NoHost, Root};
 pub use limits::Limits;

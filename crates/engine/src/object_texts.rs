@@ -153,7 +153,7 @@ mod tests {
             object("plain.pdf", "nothing here\n--=_gauntlet_objects\nContent-Type: x", ""),
             object("code.png", "", "http://198.51.100.7/login"),
         ];
-        let facts = Facts { content: Tree { objects }, ..Facts::default() };
+        let facts = Facts { content: Tree { objects, ..Tree::default() }, ..Facts::default() };
         let snapshot = Snapshot::default_rules();
         let mut scratch = Scratch::default();
         let verdict = crate::scan(&message, &Envelope::default(), &facts, &snapshot, &mut scratch);

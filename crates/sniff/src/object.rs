@@ -8,12 +8,51 @@ use serde::{Deserialize, Serialize};
 pub struct Tree {
     /// A container comes before what is in it, the files that were given first of their branch.
     pub objects: Vec<Object>,
+    /// What malware engines did, in the order of the settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engines: Vec<EngineReport>,
+}
+
+/// What one malware engine did for one item.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineReport {
+    /// Its name in the settings.
+    pub engine: String,
+    /// Program and signatures, as it says them; empty if it was never reached.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// Objects that it looked at.
+    pub scanned: u32,
+    /// Objects whose answer was known.
+    #[serde(default)]
+    pub cached: u32,
+    /// Wall time in microseconds.
+    pub micros: u64,
+    /// Why it gave no answer for some object; empty if it answered for all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    /// What an error means for the item.
+    #[serde(default)]
+    pub on_failure: OnFailure,
+}
+
+/// What happens to an item that an engine cannot look at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// It waits: the client is asked to come again.
+    #[default]
+    Tempfail,
+    /// The verdict is `unscannable`; the policy decides.
+    Unscannable,
+    /// It goes on without this engine's answer, and the verdict says so.
+    Accept,
 }
 
 impl Tree {
-    /// Whether nothing was unpacked.
+    /// Whether nothing was unpacked, and no engine was asked.
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.objects.is_empty() && self.engines.is_empty()
     }
 
     /// The tree for a record that is kept: without texts, at most `objects_max` objects. Files that
@@ -35,7 +74,7 @@ impl Tree {
             let (text, urls) = (String::new(), Vec::new());
             Object { parent, text, urls, ..object.clone() }
         };
-        Tree { objects: kept.iter().map(object).collect() }
+        Tree { objects: kept.iter().map(object).collect(), engines: self.engines.clone() }
     }
 
     /// The container of an object, if it is in one.
@@ -218,8 +257,10 @@ pub enum PropertyKind {
     Pages,
     /// A program that a document, archive or image holds, by its bytes.
     Executable,
-    /// An answer of an engine: `clamav: Eicar-Test-Signature`.
+    /// Malware, as an engine names it: `clamav: Eicar-Test-Signature`.
     EngineFinding,
+    /// Something that an engine names and the settings call suspicious only.
+    EngineSuspicion,
     /// Text was longer than what is kept.
     TextCut,
     /// The name was longer than what is kept.

@@ -309,7 +309,7 @@ pub fn failed(roots: &[Root<'_>], kind: DefectKind, why: &str) -> Tree {
             urls: Vec::new(),
         }
     });
-    Tree { objects: objects.collect() }
+    Tree { objects: objects.collect(), ..Tree::default() }
 }
 
 /// A socket whose reads and writes end at one time.

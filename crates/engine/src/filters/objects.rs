@@ -312,7 +312,7 @@ mod tests {
 
     fn rules(objects: Vec<Object>) -> (Vec<String>, Findings) {
         let filter = Objects::new(&mut RuleRegistry::default());
-        let facts = Facts { content: Tree { objects }, ..Facts::default() };
+        let facts = Facts { content: Tree { objects, ..Tree::default() }, ..Facts::default() };
         let findings = find_with(&filter, "Subject: x\n\nx\n", &Envelope::default(), &facts);
         (findings.hits.iter().map(|h| h.rule.to_string()).collect(), findings)
     }
