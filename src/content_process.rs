@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_content::Child;
+use gauntlet_content::engines::command::Launcher;
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::process::supervisor::{self, Settings};
 use gauntlet_gateway::config::{Config, Sandbox};
 use gauntlet_gateway::privileges::Account;
+use gauntlet_gateway::scan::engines::EngineHost;
 use gauntlet_mail::Message;
 
 /// Arguments of `gauntlet content-process`.
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// Work as this user
     #[arg(long)]
     user: Option<String>,
+    /// Start these commands instead of unpacking: JSON, a list of argument lists
+    #[arg(long)]
+    commands: Option<String>,
 }
 
 /// Starts a supervisor and the pool of its workers.
@@ -41,15 +46,24 @@ pub(crate) fn start(settings: &Settings, workers_max: usize) -> anyhow::Result<P
     Pool::start(command, workers_max).context("the process that unpacks cannot be started")
 }
 
-/// The same for a node; none if nothing is to be unpacked. Call it while the process may still
-/// start programs.
+/// What a node starts for its files before it may start no program any more.
+#[derive(Debug, Clone)]
+pub(crate) struct Processes {
+    /// Workers that unpack; none if nothing is to be unpacked.
+    pub(crate) pool: Option<Arc<Pool>>,
+    /// What engines keep, and the process that starts commands.
+    pub(crate) engines: Arc<EngineHost>,
+}
+
+/// Starts them. Call it while the process may still start programs.
 ///
 /// # Errors
-/// If it cannot be started.
-pub(crate) fn start_for_node(config: &Config) -> anyhow::Result<Option<Arc<Pool>>> {
+/// If one cannot be started.
+pub(crate) fn start_for_node(config: &Config) -> anyhow::Result<Processes> {
     if !config.content.enabled || !config.scan.enabled {
-        return Ok(None);
+        return Ok(Processes { pool: None, engines: Arc::default() });
     }
+    let engines = engine_host(config, &config.node.user)?;
     let mut command = command(config.content.worker_memory_bytes_max);
     if config.node.sandbox == Sandbox::Require {
         command.arg("--require-sandbox");
@@ -58,7 +72,29 @@ pub(crate) fn start_for_node(config: &Config) -> anyhow::Result<Option<Arc<Pool>
         command.arg("--user").arg(&config.node.user);
     }
     let pool = Pool::start(command, config.content.workers());
-    pool.map(|pool| Some(Arc::new(pool))).context("the process that unpacks cannot be started")
+    let pool = pool.context("the process that unpacks cannot be started")?;
+    Ok(Processes { pool: Some(Arc::new(pool)), engines: Arc::new(engines) })
+}
+
+/// With the process that starts the commands of the settings as this user, if they have some. An
+/// empty name is the user who runs this.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn engine_host(config: &Config, user: &str) -> anyhow::Result<EngineHost> {
+    let commands = gauntlet_gateway::scan::engines::commands(config);
+    if commands.is_empty() {
+        return Ok(EngineHost::default());
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("gauntlet").arg("content-process").stdout(Stdio::null()).process_group(0);
+    command.arg("--commands").arg(serde_json::to_string(&commands)?);
+    if !user.is_empty() {
+        command.arg("--user").arg(user);
+    }
+    let launcher = Launcher::start(command);
+    let launcher = launcher.context("the process that starts commands of engines")?;
+    Ok(EngineHost::new(Some((Arc::new(launcher), commands))))
 }
 
 fn command(memory_bytes_max: u64) -> Command {
@@ -81,6 +117,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Account::find(user)?.enter().with_context(|| format!("node.user {user:?}"))?;
     }
     ignore_signals();
+    if let Some(commands) = &args.commands {
+        let commands: Vec<Vec<String>> = serde_json::from_str(commands).context("--commands")?;
+        gauntlet_content::engines::command::serve(&UnixStream::from(control), &commands)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let served = supervisor::serve(UnixStream::from(control), &settings, message_files);
     served.context("this process is started by `gauntlet` itself")?;
     Ok(ExitCode::SUCCESS)

@@ -20,8 +20,8 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Scratch, Snapshot, scan};
-use gauntlet_gateway::config::ContentSettings;
-use gauntlet_gateway::scan::unpacking::Unpacking;
+use gauntlet_gateway::config::Config;
+use gauntlet_gateway::scan::unpacking::{self, Unpacking};
 use gauntlet_inputs::source::{self, Content, Input, Source};
 use gauntlet_mail::{Facts, Limits, Message, trace};
 use gauntlet_verdict::Class;
@@ -129,8 +129,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let snapshot = args.ruleset.load_with(config.as_ref())?;
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or_else(all, usize::from);
-    let settings = config.as_ref().map_or_else(ContentSettings::default, |c| c.content.clone());
-    let opens = settings.enabled && !args.no_unpack && !snapshot.filters.is_empty();
+    let settings = config.clone().unwrap_or_default();
+    let opens = settings.content.enabled && !args.no_unpack && !snapshot.filters.is_empty();
     let unpacking = opens.then_some(settings);
     let scanner = Scanner {
         snapshot: &snapshot,
@@ -252,27 +252,41 @@ struct Scanner<'a> {
     network: network::Source,
     message_bytes_max: u64,
     /// Files are opened by these workers, which are started for the first message that has some.
-    unpacking: Option<(ContentSettings, OnceLock<Result<Unpacking, String>>)>,
+    unpacking: Option<(Config, OnceLock<Result<Unpacking, String>>)>,
     threads: usize,
 }
 
 impl Scanner<'_> {
     /// The facts with the files of the message, and everything in them.
-    fn unpacked(&self, message: &Message<'_>, mut facts: Facts) -> Result<Facts, String> {
-        let Some((settings, started)) = &self.unpacking else { return Ok(facts) };
-        if message.files().is_empty() || !facts.content.is_empty() {
+    fn unpacked(
+        &self,
+        message: &Message<'_>,
+        raw: &[u8],
+        mut facts: Facts,
+    ) -> Result<Facts, String> {
+        let Some((config, started)) = &self.unpacking else { return Ok(facts) };
+        let wanted = !message.files().is_empty() || !config.engine.is_empty();
+        if !wanted || !facts.content.is_empty() {
             return Ok(facts);
         }
-        let start = || {
-            let workers = gauntlet_content::process::supervisor::Settings {
-                memory_bytes_max: settings.worker_memory_bytes_max,
-                ..Default::default()
-            };
-            let pool = content_process::start(&workers, self.threads);
-            pool.map(|pool| Unpacking::new(settings, Arc::new(pool))).map_err(|e| format!("{e:#}"))
+        let start = || self.start_unpacking(config).map_err(|error| format!("{error:#}"));
+        let unpacking = started.get_or_init(start).as_ref().map_err(Clone::clone)?;
+        facts.content = unpacking.tree(message, raw);
+        match unpacking::tempfail(&facts.content) {
+            Some(report) => Err(format!("engine {:?}: {}", report.engine, report.error)),
+            None => Ok(facts),
+        }
+    }
+
+    fn start_unpacking(&self, config: &Config) -> anyhow::Result<Unpacking> {
+        let workers = gauntlet_content::process::supervisor::Settings {
+            memory_bytes_max: config.content.worker_memory_bytes_max,
+            ..Default::default()
         };
-        facts.content = started.get_or_init(start).as_ref().map_err(Clone::clone)?.tree(message);
-        Ok(facts)
+        let pool = content_process::start(&workers, self.threads)?;
+        let engines = content_process::engine_host(config, "")?;
+        let engines = engines.engines(&config.engine, &config.content)?;
+        Ok(Unpacking::new(&config.content, Arc::new(pool), Arc::new(engines)))
     }
 
     fn work(&self, jobs: &Receiver<Job>, done: &Sender<Done>, progress: &Progress) {
@@ -303,7 +317,7 @@ impl Scanner<'_> {
             Ok(known) => known,
             Err(why) => return self.style.unreadable(name, &why),
         };
-        let facts = match self.unpacked(&message, facts) {
+        let facts = match self.unpacked(&message, raw, facts) {
             Ok(facts) => facts,
             Err(why) => return self.style.unreadable(name, &why),
         };

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
-use gauntlet_content::process::client::Pool;
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, own_rules};
 use gauntlet_gateway::admin::key_access::unreadable_keys;
@@ -38,8 +37,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
 use self::node_state::EffectiveSettings;
+use crate::content_process::{self, Processes};
 use crate::node_args::NodeArgs;
-use crate::{content_process, digest, learning, report};
+use crate::{digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before there is any thread, and while the node may still read what only root may.
     let secrets = secrets_process::start(&args.node)?;
     // Before the node may start no program any more.
-    let unpacking = content_process::start_for_node(&config)?;
+    let processes = content_process::start_for_node(&config)?;
     let confined = sandbox::enter_node(&config, args.node.file())?;
     let _written_to_the_end = text_logs::start(&config)?;
     secrets.watch().context("a thread for the secrets process")?;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config, settings, (secrets, unpacking), &sandbox))?;
+    runtime.block_on(serve(args, config, settings, (secrets, processes), &sandbox))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -124,7 +124,7 @@ async fn serve(
     args: &Args,
     config: Config,
     settings: EffectiveSettings,
-    (secrets, unpacking): (Arc<Secrets>, Option<Arc<Pool>>),
+    (secrets, processes): (Arc<Secrets>, Processes),
     sandbox: &str,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -134,7 +134,7 @@ async fn serve(
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
-    let judge = Box::new(move |config: &Config| judge_of(config, &people, unpacking.as_ref()));
+    let judge = Box::new(move |config: &Config| judge_of(config, &people, &processes));
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
@@ -282,7 +282,7 @@ fn record_policy(node: &Node) {
 }
 
 /// Loads rules, lists and policy.
-fn judge_of(config: &Config, users: &Users, pool: Option<&Arc<Pool>>) -> anyhow::Result<Judge> {
+fn judge_of(config: &Config, users: &Users, processes: &Processes) -> anyhow::Result<Judge> {
     let thresholds = Thresholds::from(&config.thresholds);
     let mut settings = Settings {
         thresholds,
@@ -335,10 +335,19 @@ fn judge_of(config: &Config, users: &Users, pool: Option<&Arc<Pool>>) -> anyhow:
         [] => None,
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
-    let unpacking = pool.filter(|_| config.content.enabled);
-    let unpacking = unpacking.map(|p| Arc::new(Unpacking::new(&config.content, p.clone())));
+    let unpacking = unpacking_of(config, processes)?;
     let scans = config.scan.enabled;
     Ok(Judge { snapshot, policy, limits: config.limits, probes, scans, unpacking })
+}
+
+/// What opens files and asks engines about them.
+fn unpacking_of(config: &Config, processes: &Processes) -> anyhow::Result<Option<Arc<Unpacking>>> {
+    let Some(pool) = processes.pool.as_ref().filter(|_| config.content.enabled) else {
+        return Ok(None);
+    };
+    let engines = processes.engines.engines(&config.engine, &config.content)?;
+    let unpacking = Unpacking::new(&config.content, pool.clone(), Arc::new(engines));
+    Ok(Some(Arc::new(unpacking)))
 }
 
 /// Logs what was loaded, and its problems.

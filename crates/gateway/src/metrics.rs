@@ -251,6 +251,24 @@ impl Metrics {
     }
 }
 
+/// Appends a metric that has a value for each value of a label. Label values must not contain a
+/// quote or a backslash.
+pub fn labelled<'v>(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    kind: &str,
+    label: &str,
+    values: impl Iterator<Item = (&'v str, u64)>,
+) {
+    let _writing_to_a_string_works =
+        write!(text, "# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} {kind}\n");
+    for (of, value) in values {
+        let _writing_to_a_string_works =
+            writeln!(text, "gauntlet_{name}{{{label}=\"{of}\"}} {value}");
+    }
+}
+
 /// Appends one metric.
 pub fn line(text: &mut String, name: &str, help: &str, kind: &str, value: u64) {
     let _writing_to_a_string_works = write!(

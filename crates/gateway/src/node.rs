@@ -245,6 +245,9 @@ impl Node {
         ] {
             metrics::line(&mut text, name, help, "gauge", value);
         }
+        if let Some(unpacking) = &self.judge().unpacking {
+            unpacking.render_metrics(&mut text);
+        }
         text
     }
 

@@ -3,6 +3,7 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `OBJECT_MALWARE` | 1000 | an engine or a list of known files names it: class malware |
+//! | `OBJECT_SUSPICIOUS` | 3.0 | an engine calls it unwanted or unusual |
 //! | `OBJECT_EXECUTABLE` | 4.0 | a program inside an archive |
 //! | `OBJECT_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe` inside an archive |
 //! | `OBJECT_IMAGE_EXECUTABLE` | 4.5 | a program inside a disk image |
@@ -30,7 +31,9 @@
 //!
 //! Limits: those of the tree; [`DEFECTS_MAX`] defects are named.
 
-use gauntlet_mail::file_kind::object::{DefectKind as Unread, Object, PropertyKind as P, Tree};
+use gauntlet_mail::file_kind::object::{
+    DefectKind as Unread, EngineReport, Object, OnFailure, PropertyKind as P, Tree,
+};
 use gauntlet_mail::{Defect, DefectKind, Evidence, FileKind as K, NameKind, View};
 
 use crate::filter::{Filter, Findings, Item};
@@ -54,6 +57,7 @@ const HARMLESS: [&str; 22] = [
 #[derive(Debug)]
 pub struct Objects {
     malware: Rule,
+    suspicious: Rule,
     executable: Rule,
     image_executable: Rule,
     double_extension: Rule,
@@ -88,6 +92,11 @@ impl Objects {
         let mut rule = |name, score, description| registry.points(name, score, description);
         Objects {
             malware,
+            suspicious: rule(
+                "OBJECT_SUSPICIOUS",
+                3.0,
+                "Malware engine calls a file unwanted or unusual",
+            ),
             executable: rule("OBJECT_EXECUTABLE", 4.0, "Executable inside an archive"),
             image_executable: rule(
                 "OBJECT_IMAGE_EXECUTABLE",
@@ -164,6 +173,9 @@ impl Objects {
             if !is_attachment || !property.detail.starts_with(OWN_FINDING) {
                 findings.add(&self.malware, at(&property.detail));
             }
+        }
+        for property in object.properties.iter().filter(|p| p.kind == P::EngineSuspicion) {
+            findings.add(&self.suspicious, at(&property.detail));
         }
         for (kind, rule) in &self.by_property {
             if is_attachment && *kind == P::PasswordForm {
@@ -267,6 +279,12 @@ impl Filter for Objects {
                 "" => format!("{why}: {}", object.path),
                 more => format!("{why}: {} ({more})", object.path),
             };
+            findings.defects.push(Defect::new(DefectKind::UnreadContent, 0).detail(&detail));
+        }
+        // Where mail waits for the engine, it never comes here.
+        let silent = |r: &&EngineReport| !r.error.is_empty() && r.on_failure != OnFailure::Accept;
+        for report in tree.engines.iter().filter(silent) {
+            let detail = format!("engine {}: {}", report.engine, report.error);
             findings.defects.push(Defect::new(DefectKind::UnreadContent, 0).detail(&detail));
         }
     }

@@ -39,6 +39,15 @@ pub struct ContentSettings {
     pub passwords_max: usize,
     /// Passwords that are tried on every encrypted file.
     pub passwords: Vec<String>,
+    /// Bytes of one message's objects that wait in memory for malware engines; objects above are
+    /// not looked at, and the message is unscannable.
+    pub engine_bytes_max: u64,
+    /// Messages that engines look at at a time.
+    pub engine_messages_max: usize,
+    /// Answers of engines that are remembered by content; 0 asks each time. Read at start.
+    pub engine_cache_entries_max: usize,
+    /// For how many seconds. Read at start.
+    pub engine_cache_seconds: u64,
 }
 
 impl Default for ContentSettings {
@@ -61,6 +70,10 @@ impl Default for ContentSettings {
             urls_max: limits.urls_max,
             passwords_max: limits.passwords_max,
             passwords: vec!["infected".to_owned()],
+            engine_bytes_max: 128 << 20,
+            engine_messages_max: 16,
+            engine_cache_entries_max: 65_536,
+            engine_cache_seconds: 3_600,
         }
     }
 }

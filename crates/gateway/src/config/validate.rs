@@ -343,6 +343,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("sender.exchanger_networks_allowed", problem.to_string());
     }
     check_bounds(config)?;
+    super::engines::check(&config.engine, config.content.enabled)?;
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
     check_users(config)?;

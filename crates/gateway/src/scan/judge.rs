@@ -104,8 +104,8 @@ impl Judge {
     /// The same; none if the message has files that are to be unpacked before it is judged.
     pub(crate) fn judge_unpacked(&self, work: &Work, scratch: &mut Scratch) -> Option<LogRecord> {
         let message = Message::parse_with(&work.raw, &self.limits);
-        let open = self.scans && self.unpacking.is_some() && work.unpacked.is_none();
-        if open && !message.files().is_empty() {
+        let unpacking = self.unpacking.as_ref().filter(|_| self.scans && work.unpacked.is_none());
+        if unpacking.is_some_and(|unpacking| unpacking.wants(&message)) {
             return None;
         }
         Some(self.judge_message(work, &message, scratch))

@@ -27,6 +27,9 @@ pub enum NoVerdict {
     /// The scan failed.
     #[error("the scan failed")]
     Failed,
+    /// A malware engine gives no answer, and the settings want one (`engine.on_failure`).
+    #[error("a malware engine is not available")]
+    EngineUnavailable,
 }
 
 type Job = (Arc<Judge>, Work, oneshot::Sender<Reply>, OwnedSemaphorePermit);
@@ -146,9 +149,12 @@ impl ScanPool {
             match verdict.await {
                 Ok(Reply::Judged(record)) => return Ok(*record),
                 Ok(Reply::Unpack(work, permit)) => {
-                    if let Some(unpacking) = judge.unpacking.clone()
-                        && let Some(work) = unpack(unpacking, *work, judge.limits).await
+                    if let Some(unpacking) = &judge.unpacking
+                        && let Some(work) = unpack(unpacking.clone(), *work, judge.limits).await
                     {
+                        if unpacking.defers(&work.id, &work.facts.content) {
+                            return Err(NoVerdict::EngineUnavailable);
+                        }
                         next = (work, permit);
                         continue;
                     }
@@ -166,7 +172,7 @@ async fn unpack(unpacking: Arc<Unpacking>, mut work: Work, limits: Limits) -> Op
     let _turn = unpacking.turn().await?;
     let unpacked = tokio::task::spawn_blocking(move || {
         let start = Instant::now();
-        work.facts.content = unpacking.tree(&Message::parse_with(&work.raw, &limits));
+        work.facts.content = unpacking.tree(&Message::parse_with(&work.raw, &limits), &work.raw);
         work.unpacked = Some(start.elapsed());
         work
     });

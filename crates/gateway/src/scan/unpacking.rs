@@ -1,16 +1,35 @@
-//! Unpacking the files of a message, before it is judged.
+//! Unpacking the files of a message and asking malware engines about them, before it is judged.
 //!
-//! A message without files never comes here. One that has some leaves its scan thread, is unpacked
-//! in a process of its own (`gauntlet_content::process`), and is judged with what was found.
+//! A message without files never comes here, unless an engine looks at messages as they came. One
+//! that has some leaves its scan thread, is unpacked in a process of its own
+//! (`gauntlet_content::process`), is looked at by the engines, and is judged with what was found.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use gauntlet_content::engines::{Contents, EngineSet};
 use gauntlet_content::process::client::Pool;
-use gauntlet_content::{Limits, Password, Root, Tree};
+use gauntlet_content::{EngineReport, Limits, Object, OnFailure, Password, Root, Tree};
 use gauntlet_mail::{Message, passwords};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::ContentSettings;
+use crate::metrics;
+
+/// Metrics of each engine: name, help, kind.
+const ENGINE_METRICS: [(&str, &str, &str); 6] = [
+    (
+        "engine_up",
+        "Malware engines (or lists) of this name that are asked; 0 after failures",
+        "gauge",
+    ),
+    ("engine_scanned_total", "Files that a malware engine looked at", "counter"),
+    ("engine_cached_total", "Files whose answer was remembered", "counter"),
+    ("engine_found_total", "Files in which a malware engine found something", "counter"),
+    ("engine_failed_total", "Items for which a malware engine gave no answer", "counter"),
+    ("engine_microseconds_total", "Wall time of asking a malware engine", "counter"),
+];
 
 /// What unpacks, and within which limits.
 #[derive(Debug, Clone)]
@@ -19,41 +38,133 @@ pub struct Unpacking {
     limits: Limits,
     /// Tried on every encrypted file.
     words: Vec<Password>,
-    /// As many as there are workers: whoever waits for one must not hold a thread.
+    engines: Arc<EngineSet>,
+    /// As many as there are workers, and messages that engines look at: whoever waits for one must
+    /// not hold a thread.
     turns: Arc<Semaphore>,
+    /// Messages that wait because an engine gave no answer.
+    deferred: Arc<AtomicU64>,
 }
 
 impl Unpacking {
-    /// Of these settings, by the workers of this pool.
-    pub fn new(settings: &ContentSettings, pool: Arc<Pool>) -> Self {
+    /// Of these settings, by the workers of this pool and these engines.
+    pub fn new(settings: &ContentSettings, pool: Arc<Pool>, engines: Arc<EngineSet>) -> Self {
         let word = |word: &String| Password { word: word.clone(), source: "list".to_owned() };
+        // Engines that wait for the network keep no worker busy.
+        let waiting = if engines.is_empty() { 0 } else { settings.engine_messages_max };
         Unpacking {
             limits: settings.limits(),
             words: settings.passwords.iter().map(word).collect(),
-            turns: Arc::new(Semaphore::new(pool.workers_max())),
+            turns: Arc::new(Semaphore::new(pool.workers_max().max(waiting))),
+            engines,
             pool,
+            deferred: Arc::default(),
         }
     }
 
-    /// The files of a message, and everything in them. Blocks.
-    pub fn tree(&self, message: &Message<'_>) -> Tree {
+    /// The engines.
+    pub fn engines(&self) -> &Arc<EngineSet> {
+        &self.engines
+    }
+
+    /// Messages that were deferred because an engine gave no answer.
+    pub fn deferred(&self) -> u64 {
+        self.deferred.load(Ordering::Relaxed)
+    }
+
+    /// Appends what engines have done since the settings were read.
+    pub fn render_metrics(&self, text: &mut String) {
+        if self.engines.is_empty() {
+            return;
+        }
+        let help = "Messages deferred because a malware engine gave no answer";
+        metrics::line(text, "engine_deferred_total", help, "counter", self.deferred());
+        let mut by_name: BTreeMap<&str, [u64; 6]> = BTreeMap::new();
+        for (name, counts, error) in self.engines.statistics() {
+            let sums = by_name.entry(name).or_default();
+            let all = [
+                u64::from(error.is_none()),
+                counts.scanned.load(Ordering::Relaxed),
+                counts.cached.load(Ordering::Relaxed),
+                counts.found.load(Ordering::Relaxed),
+                counts.failed.load(Ordering::Relaxed),
+                counts.micros.load(Ordering::Relaxed),
+            ];
+            sums.iter_mut().zip(all).for_each(|(sum, one)| *sum += one);
+        }
+        for (number, (name, help, kind)) in ENGINE_METRICS.into_iter().enumerate() {
+            let values = by_name.iter().map(|(engine, sums)| (*engine, sums[number]));
+            metrics::labelled(text, name, help, kind, "engine", values);
+        }
+    }
+
+    /// Whether a message is to be looked at here.
+    pub fn wants(&self, message: &Message<'_>) -> bool {
+        self.engines.wants_messages() || !message.files().is_empty()
+    }
+
+    /// The files of a message, everything in them, and what engines say of it. `raw` is the message
+    /// as it came. Blocks.
+    pub fn tree(&self, message: &Message<'_>, raw: &[u8]) -> Tree {
         let files = message.files();
         let roots: Vec<Root<'_>> = files
             .iter()
             .map(|f| Root { name: &f.name, declared_type: &f.declared_type, bytes: f.bytes })
             .collect();
-        if roots.is_empty() {
-            return Tree::default();
+        let mut contents = Contents::default();
+        let bytes_max = self.engines.bytes_max();
+        let mut keep = |object: &Object, bytes: &[u8]| contents.add(object, bytes, bytes_max);
+        let mut tree = match roots.is_empty() {
+            true => Tree::default(),
+            false => {
+                let words = self.words(message);
+                let keeps = self.engines.wants_objects();
+                let on_object: Option<&mut gauntlet_content::process::client::OnObject<'_>> =
+                    if keeps { Some(&mut keep) } else { None };
+                self.pool.unpack(&roots, &self.limits, &words, on_object)
+            }
+        };
+        // A worker that failed gave no bytes of objects; those of the files are here.
+        if self.engines.wants_objects() {
+            for object in tree.objects.iter().filter(|o| o.parent.is_none()) {
+                if let Some(file) = files.get(object.root as usize) {
+                    contents.add(object, file.bytes, bytes_max);
+                }
+            }
         }
+        let raw = self.engines.wants_messages().then_some(raw);
+        self.engines.scan(&mut tree, &contents, raw);
+        tree
+    }
+
+    fn words(&self, message: &Message<'_>) -> Vec<Password> {
         let max = self.limits.passwords_max.saturating_sub(self.words.len());
         let of_message = passwords::candidates(message, max).into_iter();
         let word = |(word, source): (String, &str)| Password { word, source: source.to_owned() };
-        let words: Vec<Password> = of_message.map(word).chain(self.words.iter().cloned()).collect();
-        self.pool.unpack(&roots, &self.limits, &words, None)
+        of_message.map(word).chain(self.words.iter().cloned()).collect()
     }
 
-    /// A turn to unpack: as many at once as there are workers. None if the node stops.
+    /// The engine because of which a message waits, counted and logged.
+    pub(crate) fn defers(&self, id: &str, tree: &Tree) -> bool {
+        let Some(report) = tempfail(tree) else { return false };
+        self.deferred.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(
+            id,
+            engine = report.engine,
+            error = report.error,
+            "a malware engine gives no answer; the message is deferred (engine.on_failure)"
+        );
+        true
+    }
+
+    /// A turn to unpack. None if the node stops.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
     }
+}
+
+/// The report of an engine that gave no answer, and without which a message must wait.
+pub fn tempfail(tree: &Tree) -> Option<&EngineReport> {
+    let mut reports = tree.engines.iter();
+    reports.find(|r| !r.error.is_empty() && r.on_failure == OnFailure::Tempfail)
 }
