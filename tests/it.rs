@@ -13,6 +13,7 @@ mod digest_command;
 mod dkim_verifiers;
 mod dmarc_reports;
 mod doctor_relays;
+mod engines;
 mod facts_command;
 mod golden;
 mod long_lists;

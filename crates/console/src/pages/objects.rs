@@ -1,6 +1,6 @@
 //! The files of a message, and everything in them: a table, indented by containers.
 
-use gauntlet_mail::file_kind::object::{Object, Tree};
+use gauntlet_mail::file_kind::object::{EngineReport, Object, Tree};
 use maud::{Markup, html};
 
 use crate::format;
@@ -19,6 +19,32 @@ pub(super) fn table(tree: &Tree) -> Markup {
         table {
             thead { tr { @for head in heads { th { (t(head)) } } } }
             tbody { @for object in &tree.objects { (row(object)) } }
+        }
+        @if !tree.engines.is_empty() { (engines(&tree.engines)) }
+    }
+}
+
+/// What malware engines did for the message.
+fn engines(reports: &[EngineReport]) -> Markup {
+    let heads = [
+        translatable("Malware engine"),
+        translatable("Version"),
+        translatable("Files scanned"),
+        translatable("Files cached"),
+        translatable("Time in ms"),
+        translatable("Status"),
+    ];
+    html! {
+        table {
+            thead { tr { @for head in heads { th { (t(head)) } } } }
+            tbody { @for report in reports { tr {
+                td { (format::plain(&report.engine)) }
+                td { (format::plain(&report.version)) }
+                td.number { (report.scanned) }
+                td.number { (report.cached) }
+                td.number { (report.micros / 1_000) }
+                td { @if report.error.is_empty() { (t("OK")) } @else { strong { (format::plain(&report.error)) } } }
+            } } }
         }
     }
 }

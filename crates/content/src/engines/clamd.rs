@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-use super::connection::{Connection, ConnectionPool, EngineAddress};
+use super::connection::{Connection, ConnectionPool, EngineAddress, read_until};
 use super::{Answer, Engine, EngineError, EngineItem};
 
 /// Bytes of one answer.
@@ -76,7 +76,7 @@ impl Clamd {
                 Err(error) if is_closed(&error) => Some(error),
                 Err(error) => return Err(error),
             };
-            let answer = connection.read_until(0, ANSWER_BYTES_MAX);
+            let answer = read_until(connection, 0, ANSWER_BYTES_MAX);
             let answer = answer.map_err(|error| closed.unwrap_or(error))?;
             let answer = String::from_utf8_lossy(&answer).into_owned();
             let (text, is_ours) = match answer.split_once(": ") {
@@ -131,8 +131,11 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// `stream: OK`, `stream: Eicar-Signature FOUND`, `fd[10]: ... ERROR`.
-fn answer(text: &str) -> Result<Answer, EngineError> {
+/// What an answer says: `stream: OK`, `stream: Eicar-Signature FOUND`, `fd[10]: ... ERROR`.
+///
+/// # Errors
+/// [`EngineError::Failed`] for an error, and for what is no answer.
+pub fn answer(text: &str) -> Result<Answer, EngineError> {
     let said = text.split_once(": ").map_or(text, |(_, said)| said);
     if said == "OK" {
         return Ok(Answer::Clean);

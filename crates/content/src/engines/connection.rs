@@ -93,26 +93,26 @@ impl Connection {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
     }
+}
 
-    /// Reads until a byte, which is not part of the result.
-    ///
-    /// # Errors
-    /// The socket's; [`io::ErrorKind::UnexpectedEof`] if it ends before;
-    /// [`io::ErrorKind::InvalidData`] if more than `bytes_max` come before.
-    pub(super) fn read_until(&mut self, end: u8, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        loop {
-            self.read_exact(&mut byte)?;
-            if byte[0] == end {
-                return Ok(line);
-            }
-            if line.len() >= bytes_max {
-                let why = "the engine's answer is too long";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
-            line.push(byte[0]);
+/// Reads until a byte, which is not part of the result.
+///
+/// # Errors
+/// The reader's; [`io::ErrorKind::UnexpectedEof`] if it ends before;
+/// [`io::ErrorKind::InvalidData`] if more than `bytes_max` come before.
+pub(super) fn read_until(from: &mut impl Read, end: u8, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        from.read_exact(&mut byte)?;
+        if byte[0] == end {
+            return Ok(line);
         }
+        if line.len() >= bytes_max {
+            let why = "the engine's answer is too long";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        line.push(byte[0]);
     }
 }
 
@@ -392,7 +392,7 @@ mod tests {
         let address = EngineAddress::Tcp(listener.local_addr().unwrap().to_string());
         let pool = ConnectionPool::new(address, 1, Duration::from_secs(20));
         let until = Instant::now() + Duration::from_millis(30);
-        let answer = pool.with(until, |c| Ok((c.read_until(0, 10)?, true))).unwrap_err();
+        let answer = pool.with(until, |c| Ok((read_until(c, 0, 10)?, true))).unwrap_err();
         assert_eq!(EngineError::from(answer), EngineError::OutOfTime);
     }
 

@@ -5,11 +5,11 @@
 //! (draft-stecher-icap-subid-00), `X-Virus-ID`, `X-Violations-Found`, or an HTTP answer of status
 //! 403 in place of the file.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::connection::{Connection, ConnectionPool, EngineAddress};
+use super::connection::{Connection, ConnectionPool, EngineAddress, read_until};
 use super::{Answer, Engine, EngineError, EngineItem};
 
 /// Bytes of one line of a header.
@@ -120,7 +120,7 @@ impl Icap {
         connection: &mut Connection,
         item: &EngineItem<'_>,
         options: &Options,
-    ) -> io::Result<(Head, Head)> {
+    ) -> io::Result<IcapAnswer> {
         let name = url_name(item.path);
         let request = format!(
             "GET http://gauntlet.invalid/{name} HTTP/1.1\r\nHost: gauntlet.invalid\r\n\r\n"
@@ -142,26 +142,47 @@ impl Icap {
             request.len(),
             request.len() + response.len()
         )?;
-        let mut head = Head { status: 100, ..Head::default() };
         let sent = preview.unwrap_or(0);
         if preview.is_some() {
             write_chunks(connection, &item.bytes[..sent])?;
             let whole = sent == item.bytes.len();
             connection.write_all(if whole { b"0; ieof\r\n\r\n" } else { b"0\r\n\r\n" })?;
-            head = read_head(connection, "ICAP/1.0 ")?;
+            let answer = read_answer(connection)?;
+            if answer.status != 100 {
+                return Ok(answer);
+            }
         }
-        if head.status == 100 {
-            write_chunks(connection, &item.bytes[sent..])?;
-            connection.write_all(b"0\r\n\r\n")?;
-            head = read_head(connection, "ICAP/1.0 ")?;
-        }
-        let has_http = head.field("Encapsulated").is_some_and(|e| e.contains("res-hdr"));
-        let http = match head.status {
-            200 if has_http => read_head(connection, "HTTP/1.")?,
-            _ => Head::default(),
-        };
-        Ok((head, http))
+        write_chunks(connection, &item.bytes[sent..])?;
+        connection.write_all(b"0\r\n\r\n")?;
+        read_answer(connection)
     }
+}
+
+/// The answer to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IcapAnswer {
+    /// Status of ICAP; 100 asks for the rest of the file.
+    pub status: u16,
+    /// What was found.
+    pub names: Vec<String>,
+    /// Whether the connection can be used again.
+    pub keeps_open: bool,
+}
+
+/// Reads an answer; of what it has instead of the file, the header only.
+///
+/// # Errors
+/// The reader's, or [`io::ErrorKind::InvalidData`] if it is none.
+pub fn read_answer(from: &mut impl Read) -> io::Result<IcapAnswer> {
+    let head = read_head(from, "ICAP/1.0 ")?;
+    let has_http = head.field("Encapsulated").is_some_and(|e| e.contains("res-hdr"));
+    let http = match head.status {
+        200 if has_http => read_head(from, "HTTP/1.")?,
+        _ => Head::default(),
+    };
+    // What comes in place of the file is not read: the connection ends with it.
+    let keeps_open = head.status == 204 && head.keeps_open();
+    Ok(IcapAnswer { status: head.status, names: names(&head, &http), keeps_open })
 }
 
 fn write_chunks(connection: &mut Connection, bytes: &[u8]) -> io::Result<()> {
@@ -178,10 +199,10 @@ fn bad(why: &str) -> io::Error {
 }
 
 /// Reads status line and fields, to the empty line behind them.
-fn read_head(connection: &mut Connection, protocol: &str) -> io::Result<Head> {
+fn read_head(from: &mut impl Read, protocol: &str) -> io::Result<Head> {
     let mut head = Head::default();
     for number in 0..LINES_MAX {
-        let line = connection.read_until(b'\n', LINE_BYTES_MAX)?;
+        let line = read_until(from, b'\n', LINE_BYTES_MAX)?;
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end_matches('\r');
         if number == 0 {
@@ -251,14 +272,12 @@ impl Engine for Icap {
 
     fn scan(&self, item: &EngineItem<'_>, until: Instant) -> Result<Answer, EngineError> {
         let options = self.options(until)?;
-        let (head, http) = self.connections.with(until, |connection| {
-            let (head, http) = self.respond(connection, item, &options)?;
-            // What comes in place of the file is not read: the connection ends with it.
-            let keep = head.status == 204 && head.keeps_open();
-            Ok(((head, http), keep))
+        let IcapAnswer { status, names, .. } = self.connections.with(until, |connection| {
+            let answer = self.respond(connection, item, &options)?;
+            let keep = answer.keeps_open;
+            Ok((answer, keep))
         })?;
-        let names = names(&head, &http);
-        match head.status {
+        match status {
             _ if !names.is_empty() => Ok(Answer::Found(names)),
             // 200 without a finding: the server sends the file back.
             200 | 204 => Ok(Answer::Clean),
@@ -295,6 +314,24 @@ mod tests {
         assert_eq!(names(&head(200, &[]), &head(403, &[])), ["blocked"]);
         assert!(names(&head(200, &[]), &head(200, &[])).is_empty());
         assert!(names(&head(204, &[("X-Virus-ID", "no threats")]), &none).is_empty());
+    }
+
+    #[test]
+    fn answers_and_what_is_none() {
+        let found =
+            b"ICAP/1.0 200 OK\r\nX-Violations-Found: 1\r\n\ta.exe\r\n\tEvil\r\n\t1\r\n\t0\r\n\
+            Encapsulated: res-hdr=0, res-body=20\r\n\r\nHTTP/1.1 403 Forbidden\r\n\r\n";
+        let answer = read_answer(&mut found.as_slice()).unwrap();
+        assert_eq!((answer.status, answer.keeps_open), (200, false));
+        assert_eq!(answer.names, ["Evil"]);
+        for end in 0..found.len() {
+            assert!(read_answer(&mut &found[..end]).is_err(), "cut at {end}");
+        }
+        let long = [b"ICAP/1.0 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000]].concat();
+        assert!(read_answer(&mut long.as_slice()).is_err());
+        let many = [b"ICAP/1.0 200 OK\r\n".as_slice(), &b"A: b\r\n".repeat(1_000)].concat();
+        assert!(read_answer(&mut many.as_slice()).is_err());
+        assert!(read_answer(&mut b"HTTP/1.1 200 OK\r\n\r\n".as_slice()).is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The malware engines of the settings, ready to be asked.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ fn yara(engine: &EngineSettings) -> anyhow::Result<Yara> {
     Ok(yara)
 }
 
-fn hash_list(engine: &EngineSettings, path: &PathBuf) -> anyhow::Result<Box<dyn Engine>> {
+fn hash_list(engine: &EngineSettings, path: &Path) -> anyhow::Result<Box<dyn Engine>> {
     let (list, report) = HashList::load(path).with_context(|| path.display().to_string())?;
     for (line, why) in &report.problems {
         tracing::warn!(engine = engine.name, "{}:{line}: {why}", path.display());
