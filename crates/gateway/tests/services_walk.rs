@@ -56,5 +56,6 @@ fn whatever_a_client_says_the_next_is_served() {
         crate::services_bytes::ask(&bytes);
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{}", bytes.escape_ascii());
     }
-    std::fs::remove_dir_all(crate::services_bytes::folder()).unwrap();
+    // Threads of the services may still write there: what is left is the system's to clear.
+    let _removed = std::fs::remove_dir_all(crate::services_bytes::folder());
 }
