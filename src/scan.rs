@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_engine::{Scratch, Snapshot, file_scan, scan};
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::scan::unpacking::{self, Unpacking};
 use gauntlet_inputs::source::{self, Content, Input, Source};
@@ -75,7 +75,8 @@ Examples:
   gauntlet scan --config /etc/gauntlet/gauntlet.toml message.eml
   gauntlet scan --network --keep-facts facts.jsonl --json mail/
   gauntlet scan --facts facts.jsonl --json mail/
-  gauntlet scan --fail-on phishing - < message.eml";
+  gauntlet scan --fail-on phishing - < message.eml
+  gauntlet scan --as file --fail-on malware ~/Downloads";
 
 /// Arguments of `gauntlet scan`.
 #[derive(Debug, clap::Args)]
@@ -97,7 +98,7 @@ pub(crate) struct Args {
     #[arg(long)]
     explain: bool,
     /// Print what SpamAssassin rules see of each message, instead of judging it
-    #[arg(long, conflicts_with_all = ["explain", "costs", "fail_on"])]
+    #[arg(long, conflicts_with_all = ["explain", "costs", "fail_on", "as"])]
     views: bool,
     /// Scan threads [default: the CPUs that the process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX))]
@@ -111,6 +112,9 @@ pub(crate) struct Args {
     /// Largest message in bytes; larger ones are reported and not judged
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     max_bytes: u64,
+    /// What the inputs are: messages, or any files
+    #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = InputKind::Mail)]
+    r#as: InputKind,
     /// Leave attachments closed: judge the message without what is in its files
     #[arg(long)]
     no_unpack: bool,
@@ -118,6 +122,15 @@ pub(crate) struct Args {
     network: network::NetworkArgs,
     #[command(flatten)]
     ruleset: RulesetArgs,
+}
+
+/// What an input is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum InputKind {
+    /// A message, a mailbox or an archive of messages
+    Mail,
+    /// A file of any kind, judged by itself; one that is a message is opened as one
+    File,
 }
 
 /// Judges every input, in order.
@@ -135,6 +148,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let scanner = Scanner {
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
+        kind: args.r#as,
         received_at: args.now.unwrap_or_else(clock),
         limits: config.map_or_else(Limits::default, |config| config.limits),
         network: args.network.open(&snapshot)?,
@@ -143,7 +157,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         threads,
     };
     let progress = Progress::new(&args.paths);
-    let source = Source { message_bytes_max: args.max_bytes, taken: progress.taken().clone() };
+    let taken = progress.taken().clone();
+    let splits = args.r#as == InputKind::Mail;
+    let source = Source { message_bytes_max: args.max_bytes, splits, taken };
     let start = Instant::now();
     let mut summary = Summary::default();
     let walked = std::thread::scope(|scope| {
@@ -247,6 +263,7 @@ fn print(
 struct Scanner<'a> {
     snapshot: &'a Snapshot,
     style: Style,
+    kind: InputKind,
     received_at: i64,
     limits: Limits,
     network: network::Source,
@@ -311,6 +328,9 @@ impl Scanner<'_> {
 
     fn judge(&self, name: &str, raw: &[u8], scratch: &mut Scratch) -> Judged {
         let start = Instant::now();
+        if self.kind == InputKind::File {
+            return self.judge_file(name, raw, scratch);
+        }
         let message = Message::parse_with(raw, &self.limits);
         let envelope = trace::of_trace(&message, self.received_at);
         let (envelope, facts) = match self.network.about(name, envelope, raw) {
@@ -323,6 +343,20 @@ impl Scanner<'_> {
         };
         let verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
         let cost_us = start.elapsed().as_secs_f64() * 1e6;
-        self.style.judged(name, &message, &verdict, cost_us)
+        self.style.judged(name, &message, raw.len(), &verdict, cost_us)
+    }
+
+    /// A file is judged by its name, its bytes, and by what is in it.
+    fn judge_file(&self, name: &str, bytes: &[u8], scratch: &mut Scratch) -> Judged {
+        let start = Instant::now();
+        let wrapped = file_scan::wrapped(name, bytes);
+        let message = Message::parse_with(&wrapped, &self.limits);
+        let facts = match self.unpacked(&message, bytes, Facts::default()) {
+            Ok(facts) => facts,
+            Err(why) => return self.style.unreadable(name, &why),
+        };
+        let verdict = file_scan::scan_file(&message, &facts, self.snapshot, scratch);
+        let cost_us = start.elapsed().as_secs_f64() * 1e6;
+        self.style.judged(name, &message, bytes.len(), &verdict, cost_us)
     }
 }

@@ -251,3 +251,28 @@ fn commands_rules_and_lists() {
     }
     node.stop();
 }
+
+#[test]
+fn any_file_is_judged_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let sample = std::fs::read("samples/attachments/zip-in-zip.eml").unwrap();
+    std::fs::write(path("sample.eml"), sample).unwrap();
+    std::fs::write(path("tools.zip"), zip("invoice.pdf.exe", b"MZ\x90\0 a program")).unwrap();
+    std::fs::write(path("notes.txt"), "Minutes of the 3rd meet.").unwrap();
+    let printed = gauntlet(&["scan", "--as", "file", "--json", "--fail-on", "malware", &path("")]);
+    assert_eq!(printed.status.code(), Some(3), "{printed:?}");
+    let text = String::from_utf8(printed.stdout).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rules = |number: usize| -> Vec<&str> {
+        let hits = lines[number]["hits"].as_array().unwrap();
+        hits.iter().map(|hit| hit["rule"].as_str().unwrap()).collect()
+    };
+    assert_eq!((lines.len(), lines[0]["class"].as_str()), (3, Some("ham")), "{text}");
+    assert_eq!((rules(0).len(), lines[0]["bytes"].as_u64()), (0, Some(24)));
+    assert_eq!(lines[1]["class"], "malware");
+    let evidence = &lines[1]["hits"][0]["evidence"][0]["name"];
+    assert_eq!(evidence, "documents.zip/invoice.zip/invoice.com");
+    assert!(rules(2).contains(&"OBJECT_DOUBLE_EXTENSION"), "{text}");
+}

@@ -138,10 +138,10 @@ impl Style {
         self,
         name: &str,
         message: &Message<'_>,
+        bytes: usize,
         verdict: &Verdict,
         cost_us: f64,
     ) -> Judged {
-        let bytes = message.raw().len();
         let text = match self {
             Style::Json { costs } => json(&Line {
                 file: name,

@@ -59,7 +59,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let defaults = ViewSettings::default();
     let settings = loaded.as_ref().map_or(&defaults, |ruleset| ruleset.view_settings());
-    let source = Source { message_bytes_max: args.max_bytes, taken: Default::default() };
+    let source =
+        Source { message_bytes_max: args.max_bytes, splits: true, taken: Default::default() };
     let mut out = io::stdout().lock();
     let mut result = Ok(());
     let mut emit = |input: source::Input| {

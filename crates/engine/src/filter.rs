@@ -93,6 +93,10 @@ pub trait Filter: Send + Sync + std::fmt::Debug {
     fn reads_objects(&self) -> bool {
         false
     }
+    /// Whether it judges files by themselves, too ([`crate::file_scan`]).
+    fn judges_files(&self) -> bool {
+        false
+    }
     /// Names the data that it judges by (words, lists, a model), so that the ruleset's version
     /// changes with it. Its rules are in the registry and need not be named.
     fn data_version(&self) -> String {

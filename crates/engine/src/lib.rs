@@ -7,6 +7,7 @@
 pub mod classifier;
 pub mod corrections;
 mod counterfactual;
+pub mod file_scan;
 pub mod filter;
 pub mod filters;
 pub mod fusion;

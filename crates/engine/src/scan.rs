@@ -6,7 +6,7 @@ use std::time::Instant;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Facts, Message};
 
 use crate::counterfactual;
-use crate::filter::{Findings, Item};
+use crate::filter::{Filter, Findings, Item};
 use crate::fusion::{self, Signals};
 use crate::object_texts;
 use crate::parser_differentials::{alternatives, severity, structure};
@@ -42,8 +42,8 @@ fn scan_one(
     scratch: &mut Scratch,
 ) -> Verdict {
     let item = Item { message, envelope, facts, learned: &snapshot.learned };
-    let (findings, failed, costs) = run_filters(&item, snapshot, scratch);
-    verdict(message, findings, failed, snapshot, costs)
+    let ran = run_filters(&item, snapshot, scratch, |_| true);
+    verdict(message.defects(), ran, snapshot)
 }
 
 /// The worst verdict over the other interpretations of a message that was judged as it is.
@@ -89,20 +89,30 @@ pub fn weigh(
     scratch: &mut Scratch,
 ) -> Signals {
     let item = Item { message, envelope, facts, learned: &snapshot.learned };
-    Signals::of(&run_filters(&item, snapshot, scratch).0, &|_| true)
+    Signals::of(&run_filters(&item, snapshot, scratch, |_| true).findings, &|_| true)
 }
 
-/// Findings, whether a filter failed, and what each cost.
-fn run_filters(
+/// What filters found.
+pub(crate) struct Ran {
+    findings: Findings,
+    /// One failed.
+    failed: bool,
+    costs: Vec<FilterCost>,
+}
+
+/// Runs those filters of the snapshot that `wanted` says.
+pub(crate) fn run_filters(
     item: &Item<'_>,
     snapshot: &Snapshot,
     scratch: &mut Scratch,
-) -> (Findings, bool, Vec<FilterCost>) {
+    wanted: impl Fn(&dyn Filter) -> bool,
+) -> Ran {
     let mut findings = Findings::default();
     let mut failed = false;
     scratch.classifier.forget();
     let mut costs = Vec::with_capacity(snapshot.filters.len());
-    for (filter, name) in snapshot.filters.iter().zip(&snapshot.filter_names) {
+    let all = snapshot.filters.iter().zip(&snapshot.filter_names);
+    for (filter, name) in all.filter(|(filter, _)| wanted(&***filter)) {
         let start = Instant::now();
         let before = Checkpoint::of(&findings);
         let run = || filter.run(item, scratch, &mut findings);
@@ -118,7 +128,7 @@ fn run_filters(
         costs.push(FilterCost { filter: name.clone(), micros });
     }
     failed |= run_on_objects(item, snapshot, scratch, &mut findings, &mut costs);
-    (findings, failed, costs)
+    Ran { findings, failed, costs }
 }
 
 /// The filters that read text, on the texts of the message's files; whether one failed.
@@ -146,15 +156,10 @@ fn run_on_objects(
     failed
 }
 
-fn verdict(
-    message: &Message<'_>,
-    mut findings: Findings,
-    failed: bool,
-    snapshot: &Snapshot,
-    costs: Vec<FilterCost>,
-) -> Verdict {
+/// The verdict on an item with these defects of its own.
+pub(crate) fn verdict(mut defects: Vec<Defect>, ran: Ran, snapshot: &Snapshot) -> Verdict {
+    let Ran { mut findings, failed, costs } = ran;
     findings.hits.sort_by(|a, b| a.rule.cmp(&b.rule));
-    let mut defects = message.defects();
     defects.append(&mut findings.defects);
     let signals = Signals::of(&findings, &|_| true);
     let judged = fusion::classify(&signals, snapshot.fusion.as_ref(), &snapshot.thresholds);

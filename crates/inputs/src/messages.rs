@@ -25,7 +25,8 @@ pub fn each(
     paths: &[PathBuf],
     visit: &mut dyn FnMut(&str, &[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
-    let source = Source { message_bytes_max: MESSAGE_BYTES_MAX, taken: Default::default() };
+    let source =
+        Source { message_bytes_max: MESSAGE_BYTES_MAX, splits: true, taken: Default::default() };
     let (mut unreadable, mut result) = (0, Ok(()));
     for path in paths {
         let flow = source.walk(path, &mut |input| {
@@ -66,7 +67,8 @@ pub fn judge(ruleset: &LoadedRules, raw: &[u8], now: i64, scratch: &mut LoadedSc
 /// # Errors
 /// If a message cannot be read, or one of a mailbox or archive is over 16 MiB; that ends the walk.
 pub fn walk(path: &Path, take: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
-    let source = Source { message_bytes_max: LABELLED_BYTES_MAX, taken: Default::default() };
+    let source =
+        Source { message_bytes_max: LABELLED_BYTES_MAX, splits: true, taken: Default::default() };
     let mut failed = None;
     let _ = source.walk(path, &mut |input| {
         match input.content {

@@ -63,6 +63,9 @@ pub type Emit<'e> = dyn FnMut(Input) -> ControlFlow<()> + 'e;
 pub struct Source {
     /// Largest message in bytes; larger ones are reported as unreadable.
     pub message_bytes_max: u64,
+    /// Whether mailboxes and archives are taken apart into messages; if not, each file is one
+    /// input as it is.
+    pub splits: bool,
     /// Bytes of input taken so far, for the progress bar.
     pub taken: Arc<AtomicU64>,
 }
@@ -75,8 +78,11 @@ impl Source {
     /// [`Content::Failed`].
     pub fn walk(&self, path: &Path, emit: &mut Emit<'_>) -> ControlFlow<()> {
         if path.as_os_str() == "-" {
-            let stdin = io::stdin().lock();
-            return self.stream("-", counted(stdin, &self.taken), emit);
+            let stdin = counted(io::stdin().lock(), &self.taken);
+            return match self.splits {
+                true => self.stream("-", stdin, emit),
+                false => self.one("-", stdin, emit),
+            };
         }
         self.entry(path, &path.to_string_lossy(), &[], emit)
     }
@@ -147,6 +153,9 @@ impl Source {
             Ok(file) => file,
             Err(error) => return failed(name, &error, emit),
         };
+        if !self.splits && metadata.is_file() {
+            return emit(Input { name: name.to_owned(), content: Content::File(path.to_owned()) });
+        }
         let mut head = [0; HEAD_BYTES];
         match read_head(&file, &mut head) {
             Ok(length) if kind(&head[..length]) == Kind::Message && metadata.is_file() => {
@@ -447,7 +456,7 @@ mod tests {
     use super::*;
 
     fn names(path: &Path) -> Vec<(String, usize)> {
-        let source = Source { message_bytes_max: 1000, taken: Arc::default() };
+        let source = Source { message_bytes_max: 1000, splits: true, taken: Arc::default() };
         let mut found = Vec::new();
         let _ = source.walk(path, &mut |input| {
             let size = match input.content {

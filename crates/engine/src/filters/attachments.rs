@@ -249,6 +249,10 @@ impl Filter for Attachments {
         "attachments"
     }
 
+    fn judges_files(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         for (part, i) in item.message.parts().iter().zip(0u16..) {
             if !part.is_attachment() && part.files().is_empty() {

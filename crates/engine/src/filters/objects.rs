@@ -266,6 +266,10 @@ impl Filter for Objects {
         "objects"
     }
 
+    fn judges_files(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         let tree = &item.facts.content;
         for object in &tree.objects {

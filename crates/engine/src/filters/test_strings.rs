@@ -72,6 +72,10 @@ impl Filter for TestStrings {
         "test_strings"
     }
 
+    fn judges_files(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         self.gtube_in_header(item.message, findings);
         for (part, i) in item.message.parts().iter().zip(0u16..) {
