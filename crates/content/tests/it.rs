@@ -39,10 +39,11 @@ fn main() -> ExitCode {
     }
 }
 
-const TESTS: [(&str, fn()); 4] = [
+const TESTS: [(&str, fn()); 5] = [
     ("nothing_of_the_system_is_reached", nothing_of_the_system_is_reached),
     ("a_worker_that_fails_costs_one_request", a_worker_that_fails_costs_one_request),
     ("one_that_hangs_does_not_hold_up_the_others", one_that_hangs_does_not_hold_up_the_others),
+    ("a_supervisor_that_is_killed_is_replaced", a_supervisor_that_is_killed_is_replaced),
     ("objects_come_with_their_bytes", objects_come_with_their_bytes),
 ];
 
@@ -147,6 +148,34 @@ fn one_that_hangs_does_not_hold_up_the_others() {
     assert!(!hanging.is_finished(), "fifty were done while it hung");
     let tree = hanging.join().unwrap();
     assert_eq!(tree.objects[0].defects[0].kind, DefectKind::OutOfTime);
+}
+
+/// Processes that this one has started.
+fn children() -> Vec<i32> {
+    let list = format!("/proc/self/task/{}/children", std::process::id());
+    let list = std::fs::read_to_string(list).unwrap();
+    list.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+fn a_supervisor_that_is_killed_is_replaced() {
+    let before = children();
+    let pool = pool(2);
+    let started: Vec<i32> = children().into_iter().filter(|c| !before.contains(c)).collect();
+    assert_eq!(started.len(), 2);
+    let kill = |number: i32| {
+        // SAFETY: takes integers; the process is a child of this one that was not waited for.
+        assert_eq!(unsafe { libc::kill(number, libc::SIGKILL) }, 0);
+    };
+    assert_eq!(order(&pool, "").objects.len(), 2);
+    kill(started[1]);
+    // Its worker is still there, and fails: the next one needs a supervisor.
+    order(&pool, "abort");
+    assert_eq!(order(&pool, "").objects.len(), 2);
+    kill(started[0]);
+    order(&pool, "abort");
+    let tree = order(&pool, "");
+    assert_eq!(tree.objects[0].defects[0].kind, DefectKind::DecoderFailed);
+    assert!(tree.objects[0].defects[0].detail.contains("restart the node"), "{tree:?}");
 }
 
 fn objects_come_with_their_bytes() {

@@ -26,24 +26,46 @@ const REQUESTS_PER_WORKER_MAX: u32 = 1_000;
 /// Time that a worker has above the limit of its request before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Supervisors: a node that is confined cannot start one later, so that one waits in case the other
+/// is killed.
+const SUPERVISORS: u32 = 2;
+
 /// Looks at each object as it is found; its bytes come with it.
 pub type OnObject<'c> = dyn FnMut(&Object, &[u8]) + 'c;
 
 /// Workers, and the supervisor that starts them.
 #[derive(Debug)]
 pub struct Pool {
-    control: Mutex<UnixStream>,
+    supervisors: Mutex<Supervisors>,
     /// Workers that are free, and how many run at all.
     state: Mutex<(Vec<Worker>, usize)>,
     freed: Condvar,
     workers_max: usize,
-    supervisor: Mutex<Process>,
+}
+
+/// The supervisors that still live; the last one is asked.
+#[derive(Debug, Default)]
+struct Supervisors(Vec<Supervisor>);
+
+#[derive(Debug)]
+struct Supervisor {
+    control: UnixStream,
+    process: Process,
+}
+
+/// A process that a supervisor has started.
+#[derive(Debug, Clone, Copy)]
+struct Started {
+    /// By the system.
+    number: i32,
+    /// The supervisor's.
+    supervisor: u32,
 }
 
 #[derive(Debug)]
 struct Worker {
     socket: UnixStream,
-    number: i32,
+    process: Started,
     requests: u32,
 }
 
@@ -66,21 +88,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
-    /// Starts a supervisor. `command` runs [`super::supervisor::serve`] on its standard input. At
+    /// Starts the supervisors. `command` runs [`super::supervisor::serve`] on its standard input. At
     /// most `workers_max` workers run at once; a request that finds none free waits.
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn start(mut command: Command, workers_max: usize) -> io::Result<Self> {
-        let (control, theirs) = UnixStream::pair()?;
-        command.stdin(Stdio::from(OwnedFd::from(theirs)));
-        let supervisor = Mutex::new(command.spawn()?);
+        let mut supervisors = Supervisors::default();
+        for _ in 0..SUPERVISORS {
+            let (control, theirs) = UnixStream::pair()?;
+            command.stdin(Stdio::from(OwnedFd::from(theirs)));
+            supervisors.0.push(Supervisor { control, process: command.spawn()? });
+        }
         Ok(Pool {
-            control: Mutex::new(control),
+            supervisors: Mutex::new(supervisors),
             state: Mutex::new((Vec::new(), 0)),
             freed: Condvar::new(),
             workers_max: workers_max.max(1),
-            supervisor,
         })
     }
 
@@ -130,7 +154,7 @@ impl Pool {
         if done.is_ok() && worker.requests < REQUESTS_PER_WORKER_MAX {
             lock(&self.state).0.push(worker);
         } else {
-            self.kill(worker.number);
+            self.kill(worker.process);
             lock(&self.state).1 -= 1;
         }
         self.freed.notify_one();
@@ -158,41 +182,41 @@ impl Pool {
             lock(&self.state).1 -= 1;
             self.freed.notify_one();
         }
-        let (number, socket) = started.map_err(WorkerError::NotStarted)?;
-        Ok(Worker { socket, number, requests: 0 })
+        let (process, socket) = started.map_err(WorkerError::NotStarted)?;
+        Ok(Worker { socket, process, requests: 0 })
     }
 
-    /// Has the supervisor start a process: its number and its socket.
-    fn start_process(&self, command: [u8; COMMAND_BYTES]) -> io::Result<(i32, UnixStream)> {
-        let mut control = lock(&self.control);
-        control.write_all(&command)?;
-        let mut number = [0; 4];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let buffers = &mut [IoSliceMut::new(&mut number)];
-        let got = recvmsg(&*control, buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
-        if got < 4 {
-            control.read_exact(&mut number[got..])?;
-        }
-        let number = i32::from_le_bytes(number);
-        if number < 0 {
-            return Err(io::Error::from_raw_os_error(-number));
-        }
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(mut sockets) = message
-                && let Some(socket) = sockets.next()
-            {
-                return Ok((number, UnixStream::from(socket)));
+    /// Has a supervisor start a process; that one, and its socket. A supervisor that is gone is
+    /// replaced by the one that waits.
+    fn start_process(&self, command: [u8; COMMAND_BYTES]) -> io::Result<(Started, UnixStream)> {
+        let mut supervisors = lock(&self.supervisors);
+        loop {
+            let place = supervisors.0.len();
+            let Some(supervisor) = supervisors.0.last_mut() else {
+                let why = "no process that unpacks is left; restart the node";
+                return Err(io::Error::new(io::ErrorKind::NotConnected, why));
+            };
+            match supervisor.start(command) {
+                Err(error) if is_gone(&error) => {
+                    let _reaped = supervisor.process.wait();
+                    supervisors.0.pop();
+                }
+                started => {
+                    let of = |number| Started { number, supervisor: place as u32 };
+                    return started.map(|(number, socket)| (of(number), socket));
+                }
             }
         }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "a process without a socket"))
     }
 
-    fn kill(&self, number: i32) {
-        let mut command = [0; COMMAND_BYTES];
-        command[0] = KILL;
-        command[1..5].copy_from_slice(&number.to_le_bytes());
-        let _a_dead_supervisor_has_no_children = lock(&self.control).write_all(&command);
+    fn kill(&self, process: Started) {
+        let mut supervisors = lock(&self.supervisors);
+        // Of a supervisor that is gone the number may be another process's by now. What it had
+        // started ends with its socket, or by the kernel's timer.
+        let is_its_own = supervisors.0.len() == process.supervisor as usize;
+        if let Some(supervisor) = supervisors.0.last_mut().filter(|_| is_its_own) {
+            supervisor.kill(process.number);
+        }
     }
 
     fn ask(
@@ -269,11 +293,52 @@ impl Pool {
     }
 }
 
+impl Supervisor {
+    /// Has it start a process: number and socket.
+    fn start(&mut self, command: [u8; COMMAND_BYTES]) -> io::Result<(i32, UnixStream)> {
+        self.control.write_all(&command)?;
+        let mut number = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let buffers = &mut [IoSliceMut::new(&mut number)];
+        let got = recvmsg(&self.control, buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        if got < 4 {
+            self.control.read_exact(&mut number[got..])?;
+        }
+        let number = i32::from_le_bytes(number);
+        if number < 0 {
+            return Err(io::Error::from_raw_os_error(-number));
+        }
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut sockets) = message
+                && let Some(socket) = sockets.next()
+            {
+                return Ok((number, UnixStream::from(socket)));
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "a process without a socket"))
+    }
+
+    fn kill(&mut self, number: i32) {
+        let mut command = [0; COMMAND_BYTES];
+        command[0] = KILL;
+        command[1..5].copy_from_slice(&number.to_le_bytes());
+        let _a_dead_supervisor_has_no_children = self.control.write_all(&command);
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
-        // The supervisor ends when its control socket does, and its children with it.
-        let _closed = lock(&self.control).shutdown(std::net::Shutdown::Both);
-        let _reaped = lock(&self.supervisor).wait();
+        // A supervisor ends when its control socket does, and its children with it.
+        for supervisor in &mut lock(&self.supervisors).0 {
+            let _closed = supervisor.control.shutdown(std::net::Shutdown::Both);
+            let _reaped = supervisor.process.wait();
+        }
     }
 }
 
