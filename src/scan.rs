@@ -20,7 +20,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Scratch, Snapshot, scan};
-use gauntlet_gateway::config::ContentSettings;
+use gauntlet_gateway::config::{Config, ContentSettings, DlpSettings};
 use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_inputs::source::{self, Content, Input, Source};
 use gauntlet_mail::{Facts, Limits, Message, trace};
@@ -29,6 +29,7 @@ use gauntlet_verdict::Class;
 use self::progress::{Progress, Summary};
 use self::report::{Judged, Style};
 use crate::content_process;
+use crate::dlp::Looking;
 use crate::ruleset::RulesetArgs;
 
 /// Messages between walking and printing, for each scan thread.
@@ -47,7 +48,7 @@ archive/member); any of these compressed with gzip; `-` for standard input.
 
 JSON: {\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
 \"part\",\"offset\",\"length\",\"text\"}]}],\"defects\":[...],\"cost_us\",\"probability\",\"counterfactuals\",
-\"bytes\",\"ruleset\"}; with --subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
+\"bytes\",\"ruleset\"}; with --dlp or dlp.always also \"data_loss\", as gauntlet dlp; with --subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
 the same at any number of threads.
 
 With --rules the message is judged by SpamAssassin rules alone: the score is what spamassassin -L
@@ -111,6 +112,9 @@ pub(crate) struct Args {
     /// Largest message in bytes; larger ones are reported and not judged
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     max_bytes: u64,
+    /// Look for data as well: payment cards, identity numbers, keys, and what [dlp] of --config names
+    #[arg(long)]
+    dlp: bool,
     /// Leave attachments closed: judge the message without what is in its files
     #[arg(long)]
     no_unpack: bool,
@@ -131,8 +135,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let threads = args.threads.map_or_else(all, usize::from);
     let settings = config.as_ref().map_or_else(ContentSettings::default, |c| c.content.clone());
     let opens = settings.enabled && !args.no_unpack && !snapshot.filters.is_empty();
+    let dlp = config.as_ref().map_or_else(DlpSettings::default, |c| c.dlp.clone());
+    let data_loss = match args.dlp || dlp.always {
+        true => {
+            Some(Looking::start(&Config { dlp, content: settings.clone(), ..Config::default() })?)
+        }
+        false => None,
+    };
     let unpacking = opens.then_some(settings);
     let scanner = Scanner {
+        data_loss: data_loss.as_ref(),
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
         received_at: args.now.unwrap_or_else(clock),
@@ -245,6 +257,8 @@ fn print(
 
 /// What every scan thread shares.
 struct Scanner<'a> {
+    /// Looks for data; none if nobody asked.
+    data_loss: Option<&'a Looking>,
     snapshot: &'a Snapshot,
     style: Style,
     received_at: i64,
@@ -307,7 +321,10 @@ impl Scanner<'_> {
             Ok(facts) => facts,
             Err(why) => return self.style.unreadable(name, &why),
         };
-        let verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
+        let mut verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
+        if let Some(data_loss) = self.data_loss {
+            data_loss.look(&message, &facts, &mut verdict);
+        }
         let cost_us = start.elapsed().as_secs_f64() * 1e6;
         self.style.judged(name, &message, &verdict, cost_us)
     }

@@ -204,7 +204,7 @@ fn stands_alone(bytes: &[u8], start: usize, end: usize, groups: &Groups) -> bool
         return false;
     }
     if let Some(&after) = bytes.get(end)
-        && (after == b'_' || joins(after) && is_word(end + 1))
+        && (after == b'_' || joins(after) && is_word(end + 1) && !is_extension(bytes, end))
     {
         return false;
     }
@@ -227,6 +227,11 @@ fn stands_alone(bytes: &[u8], start: usize, end: usize, groups: &Groups) -> bool
         }
     }
     true
+}
+
+/// Whether a dot and a letter follow, as in `4111111111111111.txt`.
+fn is_extension(bytes: &[u8], end: usize) -> bool {
+    bytes[end] == b'.' && bytes.get(end + 1).is_some_and(u8::is_ascii_alphabetic)
 }
 
 /// Whether it is part of a URL, a mail address or a message id.

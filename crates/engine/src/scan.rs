@@ -177,6 +177,7 @@ fn verdict(
         costs,
         ruleset: snapshot.version.clone(),
         sub: findings.sub,
+        data_loss: None,
     }
 }
 

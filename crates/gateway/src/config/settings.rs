@@ -10,6 +10,7 @@ use super::clock::ClockSettings;
 use super::content::ContentSettings;
 use super::databases::PostgresSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
+use super::dlp::DlpSettings;
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
@@ -76,6 +77,8 @@ pub struct Config {
     pub scan: ScanSettings,
     /// Unpacking of attachments.
     pub content: ContentSettings,
+    /// Data loss prevention.
+    pub dlp: DlpSettings,
     /// Bounds of one message.
     pub limits: Limits,
     /// Where classes begin.
@@ -137,6 +140,7 @@ impl Default for Config {
             tls_reports: ReportSettings::default(),
             scan: ScanSettings::default(),
             content: ContentSettings::default(),
+            dlp: DlpSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
             rules: RuleSettings::default(),
