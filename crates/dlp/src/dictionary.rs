@@ -9,6 +9,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
+
 use crate::words::{Word, words};
 
 /// Phrases of one dictionary.
@@ -59,7 +61,7 @@ pub struct Dictionary {
     threshold: f64,
     within_words: Option<usize>,
     phrases: Vec<Phrase>,
-    by_first_word: HashMap<u64, Vec<usize>>,
+    by_first_word: HashMap<u64, Vec<usize>, FixedState>,
 }
 
 /// What a text has of a dictionary.
@@ -92,7 +94,7 @@ impl Dictionary {
         within_words: Option<usize>,
     ) -> Result<Self, DictionaryError> {
         let mut phrases: Vec<Phrase> = Vec::new();
-        let mut by_first_word: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut by_first_word: HashMap<u64, Vec<usize>, FixedState> = HashMap::default();
         for (line, entry) in text.lines().enumerate().map(|(i, l)| (i + 1, l.trim())) {
             if entry.is_empty() || entry.starts_with('#') {
                 continue;

@@ -152,6 +152,9 @@ impl Documents {
 
     /// Adds what the text with this index has.
     pub(crate) fn read(&self, index: usize, words: &[Word], seen: &mut Seen) {
+        if self.is_empty() {
+            return;
+        }
         for found in winnow(words) {
             let from = self.all.partition_point(|(hash, _)| *hash < found.hash);
             let same = self.all[from..].iter().take_while(|(hash, _)| *hash == found.hash);

@@ -20,7 +20,7 @@ pub(crate) const fn near(form: &'static str) -> Layout {
 }
 
 /// A layout as it is matched.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) first: usize,
     /// Separator and length of each further group.

@@ -1,6 +1,6 @@
 //! Numbers in texts: layout first, check digits next, context last.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::detector::Detector;
 use crate::detectors::Iban;
@@ -17,6 +17,8 @@ const CONTEXT_BYTES_BEFORE: usize = 160;
 const CONTEXT_BYTES_AFTER: usize = 80;
 /// How far the ends of the address that a number may be part of are looked for, in bytes.
 const ADDRESS_BYTES_MAX: usize = 512;
+/// Windows of context that are looked at before the whole text is.
+const WINDOWS_MAX: usize = 16;
 /// Values of one detector that are a column of a table, whose heading is their context.
 const COLUMN_VALUES_MIN: usize = 5;
 
@@ -28,11 +30,16 @@ pub(crate) struct Match {
     pub(crate) end: usize,
 }
 
-/// One layout of one detector.
+/// One layout, and the detectors that have it.
 #[derive(Debug)]
 struct Form {
-    detector: usize,
     groups: Groups,
+    detectors: Vec<Candidate>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    detector: usize,
     needs_context: bool,
 }
 
@@ -48,9 +55,22 @@ pub(crate) struct Numbers {
 #[derive(Debug, Default)]
 struct Reading {
     found: Vec<Match>,
-    /// Values without context, by detector, and how many had the layout alone.
+    /// Values without context, and how many had the layout alone, by detector.
     pending: Vec<Match>,
-    tried: Vec<usize>,
+    tried: BTreeMap<usize, usize>,
+    /// How often context was looked for.
+    lookups: usize,
+    /// The text in lower case, once it is asked for, and which detectors have a word anywhere in it.
+    lower: Option<String>,
+    anywhere: BTreeMap<usize, bool>,
+}
+
+impl Reading {
+    /// Whether a word of the detector's context is anywhere in the text.
+    fn is_anywhere(&mut self, text: &str, detector: usize, words: &[&str]) -> bool {
+        let lower = self.lower.get_or_insert_with(|| text.to_lowercase());
+        *self.anywhere.entry(detector).or_insert_with(|| has_context(text, lower, words))
+    }
 }
 
 /// Letters and digits in upper case, as detectors check them.
@@ -65,9 +85,12 @@ impl Numbers {
         for (detector, known) in detectors.iter().enumerate() {
             for layout in known.layouts {
                 let groups = layout.groups();
-                let needs_context = layout.needs_context;
-                if let Some(of_length) = forms.get_mut(groups.first) {
-                    of_length.push(Form { detector, groups, needs_context });
+                let Some(of_length) = forms.get_mut(groups.first) else { continue };
+                let same = of_length.iter_mut().find(|form| form.groups == groups);
+                let candidate = Candidate { detector, needs_context: layout.needs_context };
+                match same {
+                    Some(form) => form.detectors.push(candidate),
+                    None => of_length.push(Form { groups, detectors: vec![candidate] }),
                 }
             }
         }
@@ -78,7 +101,7 @@ impl Numbers {
     /// Every number of a text that some detector takes, in order.
     pub(crate) fn find(&self, text: &str) -> Vec<Match> {
         let bytes = text.as_bytes();
-        let mut reading = Reading { tried: vec![0; self.detectors.len()], ..Reading::default() };
+        let mut reading = Reading::default();
         let mut at = 0;
         while let Some(digit) = next_digit(bytes, at) {
             let (start, end) = (run_start(bytes, digit).max(at), run_end(bytes, digit));
@@ -101,9 +124,10 @@ impl Numbers {
         });
         let (mut start, mut end) = (start, end);
         for _ in 0..=LETTER_GROUPS_MAX {
+            let next = next_group(bytes, end);
             for form in self.forms.get(end - start).into_iter().flatten() {
-                if let Some(end) = self.try_form(text, (start, end), form, reading) {
-                    found = found.max(Some(end));
+                if form.groups.rest.first().is_none_or(|first| next == Some(*first)) {
+                    found = found.max(self.try_form(text, (start, end), form, reading));
                 }
             }
             // A group of letters before may be the first.
@@ -131,18 +155,24 @@ impl Numbers {
         if !stands_alone(bytes, start, end, &form.groups) || is_in_address(bytes, start, end) {
             return None;
         }
-        let detector = self.detectors[form.detector];
-        reading.tried[form.detector] += 1;
-        if !(detector.check)(canonical(&text[start..end]).as_bytes()) {
-            return None;
+        let (value, mut counts) = (canonical(&text[start..end]), false);
+        for &Candidate { detector, needs_context } in &form.detectors {
+            let Detector { check, context, .. } = self.detectors[detector];
+            if needs_context {
+                *reading.tried.entry(detector).or_default() += 1;
+            }
+            if !check(value.as_bytes()) {
+                continue;
+            }
+            let found = Match { detector, start, end };
+            if needs_context && !is_near(text, found, context, reading) {
+                reading.pending.push(found);
+                continue;
+            }
+            reading.found.push(found);
+            counts = true;
         }
-        let found = Match { detector: form.detector, start, end };
-        if form.needs_context && !has_context(window(text, start, end), detector.context) {
-            reading.pending.push(found);
-            return None;
-        }
-        reading.found.push(found);
-        Some(end)
+        counts.then_some(end)
     }
 
     fn iban(&self, text: &str, start: usize) -> Option<Match> {
@@ -173,14 +203,33 @@ impl Numbers {
             let values: BTreeSet<String> =
                 of_it().map(|m| canonical(&text[m.start..m.end])).collect();
             let is_column = values.len() >= COLUMN_VALUES_MIN
-                && of_it().count() * 2 > reading.tried[detector]
-                && has_context(text, self.detectors[detector].context);
-            if is_column {
-                let all: Vec<Match> = of_it().collect();
+                && of_it().count() * 2 > reading.tried.get(&detector).copied().unwrap_or(0);
+            let all: Vec<Match> = if is_column { of_it().collect() } else { Vec::new() };
+            if is_column && reading.is_anywhere(text, detector, self.detectors[detector].context) {
                 reading.found.extend(all);
             }
         }
     }
+}
+
+/// Separator and length of the group behind one that ends at `end`.
+fn next_group(bytes: &[u8], end: usize) -> Option<(u8, usize)> {
+    let (separator, width) = separator(bytes, end)?;
+    let next = end + width;
+    // A longer one is no group of any layout.
+    let limit = bytes.len().min(next + GROUP_BYTES_MAX + 1);
+    Some((separator, run_end(&bytes[..limit], next) - next))
+}
+
+/// Whether a word of the context stands near the number. In a text with many numbers it is seen first
+/// whether there is one at all.
+fn is_near(text: &str, found: Match, words: &[&str], reading: &mut Reading) -> bool {
+    reading.lookups += 1;
+    if reading.lookups > WINDOWS_MAX && !reading.is_anywhere(text, found.detector, words) {
+        return false;
+    }
+    let near = window(text, found.start, found.end);
+    has_context(near, &near.to_lowercase(), words)
 }
 
 /// Where the next digit stands. Text without digits is passed over by blocks.
@@ -256,8 +305,7 @@ fn window(text: &str, start: usize, end: usize) -> &str {
 }
 
 /// Whether one of the words stands in the text as a word of its own.
-fn has_context(text: &str, words: &[&str]) -> bool {
-    let lower = text.to_lowercase();
+fn has_context(text: &str, lower: &str, words: &[&str]) -> bool {
     let splits = |inner: Option<char>, outer: Option<char>| {
         let (Some(inner), Some(outer)) = (inner, outer) else { return true };
         !inner.is_alphanumeric()
@@ -268,7 +316,7 @@ fn has_context(text: &str, words: &[&str]) -> bool {
     };
     words.iter().any(|word| {
         let is_abbreviation = word.chars().all(|c| c.is_ascii_uppercase());
-        let text = if is_abbreviation { text } else { &lower };
+        let text = if is_abbreviation { text } else { lower };
         text.match_indices(word).any(|(at, found)| {
             let (before, after) = (&text[..at], &text[at + found.len()..]);
             splits(word.chars().next(), before.chars().next_back())

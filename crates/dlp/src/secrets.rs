@@ -94,7 +94,7 @@ impl Secrets {
             }
             let (detector, shape) = self.found[prefix.pattern().as_usize()];
             let range = match shape {
-                Some(shape) => shape.find(text, prefix.start(), prefix.end()),
+                Some(shape) => shape.find(text, prefix.start(), prefix.end(), &mut free_from),
                 None => private_key::find(text, prefix.start(), prefix.end(), free_from),
             };
             if let Some((start, end, prefix)) = range {

@@ -6,8 +6,12 @@ use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 
-/// Seed of the hashes. They are kept in memory only.
+/// Seed of the hashes of shingles. They are kept in memory only.
 const SEED: u64 = 0x6a75_6e67;
+
+/// Begin and factor of FNV-1a of 64 bits (Fowler, Noll, Vo; RFC 9923), over characters.
+const FNV_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_FACTOR: u64 = 0x0100_0000_01b3;
 
 /// A word of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +34,11 @@ pub(crate) fn is_unspaced(c: char) -> bool {
 /// The words of a text.
 pub(crate) fn words(text: &str) -> Vec<Word> {
     let mut found = Vec::new();
-    let mut open: Option<(usize, <FixedState as BuildHasher>::Hasher)> = None;
-    let state = FixedState::with_seed(SEED);
-    let mut close = |open: &mut Option<(usize, <FixedState as BuildHasher>::Hasher)>, end| {
-        if let Some((start, hasher)) = open.take() {
-            found.push(Word { hash: hasher.finish(), start, end });
+    let mut open: Option<(usize, u64)> = None;
+    let add = |hash: &mut u64, c: u32| *hash = (*hash ^ u64::from(c)).wrapping_mul(FNV_FACTOR);
+    let mut close = |open: &mut Option<(usize, u64)>, end| {
+        if let Some((start, hash)) = open.take() {
+            found.push(Word { hash, start, end });
         }
     };
     for (at, c) in text.char_indices() {
@@ -46,11 +50,11 @@ pub(crate) fn words(text: &str) -> Vec<Word> {
         if alone {
             close(&mut open, at);
         }
-        let (_, hasher) = open.get_or_insert_with(|| (at, state.build_hasher()));
+        let (_, hash) = open.get_or_insert((at, FNV_BEGIN));
         if c.is_ascii() {
-            hasher.write_u32(u32::from(c.to_ascii_lowercase()));
+            add(hash, u32::from(c.to_ascii_lowercase()));
         } else {
-            c.to_lowercase().for_each(|c| hasher.write_u32(u32::from(c)));
+            c.to_lowercase().for_each(|c| add(hash, u32::from(c)));
         }
         if alone {
             close(&mut open, at + c.len_utf8());

@@ -30,8 +30,13 @@ pub(super) fn find(
     };
     let limit = bytes.len().min(marker_end + KEY_BYTES_MAX);
     let body = &bytes[marker_end..limit];
-    let ends: &[u8] = if is_putty { b"Private-MAC" } else { b"-----END" };
-    let length = memchr::memmem::find(body, ends).unwrap_or(body.len());
+    // The next key ends this one, too: many beginnings are not read twice.
+    let ends: &[&[u8]] = match is_putty {
+        true => &[MARKERS[2].as_bytes(), b"Private-MAC"],
+        false => &[b"-----"],
+    };
+    let until = |body: &[u8], end: &&[u8]| memchr::memmem::find(body, end).unwrap_or(body.len());
+    let length = ends.iter().fold(body.len(), |length, end| until(&body[..length], end));
     is_key(&body[..length]).then(|| {
         let mut end = marker_end + length;
         while !text.is_char_boundary(end) {

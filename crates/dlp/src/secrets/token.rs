@@ -105,17 +105,23 @@ pub(super) const SHAPES: &[Shape] = &[
 ];
 
 impl Shape {
-    /// Begin, end, and length of the prefix of a token whose prefix stands at these bytes.
+    /// Begin, end, and length of the prefix of a token whose prefix stands at these bytes. `passed` is
+    /// set to where a run ends that is too long for any.
     pub(super) fn find(
         &self,
         text: &str,
         start: usize,
         prefix_end: usize,
+        passed: &mut usize,
     ) -> Option<(usize, usize, usize)> {
         let bytes = text.as_bytes();
         let before = start.checked_sub(1).map_or(b' ', |i| bytes[i]);
         let rest = &bytes[prefix_end..bytes.len().min(prefix_end + TOKEN_BYTES_MAX + 1)];
         let mut length = rest.iter().take_while(|b| self.chars.has(**b)).count();
+        if length > TOKEN_BYTES_MAX {
+            *passed = prefix_end + length;
+            return None;
+        }
         // The end of a sentence is none of the token.
         while self.chars == Chars::Dotted && length > 0 && rest[length - 1] == b'.' {
             length -= 1;
