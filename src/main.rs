@@ -11,6 +11,7 @@ mod config;
 mod content_process;
 mod digest;
 mod dkim;
+mod dlp;
 mod dmarc;
 mod doctor;
 mod examples;
@@ -91,6 +92,8 @@ enum Command {
     Facts(facts::Args),
     /// Check what a node stands on: clock, resolver, lists, our name, keys, relaying
     Doctor(doctor::Args),
+    /// Look for payment cards, identity numbers, keys and documents in files
+    Dlp(dlp::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
     /// Make or send the reports that domains get about mail in their name
@@ -179,6 +182,7 @@ fn main() -> ExitCode {
         Command::Facts(args) => facts::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
+        Command::Dlp(args) => dlp::run(&args),
         Command::Dmarc(args) => dmarc::run(&args),
         Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),

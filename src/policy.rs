@@ -17,6 +17,7 @@ use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
 use gauntlet_verdict::Verdict;
 use serde::Deserialize;
 
+use crate::dlp::{self, Looking};
 use crate::ruleset::RulesetArgs;
 
 const AFTER_HELP: &str = "\
@@ -73,6 +74,9 @@ enum Action {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// The configuration file, for what its [dlp] names
+        #[arg(short, long, env = "GAUNTLET_CONFIG")]
+        config: Option<PathBuf>,
         #[command(flatten)]
         ruleset: RulesetArgs,
     },
@@ -83,6 +87,9 @@ enum Action {
         /// The policy file [default: the one that comes with the program]
         #[arg(long)]
         policy: Option<PathBuf>,
+        /// The configuration file, for what its [dlp] names
+        #[arg(short, long, env = "GAUNTLET_CONFIG")]
+        config: Option<PathBuf>,
         #[command(flatten)]
         ruleset: RulesetArgs,
     },
@@ -102,18 +109,15 @@ enum Action {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check { file } => check(file),
-        Action::Explain { message, policy, to, from, outbound, json, ruleset } => {
+        Action::Explain { message, policy, to, from, outbound, json, config, ruleset } => {
             let raw = file::read(message)?;
             let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
-            let judge =
-                Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
+            let judge = Judge::new(policy.as_deref(), config.as_deref(), ruleset)?;
             let (verdict, explanations) = judge.explain(&raw, direction, from.clone(), to.clone());
             print_explanations(&verdict, &explanations, *json)
         }
-        Action::Test { cases, policy, ruleset } => {
-            let judge =
-                Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
-            test(cases, &judge)
+        Action::Test { cases, policy, config, ruleset } => {
+            test(cases, &Judge::new(policy.as_deref(), config.as_deref(), ruleset)?)
         }
         Action::Replay(args) => replay::run(args),
         Action::Apply(args) => versions::apply(args),
@@ -144,9 +148,27 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
 struct Judge {
     policy: Policy,
     snapshot: Snapshot,
+    /// Opens files and looks for data, if the policy asks for any.
+    data_loss: Option<Looking>,
 }
 
 impl Judge {
+    fn new(
+        policy: Option<&Path>,
+        config: Option<&Path>,
+        ruleset: &RulesetArgs,
+    ) -> anyhow::Result<Self> {
+        let (policy, snapshot) = (read_policy(policy)?, ruleset.load()?);
+        let data_loss = match policy.data_conditions().next() {
+            Some(_) => Some(Looking::start(&dlp::config_of(config)?)?),
+            None => None,
+        };
+        for what in data_loss.iter().flat_map(|looking| looking.never_found(&policy)) {
+            eprintln!("gauntlet: {what}");
+        }
+        Ok(Judge { policy, snapshot, data_loss })
+    }
+
     fn explain(
         &self,
         raw: &[u8],
@@ -162,8 +184,14 @@ impl Judge {
         if let Some(mail_from) = mail_from {
             envelope.mail_from = mail_from;
         }
-        let facts = Facts::default();
-        let verdict = scan(&message, &envelope, &facts, &self.snapshot, &mut Scratch::default());
+        let looks = |_: &&Looking| self.policy.asks_data_loss(direction);
+        let data_loss = self.data_loss.as_ref().filter(looks);
+        let facts = data_loss.map_or_else(Facts::default, |looking| looking.facts(&message));
+        let mut verdict =
+            scan(&message, &envelope, &facts, &self.snapshot, &mut Scratch::default());
+        if let Some(looking) = data_loss {
+            looking.look(&message, &facts, &mut verdict);
+        }
         let explanations = self.policy.explain(&PolicyInput {
             id: "none",
             message: &message,
@@ -184,13 +212,21 @@ fn print_explanations(
 ) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if json {
-        let line = serde_json::json!({
+        let mut line = serde_json::json!({
             "class": verdict.class, "score": verdict.score, "recipients": explanations,
         });
+        if let Some(found) = &verdict.data_loss {
+            line["data_loss"] = serde_json::to_value(found)?;
+        }
         writeln!(out, "{line}")?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(out, "class {}, score {:.1}", verdict.class, verdict.score)?;
+    if let Some(found) = &verdict.data_loss {
+        let cut = if found.is_cut { " (not all was read)" } else { "" };
+        writeln!(out, "\ndata found{cut}: {}", found.findings.len())?;
+        dlp::print_findings(&mut out, found)?;
+    }
     for explanation in explanations {
         let disposition = &explanation.disposition;
         writeln!(out, "\n{}: {}", disposition.recipient, disposition.end)?;

@@ -29,6 +29,7 @@ use gauntlet_verdict::Class;
 use self::progress::{Progress, Summary};
 use self::report::{Judged, Style};
 use crate::content_process;
+use crate::dlp::Looking;
 use crate::ruleset::RulesetArgs;
 
 /// Messages between walking and printing, for each scan thread.
@@ -47,7 +48,7 @@ archive/member); any of these compressed with gzip; `-` for standard input.
 
 JSON: {\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
 \"part\",\"offset\",\"length\",\"text\"}]}],\"defects\":[...],\"cost_us\",\"probability\",\"counterfactuals\",
-\"bytes\",\"ruleset\"}; with --subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
+\"bytes\",\"ruleset\"}; with --dlp or dlp.always also \"data_loss\", as gauntlet dlp; with --subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
 the same at any number of threads.
 
 With --rules the message is judged by SpamAssassin rules alone: the score is what spamassassin -L
@@ -115,6 +116,9 @@ pub(crate) struct Args {
     /// What the inputs are: messages, or any files
     #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = InputKind::Mail)]
     r#as: InputKind,
+    /// Look for data as well: payment cards, identity numbers, keys, and what [dlp] of --config names
+    #[arg(long)]
+    dlp: bool,
     /// Leave attachments closed: judge the message without what is in its files
     #[arg(long)]
     no_unpack: bool,
@@ -144,8 +148,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let threads = args.threads.map_or_else(all, usize::from);
     let settings = config.clone().unwrap_or_default();
     let opens = settings.content.enabled && !args.no_unpack && !snapshot.filters.is_empty();
+    let data_loss = match args.dlp || settings.dlp.always {
+        true => Some(Looking::start(&settings)?),
+        false => None,
+    };
     let unpacking = opens.then_some(settings);
     let scanner = Scanner {
+        data_loss: data_loss.as_ref(),
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
         kind: args.r#as,
@@ -261,6 +270,8 @@ fn print(
 
 /// What every scan thread shares.
 struct Scanner<'a> {
+    /// Looks for data; none if nobody asked.
+    data_loss: Option<&'a Looking>,
     snapshot: &'a Snapshot,
     style: Style,
     kind: InputKind,
@@ -341,7 +352,10 @@ impl Scanner<'_> {
             Ok(facts) => facts,
             Err(why) => return self.style.unreadable(name, &why),
         };
-        let verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
+        let mut verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
+        if let Some(data_loss) = self.data_loss {
+            data_loss.look(&message, &facts, &mut verdict);
+        }
         let cost_us = start.elapsed().as_secs_f64() * 1e6;
         self.style.judged(name, &message, raw.len(), &verdict, cost_us)
     }

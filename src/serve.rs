@@ -22,6 +22,7 @@ use gauntlet_gateway::admin::sandbox;
 use gauntlet_gateway::config::{Config, Loaded, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
+use gauntlet_gateway::scan::data_loss::DataLossPrevention;
 use gauntlet_gateway::scan::probes::Probes;
 use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_gateway::secrets::SandboxStatus;
@@ -336,8 +337,12 @@ fn judge_of(config: &Config, users: &Users, processes: &Processes) -> anyhow::Re
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
     let unpacking = unpacking_of(config, processes)?;
-    let scans = config.scan.enabled;
-    Ok(Judge { snapshot, policy, limits: config.limits, probes, scans, unpacking })
+    let data_loss = DataLossPrevention::load(&config.dlp, unpacking.as_deref())?;
+    for what in data_loss.never_found(&policy) {
+        tracing::warn!("policy: {what}");
+    }
+    let (scans, limits, data_loss) = (config.scan.enabled, config.limits, Arc::new(data_loss));
+    Ok(Judge { snapshot, policy, limits, probes, scans, unpacking, data_loss })
 }
 
 /// What opens files and asks engines about them.

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arrows of the design (section 3): a crate, and the crates of ours it may name.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("sniff", &[]),
+    ("dlp", &[]),
     ("sandbox", &[]),
     ("content", &["sandbox", "sniff"]),
     ("mail", &["sniff"]),
@@ -23,6 +24,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         &[
             "sandbox",
             "content",
+            "dlp",
             "mail",
             "verdict",
             "rules",

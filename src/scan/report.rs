@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
 use gauntlet_mail::{Defect, Evidence, Hit, Message, View};
-use gauntlet_verdict::{Class, Counterfactual, FilterCost, Verdict};
+use gauntlet_verdict::{Class, Counterfactual, DataLoss, FilterCost, Verdict};
 use serde::Serialize;
 
 /// Bytes of text shown before and after a piece of evidence.
@@ -64,6 +64,8 @@ struct Line<'a> {
     ruleset: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     sub: BTreeMap<&'a str, Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_loss: Option<&'a DataLoss>,
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<&'a [FilterCost]>,
 }
@@ -155,6 +157,7 @@ impl Style {
                 bytes,
                 ruleset: &verdict.ruleset,
                 sub: verdict.sub.iter().map(|(rule, count)| (&**rule, Number(*count))).collect(),
+                data_loss: verdict.data_loss.as_ref(),
                 costs: costs.then_some(&verdict.costs),
             }),
             Style::Subtests => json(&SubtestsLine::of(name, verdict)),

@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub(crate) mod activity;
 pub(crate) mod app_passwords;
+mod data;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod form;

@@ -182,6 +182,7 @@ pub(crate) fn verdict(mut defects: Vec<Defect>, ran: Ran, snapshot: &Snapshot) -
         costs,
         ruleset: snapshot.version.clone(),
         sub: findings.sub,
+        data_loss: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Verdicts: a pool of threads, each with the current engine.
 
 pub mod corrections;
+pub mod data_loss;
 pub mod engines;
 pub mod judge;
 pub mod probes;

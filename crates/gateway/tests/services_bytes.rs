@@ -54,6 +54,7 @@ fn judge(config: &Config) -> anyhow::Result<Judge> {
         probes: None,
         scans: true,
         unpacking: None,
+        data_loss: Default::default(),
     })
 }
 

@@ -128,6 +128,9 @@ pub enum DefectKind {
     PartsAfterBareReturn,
     /// A file of the message, or one inside it, could not be read; detail: its path and why.
     UnreadContent,
+    /// Data loss prevention did not look through all texts (limits of `[dlp]`, `[content]` and
+    /// `[limits]`).
+    DataUnread,
     /// A filter failed or ran out of its budget (design invariant 6).
     FilterFailed,
     /// A rule ran out of its match budget.

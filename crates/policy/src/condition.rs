@@ -7,6 +7,7 @@ use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
 use gauntlet_verdict::Class;
 use serde::{Deserialize, Deserializer};
 
+use crate::data_condition::DataCondition;
 use crate::pattern::{OneOrMany, Pattern};
 
 /// Deepest nesting of `all`, `any` and `not`.
@@ -73,6 +74,8 @@ pub struct Condition {
     /// Language of the message (ISO 639-1, e.g. `de`): that of its text where it is known,
     /// else what its Content-Language field states (RFC 3282).
     pub language: Option<OneOrMany<Pattern>>,
+    /// What data loss prevention found.
+    pub dlp: Option<DataCondition>,
     /// Every one of these.
     pub all: Option<Vec<Condition>>,
     /// At least one of these.

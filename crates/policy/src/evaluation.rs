@@ -1,6 +1,7 @@
 //! Evaluating the conditions of rules for one recipient.
 
 mod changes;
+mod data;
 mod fields;
 
 use std::cell::OnceCell;
@@ -58,12 +59,13 @@ impl Evaluation<'_> {
     /// All fields of a table; the first that fails decides.
     pub(crate) fn table(&self, when: &Condition) -> Answer {
         let mut held = Vec::new();
-        let checks: [fn(&Self, &Condition) -> Option<Answer>; 6] = [
+        let checks: [fn(&Self, &Condition) -> Option<Answer>; 7] = [
             Self::verdict_fields,
             Self::envelope_fields,
             Self::message_fields,
             Self::attachment_fields,
             Self::network_fields,
+            Self::data_fields,
             Self::nested,
         ];
         for check in checks {

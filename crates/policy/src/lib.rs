@@ -9,6 +9,7 @@
 mod bounds;
 mod check;
 pub mod condition;
+pub mod data_condition;
 pub mod decide;
 pub mod diff;
 pub mod edit;

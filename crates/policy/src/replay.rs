@@ -138,11 +138,14 @@ impl Evaluation<'_> {
             || when.attachment.is_some()
             || when.attachments_min.is_some();
         let nested = when.all.is_some() || when.any.is_some() || when.not.is_some();
-        let asks = when.rate.is_some() || (asks_message && !is_complete);
+        // The log has what was found, if that day's policy asked for it.
+        let asks_data = when.dlp.is_some() && self.input.verdict.data_loss.is_none();
+        let asks = when.rate.is_some() || asks_data || (asks_message && !is_complete);
         if !asks && !nested {
             return Some(self.table(when).0);
         }
-        let rest = Condition { rate: None, all: None, any: None, not: None, ..when.clone() };
+        let dlp = when.dlp.clone().filter(|_| !asks_data);
+        let rest = Condition { rate: None, dlp, all: None, any: None, not: None, ..when.clone() };
         let rest = match is_complete {
             true => rest,
             false => Condition {

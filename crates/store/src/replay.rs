@@ -160,6 +160,9 @@ fn replay_message(
     let message = Message::parse(body.unwrap_or(&fields));
     let (envelope, facts) = (&record.envelope, &record.facts);
     let judged = body.and_then(|_| rescan(&message, envelope, facts));
+    // Rules and filters are run again, data loss prevention is not.
+    let data_loss = || record.verdict.data_loss.clone();
+    let judged = judged.map(|verdict| Verdict { data_loss: data_loss(), ..verdict });
     let verdict = judged.as_ref().unwrap_or(&record.verdict);
     report.messages += 1;
     report.whole += u64::from(body.is_some());

@@ -8,11 +8,13 @@
 //! Plain types, pure functions. Rules and evidence ([`gauntlet_mail::Hit`],
 //! [`gauntlet_mail::Evidence`]), envelope and facts are those of `mail`.
 
+pub mod data_loss;
 pub mod disposition;
 pub mod lists;
 pub mod thresholds;
 pub mod verdict;
 
+pub use data_loss::{DataEvidence, DataFinding, DataLoss};
 pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
 pub use lists::List;
 pub use thresholds::{Thresholds, probability_reached_by};

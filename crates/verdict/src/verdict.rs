@@ -5,6 +5,8 @@ use std::sync::Arc;
 use gauntlet_mail::{Defect, Hit};
 use serde::{Deserialize, Serialize};
 
+use crate::data_loss::DataLoss;
+
 /// The kinds of item, from harmless to unjudgeable. The order is that of severity.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
@@ -116,6 +118,9 @@ pub struct Verdict {
     pub sub: Vec<(Arc<str>, f64)>,
     /// Version of the ruleset, model and lists that judged it.
     pub ruleset: Arc<str>,
+    /// What data loss prevention found, masked; none if no rule of the policy asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_loss: Option<DataLoss>,
 }
 
 impl Verdict {

@@ -8,7 +8,7 @@ use gauntlet_store::quarantine::{Held, HeldQuery};
 use gauntlet_store::{LogRecord, Stage};
 use maud::{Markup, html};
 
-use super::{objects, verdict};
+use super::{data, objects, verdict};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -52,6 +52,9 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 @if !record.facts.content.is_empty() {
                     section.card.flush { h2 { (t("Files")) } (objects::table(&record.facts.content)) }
                 }
+                @if let Some(found) = &record.verdict.data_loss {
+                    section.card.flush { h2 { (t("Data loss prevention")) } (data::table(found)) }
+                }
                 section.card { h2 { (t("Anomalies")) } (verdict::defects(&record.verdict)) }
                 section.card { h2 { (t("Cost")) } (verdict::costs(&record.verdict)) }
             }
@@ -69,6 +72,15 @@ fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
             }
         };
     };
+    // What is logged of such a message is masked; who may see the message itself finds it where it is held.
+    if record.verdict.data_loss.as_ref().is_some_and(|found| !found.findings.is_empty()) {
+        return html! {
+            section.card {
+                h2 { (t("Message")) }
+                p.hint { (t("The message holds data that the policy looks for. It is shown in the quarantine, to those who decide on it.")) }
+            }
+        };
+    }
     let message = Message::parse(raw);
     html! {
         section.card { h2 { (t("Message")) } (verdict::body(&message, &record.verdict.hits)) }

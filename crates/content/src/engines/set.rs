@@ -139,6 +139,11 @@ impl EngineSet {
         EngineSet { members, cache, bytes_max }
     }
 
+    /// A set that asks nothing.
+    pub fn none() -> Self {
+        Self::new(Vec::new(), Arc::new(Cache::new(0, Duration::ZERO)), 0)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()

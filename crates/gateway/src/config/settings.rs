@@ -10,6 +10,7 @@ use super::clock::ClockSettings;
 use super::content::ContentSettings;
 use super::databases::PostgresSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
+use super::dlp::DlpSettings;
 use super::engines::EngineSettings;
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::receiving::{
@@ -79,6 +80,8 @@ pub struct Config {
     pub content: ContentSettings,
     /// Malware engines, one table an engine.
     pub engine: Vec<EngineSettings>,
+    /// Data loss prevention.
+    pub dlp: DlpSettings,
     /// Bounds of one message.
     pub limits: Limits,
     /// Where classes begin.
@@ -141,6 +144,7 @@ impl Default for Config {
             scan: ScanSettings::default(),
             content: ContentSettings::default(),
             engine: Vec::new(),
+            dlp: DlpSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
             rules: RuleSettings::default(),

@@ -56,6 +56,7 @@ impl TestNode {
                 probes: None,
                 scans: false,
                 unpacking: None,
+                data_loss: Default::default(),
             })
         };
         let clock = Clock::manual(1_795_234_751_000);

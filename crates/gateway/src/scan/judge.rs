@@ -1,18 +1,20 @@
 //! What judges a message: one snapshot and one policy, swapped together (design invariant 4).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::scan::probes::Probes;
 use bytes::Bytes;
 use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
-use gauntlet_mail::{Envelope, Facts, Limits, Message};
+use gauntlet_mail::{Direction, Envelope, Facts, Limits, Message};
 use gauntlet_policy::{Policy, PolicyInput, Rates};
 use gauntlet_smtp::text::truncate;
 use gauntlet_store::LogRecord;
 use gauntlet_store::record::Stage;
 
 use crate::facts::rules::CachedViews;
+use crate::scan::data_loss::DataLossPrevention;
 use crate::scan::unpacking::Unpacking;
 use gauntlet_verdict::{FilterCost, Verdict};
 
@@ -65,6 +67,8 @@ pub struct Judge {
     pub scans: bool,
     /// What opens attachments; none leaves them closed.
     pub unpacking: Option<Arc<Unpacking>>,
+    /// What looks for data where the policy asks.
+    pub data_loss: Arc<DataLossPrevention>,
 }
 
 impl Judge {
@@ -78,6 +82,7 @@ impl Judge {
             probes: self.probes.clone(),
             scans: self.scans,
             unpacking: self.unpacking.clone(),
+            data_loss: self.data_loss.clone(),
         }
     }
 
@@ -91,7 +96,13 @@ impl Judge {
             probes: self.probes.clone(),
             scans: self.scans,
             unpacking: self.unpacking.clone(),
+            data_loss: self.data_loss.clone(),
         }
+    }
+
+    /// Whether mail that goes this way is looked through for data.
+    pub(crate) fn looks_for_data(&self, direction: Direction) -> bool {
+        self.data_loss.is_always() || self.policy.asks_data_loss(direction)
     }
 
     /// Judges a message: its line of the log, with the dispositions. Deterministic but for
@@ -104,8 +115,9 @@ impl Judge {
     /// The same; none if the message has files that are to be unpacked before it is judged.
     pub(crate) fn judge_unpacked(&self, work: &Work, scratch: &mut Scratch) -> Option<LogRecord> {
         let message = Message::parse_with(&work.raw, &self.limits);
-        let unpacking = self.unpacking.as_ref().filter(|_| self.scans && work.unpacked.is_none());
-        if unpacking.is_some_and(|unpacking| unpacking.wants(&message)) {
+        let reads = || self.scans || self.looks_for_data(work.envelope.direction);
+        let unpacking = self.unpacking.as_ref().filter(|_| work.unpacked.is_none());
+        if unpacking.is_some_and(|unpacking| reads() && unpacking.wants(&message)) {
             return None;
         }
         Some(self.judge_message(work, &message, scratch))
@@ -128,6 +140,8 @@ impl Judge {
             verdict.costs.push(FilterCost { filter: "unpacking".into(), micros });
         }
         stages.push(Stage::now("scanned", *began));
+        let looks = self.looks_for_data(envelope.direction);
+        let data = looks.then(|| self.data_loss.look(message, facts, &mut verdict));
         if let Some(probes) = &self.probes {
             probes.notice(message, envelope, *received_ms, scratch);
         }
@@ -142,27 +156,35 @@ impl Judge {
         });
         stages.push(Stage::now("decided", *began));
         let message_id = message.header("Message-ID").map(|h| h.decoded().into_owned());
-        LogRecord {
+        // What is masked must not be cut before: half a value is no value.
+        let shortened = |text: &str, bytes_max: usize| {
+            let text = data.as_ref().map_or(Cow::Borrowed(text), |data| data.masked(text));
+            truncate(&text, bytes_max).to_owned()
+        };
+        let mut record = LogRecord {
             id: id.clone(),
             received_ms: *received_ms,
             size: raw.len() as u64,
             from: message
                 .header("From")
-                .map(|h| truncate(&h.decoded(), FIELD_BYTES_MAX).to_owned())
+                .map(|h| shortened(&h.decoded(), FIELD_BYTES_MAX))
                 .unwrap_or_default(),
-            subject: truncate(&message.subject(), SUBJECT_BYTES_MAX).to_owned(),
-            message_id: truncate(
+            subject: shortened(&message.subject(), SUBJECT_BYTES_MAX),
+            message_id: shortened(
                 message_id.unwrap_or_default().trim().trim_matches(['<', '>']),
                 FIELD_BYTES_MAX,
-            )
-            .to_owned(),
+            ),
             envelope: envelope.clone(),
             facts: kept(facts),
             verdict,
             dispositions,
             stages,
             ..LogRecord::default()
+        };
+        if let Some(data) = &data {
+            data.mask(&mut record);
         }
+        record
     }
 }
 

@@ -132,7 +132,7 @@ impl ScanPool {
     /// # Errors
     /// [`NoVerdict`]: answer 451.
     pub async fn judge(&self, judge: &Arc<Judge>, work: Work) -> Result<LogRecord, NoVerdict> {
-        if !judge.scans {
+        if !judge.scans && !judge.looks_for_data(work.envelope.direction) {
             // What is left is little: handing it to a thread would cost more.
             let judged = AssertUnwindSafe(|| judge.judge(&work, &mut Scratch::default()));
             return std::panic::catch_unwind(judged).map_err(|_| NoVerdict::Failed);
@@ -267,6 +267,7 @@ mod tests {
             probes: None,
             scans: true,
             unpacking: None,
+            data_loss: Arc::default(),
         })
     }
 

@@ -157,6 +157,20 @@ impl Unpacking {
         true
     }
 
+    /// The text of one file and of everything in it. Blocks.
+    pub fn text(&self, name: &str, bytes: &[u8]) -> String {
+        let tree = self.file(name, bytes);
+        let texts = tree.objects.iter().map(|object| object.text.as_str());
+        let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+        texts.join("\n")
+    }
+
+    /// One file and everything in it. Blocks.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> Tree {
+        let root = Root { name, declared_type: "", bytes };
+        self.pool.unpack(&[root], &self.limits, &self.words, None)
+    }
+
     /// A turn to unpack. None if the node stops.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
