@@ -7,16 +7,23 @@ pub(crate) struct Layout {
     pub(crate) form: &'static str,
     /// A word of the detector's context must stand near.
     pub(crate) needs_context: bool,
+    /// How many groups at the beginning are letters alone, as in `AB 12 34 56 C`.
+    pub(crate) letter_groups: usize,
 }
 
 /// A layout that says enough by itself.
 pub(crate) const fn alone(form: &'static str) -> Layout {
-    Layout { form, needs_context: false }
+    Layout { form, needs_context: false, letter_groups: 0 }
 }
 
 /// One that is written by many other numbers, too.
 pub(crate) const fn near(form: &'static str) -> Layout {
-    Layout { form, needs_context: true }
+    Layout { form, needs_context: true, letter_groups: 0 }
+}
+
+/// The same layout, with so many groups of letters before the first digit.
+pub(crate) const fn lettered(letter_groups: usize, layout: Layout) -> Layout {
+    Layout { letter_groups, ..layout }
 }
 
 /// A layout as it is matched.
@@ -72,6 +79,31 @@ pub(crate) fn run_start(bytes: &[u8], end: usize) -> usize {
 }
 
 impl Groups {
+    /// Where the first group begins and ends, if `letters` groups of letters stand before the group that
+    /// begins at `start`.
+    pub(crate) fn begin(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        letters: usize,
+    ) -> Option<(usize, usize)> {
+        let (mut from, mut end) = (start, start);
+        for index in (0..letters).rev() {
+            let (wanted, _) = *self.rest.get(index)?;
+            let (_, width) = separator_before(bytes, from).filter(|&(found, _)| found == wanted)?;
+            let length = index.checked_sub(1).map_or(self.first, |i| self.rest[i].1);
+            end = from - width;
+            from = end.checked_sub(length)?;
+            let before = from.checked_sub(1).map(|i| bytes[i]);
+            let is_group = bytes[from..end].iter().all(u8::is_ascii_alphabetic)
+                && !before.is_some_and(|b| b.is_ascii_alphanumeric());
+            if !is_group {
+                return None;
+            }
+        }
+        Some((from, end))
+    }
+
     /// Where the number ends that begins at `start`, whose first group ends at `end`.
     pub(crate) fn end(&self, bytes: &[u8], start: usize, end: usize) -> Option<usize> {
         if end - start != self.first {

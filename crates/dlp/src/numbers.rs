@@ -9,9 +9,12 @@ use crate::words::is_unspaced;
 
 /// Longest group or undivided number, in bytes.
 const GROUP_BYTES_MAX: usize = 34;
-/// Letters of a group before the first digit, as in `AB 12 34 56 C`, and how many such groups.
-const LETTER_GROUP_BYTES_MAX: usize = 4;
-const LETTER_GROUPS_MAX: usize = 2;
+/// Digits in so many bytes from the first on that any divided number has: six of `AB 12 34 56 C`, also with
+/// separators of three bytes.
+const NEAR_DIGITS_MIN: u8 = 6;
+const NEAR_BYTES: usize = 24;
+/// The shortest undivided number.
+const ALONE_BYTES_MIN: usize = 8;
 /// How far from a number a word of its context may stand, in bytes.
 const CONTEXT_BYTES_BEFORE: usize = 160;
 const CONTEXT_BYTES_AFTER: usize = 80;
@@ -34,6 +37,7 @@ pub(crate) struct Match {
 #[derive(Debug)]
 struct Form {
     groups: Groups,
+    letter_groups: usize,
     detectors: Vec<Candidate>,
 }
 
@@ -43,11 +47,23 @@ struct Candidate {
     needs_context: bool,
 }
 
-/// The layouts of all detectors that are on, by the length of their first group.
+/// The layouts that begin with a group of one length.
+#[derive(Debug, Default)]
+struct Forms {
+    undivided: Option<Form>,
+    divided: Vec<Form>,
+    /// A bit for each separator and length of a second group: most groups are followed by another.
+    seconds: u64,
+}
+
+/// The layouts of all detectors that are on.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     detectors: Vec<&'static Detector>,
-    forms: Vec<Vec<Form>>,
+    by_first: Vec<Forms>,
+    lettered: Vec<Form>,
+    /// A bit for each length of a group behind letters.
+    behind_letters: u64,
     iban: Option<usize>,
 }
 
@@ -80,22 +96,47 @@ pub(crate) fn canonical(text: &str) -> String {
 
 impl Numbers {
     pub(crate) fn new(detectors: &[&'static Detector]) -> Self {
-        let mut forms: Vec<Vec<Form>> = Vec::new();
-        forms.resize_with(GROUP_BYTES_MAX + 1, Vec::new);
+        let mut numbers = Numbers {
+            detectors: detectors.to_vec(),
+            by_first: Vec::new(),
+            lettered: Vec::new(),
+            behind_letters: 0,
+            iban: detectors.iter().position(|d| d.name == "iban"),
+        };
+        numbers.by_first.resize_with(GROUP_BYTES_MAX + 1, Forms::default);
         for (detector, known) in detectors.iter().enumerate() {
             for layout in known.layouts {
-                let groups = layout.groups();
-                let Some(of_length) = forms.get_mut(groups.first) else { continue };
-                let same = of_length.iter_mut().find(|form| form.groups == groups);
                 let candidate = Candidate { detector, needs_context: layout.needs_context };
-                match same {
-                    Some(form) => form.detectors.push(candidate),
-                    None => of_length.push(Form { groups, detectors: vec![candidate] }),
-                }
+                numbers.add(layout.groups(), layout.letter_groups, candidate);
             }
         }
-        let iban = detectors.iter().position(|d| d.name == "iban");
-        Numbers { detectors: detectors.to_vec(), forms, iban }
+        numbers
+    }
+
+    fn add(&mut self, groups: Groups, letter_groups: usize, candidate: Candidate) {
+        let Some(forms) = self.by_first.get_mut(groups.first) else { return };
+        let divided = match letter_groups {
+            0 => &mut forms.divided,
+            _ => &mut self.lettered,
+        };
+        let same = match groups.rest.is_empty() {
+            true => forms.undivided.as_mut(),
+            false => divided.iter_mut().find(|form| form.groups == groups),
+        };
+        if let Some(form) = same {
+            form.detectors.push(candidate);
+            return;
+        }
+        if letter_groups > 0 {
+            self.behind_letters |= 1 << (groups.rest[letter_groups - 1].1 % 64);
+        } else if let Some(&second) = groups.rest.first() {
+            forms.seconds |= second_bit(second);
+        }
+        let form = Form { groups, letter_groups, detectors: vec![candidate] };
+        match form.groups.rest.is_empty() {
+            true => forms.undivided = Some(form),
+            false => divided.push(form),
+        }
     }
 
     /// Every number of a text that some detector takes, in order.
@@ -105,7 +146,10 @@ impl Numbers {
         let mut at = 0;
         while let Some(digit) = next_digit(bytes, at) {
             let (start, end) = (run_start(bytes, digit).max(at), run_end(bytes, digit));
-            at = self.read(text, start, end, &mut reading).unwrap_or(end);
+            at = match may_begin(bytes, digit, end - start) {
+                true => self.read(text, start, end, &mut reading).unwrap_or(end),
+                false => end,
+            };
         }
         self.columns(text, &mut reading);
         reading.found.sort_by_key(|m| (m.start, m.detector));
@@ -122,21 +166,23 @@ impl Numbers {
             reading.found.push(found);
             found.end
         });
-        let (mut start, mut end) = (start, end);
-        for _ in 0..=LETTER_GROUPS_MAX {
-            let next = next_group(bytes, end);
-            for form in self.forms.get(end - start).into_iter().flatten() {
-                if form.groups.rest.first().is_none_or(|first| next == Some(*first)) {
-                    found = found.max(self.try_form(text, (start, end), form, reading));
-                }
+        let forms = &self.by_first[end - start];
+        if let Some(form) = &forms.undivided {
+            found = found.max(self.try_form(text, (start, end), form, reading));
+        }
+        let second = if forms.seconds == 0 { None } else { next_group(bytes, end) };
+        if second.is_some_and(|second| forms.seconds & second_bit(second) != 0) {
+            for form in
+                forms.divided.iter().filter(|form| form.groups.rest.first().copied() == second)
+            {
+                found = found.max(self.try_form(text, (start, end), form, reading));
             }
-            // A group of letters before may be the first.
-            let Some((_, width)) = separator_before(bytes, start) else { break };
-            (end, start) = (start - width, run_start(bytes, start - width));
-            let is_group = (1..=LETTER_GROUP_BYTES_MAX).contains(&(end - start))
-                && bytes[start..end].iter().all(u8::is_ascii_alphabetic);
-            if !is_group {
-                break;
+        }
+        if self.behind_letters >> (end - start) & 1 == 1 && is_behind_letters(bytes, start) {
+            for form in &self.lettered {
+                if let Some(first) = form.groups.begin(bytes, start, form.letter_groups) {
+                    found = found.max(self.try_form(text, first, form, reading));
+                }
             }
         }
         found
@@ -212,6 +258,11 @@ impl Numbers {
     }
 }
 
+/// The bit of a separator and a length in [`Forms::seconds`]; two may share one.
+fn second_bit((separator, length): (u8, usize)) -> u64 {
+    1 << ((usize::from(separator) * 12 + length) % 64)
+}
+
 /// Separator and length of the group behind one that ends at `end`.
 fn next_group(bytes: &[u8], end: usize) -> Option<(u8, usize)> {
     let (separator, width) = separator(bytes, end)?;
@@ -241,6 +292,21 @@ fn next_digit(bytes: &[u8], at: usize) -> Option<usize> {
     let has_digit = |block: &&[u8]| block.iter().fold(false, |any, b| any | b.is_ascii_digit());
     let (index, block) = blocks.enumerate().find(|(_, block)| has_digit(block))?;
     block.iter().position(u8::is_ascii_digit).map(|i| at + index * BLOCK + i)
+}
+
+/// Whether enough digits follow for any layout, or the group is long enough by itself: dates and times of
+/// day mostly have neither.
+fn may_begin(bytes: &[u8], digit: usize, length: usize) -> bool {
+    let near = &bytes[digit..bytes.len().min(digit + NEAR_BYTES)];
+    let digits = near.iter().fold(0_u8, |count, b| count + u8::from(b.is_ascii_digit()));
+    digits >= NEAR_DIGITS_MIN || length >= ALONE_BYTES_MIN
+}
+
+/// Whether a letter and a separator stand before the group.
+fn is_behind_letters(bytes: &[u8], start: usize) -> bool {
+    let separator = separator_before(bytes, start).filter(|(byte, _)| matches!(byte, b' ' | b'-'));
+    let letter = separator.and_then(|(_, width)| bytes.get((start - width).checked_sub(1)?));
+    letter.is_some_and(u8::is_ascii_alphabetic)
 }
 
 /// Whether the number is not a piece of a longer one, or of a name.

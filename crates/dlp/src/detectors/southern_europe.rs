@@ -3,7 +3,7 @@
 use super::SHOWN;
 use crate::check::{day_month, digits, luhn, remainder, weighted};
 use crate::detector::{Detector, Family};
-use crate::layout::{alone, near};
+use crate::layout::{alone, lettered, near};
 
 pub(super) const DETECTORS: &[Detector] = &[
     Detector {
@@ -11,7 +11,7 @@ pub(super) const DETECTORS: &[Detector] = &[
         family: Family::Identity,
         title: "Spain: DNI, NIE",
         source: "Real Decreto 1553/2005; Orden INT/2058/2008; modulus 23",
-        layouts: &[near("9"), alone("8-1"), alone("1-7-1"), alone("2.3.3-1")],
+        layouts: &[near("9"), alone("8-1"), lettered(1, alone("1-7-1")), alone("2.3.3-1")],
         context: &["dni", "d.n.i", "NIE", "nif", "n.i.f", "documento nacional", "identidad"],
         check: is_dni,
         shown: SHOWN,
@@ -31,7 +31,7 @@ pub(super) const DETECTORS: &[Detector] = &[
         family: Family::Identity,
         title: "Italy: codice fiscale of a person",
         source: "Decreto ministeriale 23 dicembre 1976",
-        layouts: &[alone("16"), alone("3 3 5 5")],
+        layouts: &[alone("16"), lettered(2, alone("3 3 5 5"))],
         context: &[],
         check: is_codice_fiscale,
         shown: SHOWN,

@@ -3,7 +3,7 @@
 use super::SHOWN;
 use crate::check::{day_month, digits, mod_11_10, month_day, remainder, weighted};
 use crate::detector::{Detector, Family};
-use crate::layout::{alone, near};
+use crate::layout::{alone, lettered, near};
 
 pub(super) const DETECTORS: &[Detector] = &[
     Detector {
@@ -142,7 +142,12 @@ pub(super) const DETECTORS: &[Detector] = &[
         family: Family::Identity,
         title: "United Kingdom: National Insurance number (no check digit)",
         source: "HMRC, National Insurance Manual NIM39110",
-        layouts: &[near("9"), alone("2 2 2 2 1"), alone("2-2-2-2-1"), near("2 6 1")],
+        layouts: &[
+            near("9"),
+            lettered(1, alone("2 2 2 2 1")),
+            lettered(1, alone("2-2-2-2-1")),
+            lettered(1, near("2 6 1")),
+        ],
         context: &["nino", "ni number", "ni no", "national insurance", "insurance number"],
         check: is_nino,
         shown: SHOWN,
