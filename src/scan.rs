@@ -21,7 +21,7 @@ use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Scratch, Snapshot, file_scan, scan};
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::scan::unpacking::{self, Unpacking};
+use gauntlet_gateway::scan::unpacking::{self, Unpacking, is_ambiguous};
 use gauntlet_inputs::source::{self, Content, Input, Source};
 use gauntlet_mail::{Facts, Limits, Message, trace};
 use gauntlet_verdict::Class;
@@ -291,9 +291,9 @@ impl Scanner<'_> {
         message: &Message<'_>,
         raw: &[u8],
         mut facts: Facts,
+        wanted: bool,
     ) -> Result<Facts, String> {
         let Some((config, started)) = &self.unpacking else { return Ok(facts) };
-        let wanted = !message.files().is_empty() || !config.engine.is_empty();
         if !wanted || !facts.content.is_empty() {
             return Ok(facts);
         }
@@ -304,6 +304,10 @@ impl Scanner<'_> {
             Some(report) => Err(format!("engine {:?}: {}", report.engine, report.error)),
             None => Ok(facts),
         }
+    }
+
+    fn asks_engines(&self) -> bool {
+        self.unpacking.as_ref().is_some_and(|(config, _)| !config.engine.is_empty())
     }
 
     fn start_unpacking(&self, config: &Config) -> anyhow::Result<Unpacking> {
@@ -348,11 +352,21 @@ impl Scanner<'_> {
             Ok(known) => known,
             Err(why) => return self.style.unreadable(name, &why),
         };
-        let facts = match self.unpacked(&message, raw, facts) {
+        let wants = !message.files().is_empty() || self.asks_engines();
+        let mut facts = match self.unpacked(&message, raw, facts, wants) {
             Ok(facts) => facts,
             Err(why) => return self.style.unreadable(name, &why),
         };
         let mut verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
+        // Rare enough to be scanned twice.
+        let reads_again = !facts.content.all_readings && is_ambiguous(&verdict.defects);
+        if reads_again && !wants && self.unpacking.is_some() {
+            facts = match self.unpacked(&message, raw, facts, true) {
+                Ok(facts) => facts,
+                Err(why) => return self.style.unreadable(name, &why),
+            };
+            verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
+        }
         if let Some(data_loss) = self.data_loss {
             data_loss.look(&message, &facts, &mut verdict);
         }
@@ -365,7 +379,7 @@ impl Scanner<'_> {
         let start = Instant::now();
         let wrapped = file_scan::wrapped(name, bytes);
         let message = Message::parse_with(&wrapped, &self.limits);
-        let facts = match self.unpacked(&message, bytes, Facts::default()) {
+        let facts = match self.unpacked(&message, bytes, Facts::default(), true) {
             Ok(facts) => facts,
             Err(why) => return self.style.unreadable(name, &why),
         };

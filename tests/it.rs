@@ -17,6 +17,7 @@ mod engines;
 mod facts_command;
 mod golden;
 mod long_lists;
+mod mime_readings;
 mod network_rules;
 mod odd_circumstances;
 mod policy_replay;

@@ -62,7 +62,7 @@ pub fn scan_file(
     let item = Item { message, envelope: &envelope, facts, learned: &snapshot.learned };
     let ran = run_filters(&item, snapshot, scratch, |filter| filter.judges_files());
     // That the message has no sender and no date is our doing.
-    verdict(Vec::new(), ran, snapshot)
+    verdict(Vec::new(), ran, facts.content.all_readings, snapshot)
 }
 
 #[cfg(test)]

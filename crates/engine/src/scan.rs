@@ -43,7 +43,7 @@ fn scan_one(
 ) -> Verdict {
     let item = Item { message, envelope, facts, learned: &snapshot.learned };
     let ran = run_filters(&item, snapshot, scratch, |_| true);
-    verdict(message.defects(), ran, snapshot)
+    verdict(message.defects(), ran, facts.content.all_readings, snapshot)
 }
 
 /// The worst verdict over the other interpretations of a message that was judged as it is.
@@ -157,7 +157,12 @@ fn run_on_objects(
 }
 
 /// The verdict on an item with these defects of its own.
-pub(crate) fn verdict(mut defects: Vec<Defect>, ran: Ran, snapshot: &Snapshot) -> Verdict {
+pub(crate) fn verdict(
+    mut defects: Vec<Defect>,
+    ran: Ran,
+    all_readings: bool,
+    snapshot: &Snapshot,
+) -> Verdict {
     let Ran { mut findings, failed, costs } = ran;
     findings.hits.sort_by(|a, b| a.rule.cmp(&b.rule));
     defects.append(&mut findings.defects);
@@ -166,7 +171,7 @@ pub(crate) fn verdict(mut defects: Vec<Defect>, ran: Ran, snapshot: &Snapshot) -
     // A rule that gave up has failed as a filter does.
     let failed = failed || defects.iter().any(|d| d.kind == DefectKind::RuleBudget);
     let failed = failed && snapshot.on_failure == FailAction::Unscannable;
-    let class = unscannable::class(judged.class, failed, &defects);
+    let class = unscannable::class(judged.class, failed, all_readings, &defects);
     let counterfactuals = match class {
         Class::Unscannable => Vec::new(),
         class => counterfactual::find(&findings, snapshot, class),

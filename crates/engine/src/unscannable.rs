@@ -1,7 +1,7 @@
 //! Which defects make an item [`Class::Unscannable`]: behind each of them a recipient's program may
 //! see content that no filter has seen, so the verdict of the filters alone would be a guess.
 
-use gauntlet_mail::{Defect, DefectKind};
+use gauntlet_mail::{Defect, DefectKind, readings};
 
 use gauntlet_verdict::Class;
 
@@ -40,8 +40,13 @@ fn ambiguity(kind: DefectKind) -> Option<&'static str> {
 /// The class of an item that the filters found to be `judged`. Malware and phishing stay what they
 /// are: that is known whatever else could not be seen. Everything milder is unscannable, spam too:
 /// users may release spam to themselves, and what hides in it may be worse.
-pub fn class(judged: Class, filter_failed: bool, defects: &[Defect]) -> Class {
-    let blind = filter_failed || defects.iter().any(|d| reason(d.kind).is_some());
+///
+/// `all_readings`: the files and texts of every reading were looked at, so that ambiguity alone hides
+/// nothing ([`gauntlet_mail::readings`]).
+pub fn class(judged: Class, filter_failed: bool, all_readings: bool, defects: &[Defect]) -> Class {
+    let seen = |kind: DefectKind| all_readings && readings::covers(kind);
+    let hides = |d: &Defect| reason(d.kind).is_some() && !seen(d.kind);
+    let blind = filter_failed || defects.iter().any(hides);
     if blind && judged < Class::Phishing { Class::Unscannable } else { judged }
 }
 
@@ -54,10 +59,14 @@ mod tests {
         let defects = [Defect::new(DefectKind::TooDeep, 0)];
         for judged in Class::ALL {
             let expected = if judged < Class::Phishing { Class::Unscannable } else { judged };
-            assert_eq!(class(judged, false, &defects), expected);
-            assert_eq!(class(judged, true, &[]), expected);
-            assert_eq!(class(judged, false, &[]), judged);
-            assert_eq!(class(judged, false, &[Defect::new(DefectKind::NoDate, 0)]), judged);
+            assert_eq!(class(judged, false, false, &defects), expected);
+            assert_eq!(class(judged, true, false, &[]), expected);
+            assert_eq!(class(judged, false, true, &defects), expected, "a limit, no ambiguity");
+            let ambiguous = [Defect::new(DefectKind::DuplicateMimeHeader, 0)];
+            assert_eq!(class(judged, false, false, &ambiguous), expected);
+            assert_eq!(class(judged, false, true, &ambiguous), judged);
+            assert_eq!(class(judged, false, false, &[]), judged);
+            assert_eq!(class(judged, false, false, &[Defect::new(DefectKind::NoDate, 0)]), judged);
         }
     }
 }

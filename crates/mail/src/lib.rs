@@ -34,6 +34,7 @@ pub mod network;
 mod params;
 mod part;
 pub mod passwords;
+pub mod readings;
 pub mod relays;
 pub mod trace;
 mod tree;

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Tree {
     /// A container comes before what is in it, the files that were given first of their branch.
     pub objects: Vec<Object>,
+    /// The files of every reading of an ambiguous item are among the objects.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_readings: bool,
     /// What malware engines did, in the order of the settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engines: Vec<EngineReport>,
@@ -74,7 +77,11 @@ impl Tree {
             let (text, urls) = (String::new(), Vec::new());
             Object { parent, text, urls, ..object.clone() }
         };
-        Tree { objects: kept.iter().map(object).collect(), engines: self.engines.clone() }
+        Tree {
+            objects: kept.iter().map(object).collect(),
+            all_readings: self.all_readings,
+            engines: self.engines.clone(),
+        }
     }
 
     /// The container of an object, if it is in one.
@@ -257,6 +264,8 @@ pub enum PropertyKind {
     Pages,
     /// A program that a document, archive or image holds, by its bytes.
     Executable,
+    /// A file that only some mail programs see; detail: how they come to it.
+    OtherReading,
     /// Malware, as an engine names it: `clamav: Eicar-Test-Signature`.
     EngineFinding,
     /// Something that an engine names and the settings call suspicious only.

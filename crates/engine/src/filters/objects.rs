@@ -168,7 +168,7 @@ impl Objects {
     fn object(&self, tree: &Tree, object: &Object, findings: &mut Findings) {
         let at = |text: &str| evidence(object, text);
         // What other filters say of an attachment itself counts once.
-        let is_attachment = object.parent.is_none();
+        let is_attachment = object.parent.is_none() && !object.has(P::OtherReading);
         for property in object.properties.iter().filter(|p| p.kind == P::EngineFinding) {
             if !is_attachment || !property.detail.starts_with(OWN_FINDING) {
                 findings.add(&self.malware, at(&property.detail));
@@ -206,7 +206,12 @@ impl Objects {
     /// Programs inside archives and disk images; attachments themselves are
     /// [`super::attachments`]'s.
     fn names_and_types(&self, tree: &Tree, object: &Object, findings: &mut Findings) {
-        let Some(container) = tree.parent(object) else { return };
+        let container = match tree.parent(object) {
+            Some(container) => Some(container.kind),
+            // No part of the message as it was read: no other filter has seen its name.
+            None if object.has(P::OtherReading) => None,
+            None => return,
+        };
         let extension = object.extension();
         let name_kind = NameKind::of_extension(&extension);
         let by_name = matches!(name_kind, Some(NameKind::Program | NameKind::Shortcut));
@@ -217,11 +222,11 @@ impl Objects {
         let starts = by_bytes || (by_name && extension != "com");
         // What a Java or Office archive is made of is no program that a person starts.
         let in_archive = !matches!(
-            container.kind,
-            K::Jar | K::Apk | K::OfficeXml | K::OpenDocument | K::Pdf | K::Message | K::Html
+            container,
+            Some(K::Jar | K::Apk | K::OfficeXml | K::OpenDocument | K::Pdf | K::Message | K::Html)
         );
         let at = || evidence(object, &object.name);
-        if starts && container.kind == K::DiskImage {
+        if starts && container == Some(K::DiskImage) {
             findings.add(&self.image_executable, at());
         } else if starts && in_archive {
             findings.add(&self.executable, at());

@@ -15,7 +15,7 @@ use gauntlet_store::record::Stage;
 
 use crate::facts::rules::CachedViews;
 use crate::scan::data_loss::DataLossPrevention;
-use crate::scan::unpacking::Unpacking;
+use crate::scan::unpacking::{Unpacking, is_ambiguous};
 use gauntlet_verdict::{FilterCost, Verdict};
 
 /// Longest subject in the log, in bytes.
@@ -109,7 +109,8 @@ impl Judge {
     /// costs and times.
     pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
         let message = Message::parse_with(&work.raw, &self.limits);
-        self.judge_message(work, &message, scratch)
+        let scanned = self.scan(work, &message, scratch);
+        self.decide(work, &message, scanned, scratch)
     }
 
     /// The same; none if the message has files that are to be unpacked before it is judged.
@@ -120,21 +121,36 @@ impl Judge {
         if unpacking.is_some_and(|unpacking| reads() && unpacking.wants(&message)) {
             return None;
         }
-        Some(self.judge_message(work, &message, scratch))
+        let scanned = self.scan(work, &message, scratch);
+        // Rare enough to be scanned twice: that a message is ambiguous is known only now.
+        if unpacking.is_some() && self.scans && is_ambiguous(&scanned.0.defects) {
+            return None;
+        }
+        Some(self.decide(work, &message, scanned, scratch))
     }
 
-    fn judge_message(
+    fn scan(
         &self,
         work: &Work,
         message: &Message<'_>,
         scratch: &mut Scratch,
-    ) -> LogRecord {
-        let Work { id, raw, envelope, facts, rates, received_ms, began, unpacked, text: _ } = work;
-        let mut stages = vec![Stage::now("waited", *began)];
-        let mut verdict = match self.scans {
-            true => scan(message, envelope, facts, &self.snapshot, scratch),
+    ) -> (Verdict, Vec<Stage>) {
+        let stages = vec![Stage::now("waited", work.began)];
+        let verdict = match self.scans {
+            true => scan(message, &work.envelope, &work.facts, &self.snapshot, scratch),
             false => Verdict::default(),
         };
+        (verdict, stages)
+    }
+
+    fn decide(
+        &self,
+        work: &Work,
+        message: &Message<'_>,
+        (mut verdict, mut stages): (Verdict, Vec<Stage>),
+        scratch: &mut Scratch,
+    ) -> LogRecord {
+        let Work { id, raw, envelope, facts, rates, received_ms, began, unpacked, text: _ } = work;
         if let Some(took) = unpacked {
             let micros = took.as_secs_f32() * 1e6;
             verdict.costs.push(FilterCost { filter: "unpacking".into(), micros });

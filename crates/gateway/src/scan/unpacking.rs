@@ -10,12 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gauntlet_content::engines::{Contents, EngineSet};
 use gauntlet_content::process::client::Pool;
-use gauntlet_content::{EngineReport, Limits, Object, OnFailure, Password, Root, Tree};
-use gauntlet_mail::{Message, passwords};
+use gauntlet_content::{
+    EngineReport, Limits, Object, OnFailure, Password, Property, PropertyKind, Root, Tree,
+};
+use gauntlet_mail::readings::{self, ReadingFile};
+use gauntlet_mail::{Defect, Message, passwords};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::ContentSettings;
 use crate::metrics;
+
+/// Begins the paths of files that only other readings of a message show.
+const READING: &str = "reading ";
 
 /// Metrics of each engine: name, help, kind.
 const ENGINE_METRICS: [(&str, &str, &str); 6] = [
@@ -107,9 +113,20 @@ impl Unpacking {
     /// as it came. Blocks.
     pub fn tree(&self, message: &Message<'_>, raw: &[u8]) -> Tree {
         let files = message.files();
+        let readings = is_ambiguous(&message.defects()).then(|| message.readings());
+        let others: Vec<(String, &ReadingFile)> = readings
+            .iter()
+            .flat_map(|readings| &readings.files)
+            .map(|f| (format!("{}{}/{}", READING, f.reading, f.name), f))
+            .collect();
         let roots: Vec<Root<'_>> = files
             .iter()
             .map(|f| Root { name: &f.name, declared_type: &f.declared_type, bytes: f.bytes })
+            .chain(others.iter().map(|(name, f)| Root {
+                name,
+                declared_type: &f.declared_type,
+                bytes: &f.bytes,
+            }))
             .collect();
         let mut contents = Contents::default();
         let bytes_max = self.engines.bytes_max();
@@ -127,11 +144,19 @@ impl Unpacking {
         // A worker that failed gave no bytes of objects; those of the files are here.
         if self.engines.wants_objects() {
             for object in tree.objects.iter().filter(|o| o.parent.is_none()) {
-                if let Some(file) = files.get(object.root as usize) {
-                    contents.add(object, file.bytes, bytes_max);
+                if let Some(root) = roots.get(object.root as usize) {
+                    contents.add(object, root.bytes, bytes_max);
                 }
             }
         }
+        for object in tree.objects.iter_mut().filter(|o| o.parent.is_none()) {
+            let other = (object.root as usize).checked_sub(files.len());
+            if let Some((_, file)) = other.and_then(|index| others.get(index)) {
+                let detail = file.reading.clone();
+                object.properties.push(Property { kind: PropertyKind::OtherReading, detail });
+            }
+        }
+        tree.all_readings = readings.is_some_and(|readings| readings.complete);
         let raw = self.engines.wants_messages().then_some(raw);
         self.engines.scan(&mut tree, &contents, raw);
         tree
@@ -175,6 +200,12 @@ impl Unpacking {
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
     }
+}
+
+/// Whether a message with these defects shows other files to other programs, which are looked at
+/// here.
+pub fn is_ambiguous(defects: &[Defect]) -> bool {
+    defects.iter().any(|defect| readings::covers(defect.kind))
 }
 
 /// The report of an engine that gave no answer, and without which a message must wait.
