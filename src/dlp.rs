@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use gauntlet_dlp::detector;
+use gauntlet_dlp::detectors;
 use gauntlet_gateway::config::{Config, FingerprintSettings, Loaded};
 use gauntlet_gateway::scan::data_loss::{DataLossPrevention, MessageData, documents};
 use gauntlet_gateway::scan::unpacking::Unpacking;
@@ -224,7 +224,7 @@ fn shown(text: &str) -> String {
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    for detector in detector::all() {
+    for detector in detectors::all() {
         let context = match (detector.always_needs_context(), detector.may_need_context()) {
             (true, _) => "always",
             (false, true) => "for some forms",

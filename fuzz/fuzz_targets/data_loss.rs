@@ -5,7 +5,7 @@
 
 #![no_main]
 
-use gauntlet_dlp::{Dictionary, DocumentsBuilder, Inspector, Limits, Text, detector};
+use gauntlet_dlp::{Dictionary, DocumentsBuilder, Inspector, Limits, Text, detectors};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -16,7 +16,7 @@ fuzz_target!(|input: &[u8]| {
     documents.add("own", &text);
     documents.ignore(text.get(..text.len() / 2).unwrap_or_default());
     let inspector = Inspector::new(
-        detector::all().collect(),
+        detectors::all().collect(),
         dictionary.into_iter().collect(),
         documents.build(),
         Limits { text_bytes_max: 64 * 1024, values_max: 100, evidence_max: 3 },

@@ -1,6 +1,5 @@
-//! What a detector is, and all there are.
+//! What a detector is.
 
-use crate::detectors;
 use crate::layout::Layout;
 
 /// What a detector's values are.
@@ -45,16 +44,6 @@ pub struct Detector {
     pub(crate) check: fn(&[u8]) -> bool,
     /// Letters and digits at the beginning and at the end that evidence shows.
     pub(crate) shown: (usize, usize),
-}
-
-/// Every detector, ordered by family, then as the files list them.
-pub fn all() -> impl Iterator<Item = &'static Detector> {
-    detectors::ALL.iter().flat_map(|group| group.iter())
-}
-
-/// The detector of this name.
-pub fn by_name(name: &str) -> Option<&'static Detector> {
-    all().find(|detector| detector.name == name)
 }
 
 impl Detector {

@@ -15,7 +15,7 @@ use crate::secrets;
 pub(crate) use iban::Iban;
 
 /// Every detector, group by group.
-pub(crate) const ALL: &[&[Detector]] = &[
+const ALL: &[&[Detector]] = &[
     payment::DETECTORS,
     western_europe::DETECTORS,
     central_europe::DETECTORS,
@@ -25,6 +25,16 @@ pub(crate) const ALL: &[&[Detector]] = &[
     asia_pacific::DETECTORS,
     secrets::DETECTORS,
 ];
+
+/// Every detector, ordered by family, then as the files list them.
+pub fn all() -> impl Iterator<Item = &'static Detector> {
+    ALL.iter().flat_map(|group| group.iter())
+}
+
+/// The detector of this name.
+pub fn by_name(name: &str) -> Option<&'static Detector> {
+    all().find(|detector| detector.name == name)
+}
 
 /// Letters and digits that evidence of an identity number shows: the last three.
 const SHOWN: (usize, usize) = (0, 3);

@@ -270,14 +270,14 @@ fn floor_char_boundary(text: &str, max: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detector;
+    use crate::detectors;
     use crate::documents::DocumentsBuilder;
 
     fn inspector(limits: Limits) -> Inspector {
         let dictionary = Dictionary::parse("plans", "project heron = 5", 5.0, None).unwrap();
         let mut documents = DocumentsBuilder::default();
         documents.add("plan.txt", PLAN);
-        Inspector::new(detector::all().collect(), vec![dictionary], documents.build(), limits)
+        Inspector::new(detectors::all().collect(), vec![dictionary], documents.build(), limits)
     }
 
     const PLAN: &str = "In the third quarter the board will sell the northern branch to the bidder that offers \

@@ -15,7 +15,7 @@
 
 pub mod check;
 pub mod detector;
-mod detectors;
+pub mod detectors;
 pub mod dictionary;
 pub mod documents;
 pub mod inspect;

@@ -399,10 +399,10 @@ fn is_hangul(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detector;
+    use crate::detectors;
 
     fn found(text: &str) -> Vec<(&'static str, &str)> {
-        let all: Vec<&'static Detector> = detector::all().collect();
+        let all: Vec<&'static Detector> = detectors::all().collect();
         let matches = Numbers::new(&all).find(text);
         matches.iter().map(|m| (all[m.detector].name, &text[m.start..m.end])).collect()
     }

@@ -109,10 +109,10 @@ impl Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detector;
+    use crate::detectors;
 
     pub(super) fn found(text: &str) -> Vec<(&'static str, String)> {
-        let all: Vec<&'static Detector> = detector::all().collect();
+        let all: Vec<&'static Detector> = detectors::all().collect();
         let secrets = Secrets::new(&all).unwrap();
         let shown = |m: &Match| (all[m.detector].name, text[m.start..m.end].to_owned());
         secrets.find(text).iter().map(shown).collect()

@@ -10,6 +10,7 @@ mod bounds;
 mod check;
 pub mod condition;
 pub mod data_condition;
+mod data_questions;
 pub mod decide;
 pub mod diff;
 pub mod edit;

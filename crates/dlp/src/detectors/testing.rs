@@ -1,10 +1,10 @@
 //! What the tests of detectors share.
 
-use crate::detector;
+use crate::detectors;
 
 /// Whether a detector takes this value.
 pub(super) fn passes(name: &str, value: &str) -> bool {
-    (detector::by_name(name).expect("a detector").check)(value.as_bytes())
+    (detectors::by_name(name).expect("a detector").check)(value.as_bytes())
 }
 
 /// Of the ten last digits the detector takes the one that is given, and no other.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Instant;
 
 use gauntlet_dlp::inspect::{DICTIONARY, DOCUMENT};
-use gauntlet_dlp::{Detector, Dictionary, Inspected, Inspector, Text, detector};
+use gauntlet_dlp::{Detector, Dictionary, Inspected, Inspector, Text, detectors};
 use gauntlet_mail::file_kind::object::PropertyKind;
 use gauntlet_mail::{Defect, DefectKind, Facts, Message};
 use gauntlet_policy::Policy;
@@ -78,7 +78,7 @@ impl DataLossPrevention {
         settings: &DlpSettings,
         unpacking: Option<&Unpacking>,
     ) -> Result<Self, DataLossError> {
-        let detectors = detectors(&settings.detectors)?;
+        let detectors = wanted_detectors(&settings.detectors)?;
         let dictionaries = dictionaries(settings)?;
         let names = dictionaries.iter().map(|d| d.name().to_owned()).collect();
         let documents = documents(&settings.fingerprints, unpacking)?.build();
@@ -263,13 +263,13 @@ fn texts<'m>(message: &'m Message<'_>, facts: &'m Facts) -> Vec<(String, Cow<'m,
     texts
 }
 
-fn detectors(names: &[String]) -> Result<Vec<&'static Detector>, DataLossError> {
+fn wanted_detectors(names: &[String]) -> Result<Vec<&'static Detector>, DataLossError> {
     if names.is_empty() {
-        return Ok(detector::all().collect());
+        return Ok(detectors::all().collect());
     }
     let by_name = |name: &String| {
-        detector::by_name(name).ok_or_else(|| {
-            let nearest = detector::all()
+        detectors::by_name(name).ok_or_else(|| {
+            let nearest = detectors::all()
                 .map(|d| (strsim::damerau_levenshtein(d.name, name), d.name))
                 .min()
                 .filter(|(distance, _)| *distance <= 3);
