@@ -9,6 +9,7 @@ mod archive;
 mod carve;
 mod encoding;
 mod image_file;
+mod numbers;
 mod office;
 mod pdf;
 mod picture;
@@ -34,13 +35,15 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::Lzma | K::Tar | K::Cpio | K::Ar => {
             archive::decode(kind, bytes, unpacker);
         }
-        K::SevenZip | K::Jar | K::Apk => archive::decode(kind, bytes, unpacker),
+        K::SevenZip | K::Jar | K::Apk | K::Arj | K::Ace | K::Help | K::MsCompress => {
+            archive::decode(kind, bytes, unpacker);
+        }
         // Documents of these kinds are archives, too: their parts are objects.
         K::OfficeXml | K::OpenDocument => {
             office::decode(kind, bytes, unpacker);
             archive::decode(kind, bytes, unpacker);
         }
-        K::Rar | K::Cab | K::DiskImage | K::Ace | K::Arj | K::Lha | K::Help => {
+        K::Rar | K::Cab | K::DiskImage | K::Lha => {
             image_file::decode(kind, bytes, unpacker);
         }
         K::Ole | K::Rtf | K::OneNote | K::Shortcut => office::decode(kind, bytes, unpacker),

@@ -97,6 +97,10 @@ pub enum FileKind {
     Tnef,
     /// Compiled HTML help.
     Help,
+    /// A file that `COMPRESS.EXE` of old Windows made (SZDD, KWAJ).
+    MsCompress,
+    /// A signed or encrypted message in the Cryptographic Message Syntax (S/MIME opaque).
+    Cms,
     /// Text without a signature.
     Text,
     /// Nothing that is known.
@@ -149,6 +153,8 @@ impl FileKind {
             K::Card => "text/vcard",
             K::Tnef => "application/vnd.ms-tnef",
             K::Help => "application/vnd.ms-htmlhelp",
+            K::MsCompress => "application/x-ms-compress-szdd",
+            K::Cms => "application/pkcs7-mime",
             K::Text => "text/plain",
         }
     }
@@ -164,7 +170,7 @@ impl FileKind {
 }
 
 /// Signatures at the start of a file, in the order they are tried.
-const MAGIC: [(&[u8], FileKind); 52] = [
+const MAGIC: [(&[u8], FileKind); 56] = [
     (b"MZ", FileKind::WindowsProgram),
     (b"\x7fELF", FileKind::ElfProgram),
     (b"\xfe\xed\xfa\xce", FileKind::MachProgram),
@@ -212,6 +218,10 @@ const MAGIC: [(&[u8], FileKind); 52] = [
     (b"BEGIN:VCARD", FileKind::Card),
     (b"\x78\x9f\x3e\x22", FileKind::Tnef),
     (b"ITSF", FileKind::Help),
+    (b"SZDD\x88\xf0\x27\x33", FileKind::MsCompress),
+    (b"SZ \x88\xf0\x27\x33\xd1", FileKind::MsCompress),
+    (b"KWAJ\x88\xf0\x27\xd1", FileKind::MsCompress),
+    (b"vhdxfile", FileKind::DiskImage),
     (b"Return-Path:", FileKind::Message),
     (b"Received:", FileKind::Message),
     (b"Delivered-To:", FileKind::Message),

@@ -21,9 +21,6 @@ pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
                 tar::decode(&archive, unpacker);
             }
         }
-        K::Ace | K::Arj | K::Help => {
-            unpacker.defect(DefectKind::Unsupported, kind.media_type());
-        }
         _ => {}
     }
 }

@@ -27,23 +27,38 @@ pub(crate) fn paths(tree: &Tree) -> Vec<&str> {
     tree.objects.iter().map(|object| object.path.as_str()).collect()
 }
 
-/// Every beginning of a file, and the file with every byte changed: nothing fails.
+/// Bytes of a sample that is cut and changed at each of its places; of a larger one a number of
+/// places is taken, other ones in each of its parts.
+const WALKED_BYTES: usize = 300;
+/// Places of a larger sample.
+const PLACES: usize = 60;
+
+/// Beginnings of a file, and the file with single bytes changed: nothing fails.
 pub(crate) fn nasty(whole: &[u8], name: &str) {
-    let fails = |tree: &Tree| {
-        let all = tree.objects.iter().flat_map(|object| &object.defects);
-        all.into_iter().any(|defect| defect.kind == crate::DefectKind::DecoderFailed)
-    };
-    let step = (whole.len() / 40).max(1);
-    for end in (0..whole.len()).step_by(step) {
-        assert!(!fails(&tree(&whole[..end], name)), "cut at {end}");
-    }
-    for at in (0..whole.len()).step_by(step) {
-        for change in [0xff, 0x80, 0x01] {
-            let mut changed = whole.to_vec();
+    // Headers come first: the beginning is walked more closely than the rest.
+    let head = whole.len().min(WALKED_BYTES);
+    let stride = if whole.len() <= WALKED_BYTES { 1 } else { WALKED_BYTES / PLACES };
+    let far = ((whole.len() - head) / PLACES).max(1);
+    let places = (0..head).step_by(stride).chain((head..whole.len()).step_by(far));
+    for (index, at) in places.enumerate() {
+        assert_sound(&whole[..at], name, || format!("cut at {at}"));
+        let mut changed = whole.to_vec();
+        // Small samples get every change at every place, large ones each in its turn.
+        let changes = [0xff, 0x80, 0x01];
+        let changes = if stride == 1 { &changes[..] } else { &changes[index % 3..][..1] };
+        for change in changes {
             changed[at] ^= change;
-            assert!(!fails(&tree(&changed, name)), "byte {at} changed by {change:#x}");
+            assert_sound(&changed, name, || format!("byte {at} changed by {change:#x}"));
+            changed[at] ^= change;
         }
     }
+}
+
+/// No decoder fails on these bytes.
+fn assert_sound(bytes: &[u8], name: &str, case: impl Fn() -> String) {
+    let tree = tree(bytes, name);
+    let mut defects = tree.objects.iter().flat_map(|object| &object.defects);
+    assert!(!defects.any(|d| d.kind == crate::DefectKind::DecoderFailed), "{}", case());
 }
 
 /// An entry for [`zip`].
@@ -90,5 +105,26 @@ pub(crate) fn zip(files: &[File<'_>]) -> Vec<u8> {
     out.extend([count.to_le_bytes(), count.to_le_bytes()].concat());
     out.extend([size, start].concat());
     out.extend([0, 0]);
+    out
+}
+
+/// Bytes written in base64.
+pub(crate) fn base64(text: &str) -> Vec<u8> {
+    let digit = |c: u8| match c {
+        b'A'..=b'Z' => c - b'A',
+        b'a'..=b'z' => c - b'a' + 26,
+        b'0'..=b'9' => c - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let (mut out, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for c in text.bytes().filter(|c| !c.is_ascii_whitespace() && *c != b'=') {
+        bits = bits << 6 | u32::from(digit(c));
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
     out
 }
