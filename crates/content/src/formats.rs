@@ -13,6 +13,7 @@ mod numbers;
 mod office;
 mod pdf;
 mod picture;
+mod rc4;
 #[cfg(test)]
 pub(crate) mod testing;
 mod web;

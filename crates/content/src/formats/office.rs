@@ -1,11 +1,16 @@
 //! Office documents: OLE2, OOXML, RTF, OneNote; shortcuts.
 
 mod compound;
+mod crypt;
+mod excel;
+mod installer;
 mod lnk;
 mod ole;
 mod onenote;
+mod powerpoint;
 mod rtf;
 mod vba;
+mod word;
 mod xml;
 
 use gauntlet_sniff::FileKind as K;

@@ -33,19 +33,24 @@ const WALKED_BYTES: usize = 300;
 /// Places of a larger sample.
 const PLACES: usize = 60;
 
+/// Places of a sample at which it is cut or changed: all of a small one; of a larger one those of
+/// its beginning, where headers stand, more closely than the rest.
+pub(crate) fn places(length: usize) -> impl Iterator<Item = usize> {
+    let head = length.min(WALKED_BYTES);
+    let stride = if length <= WALKED_BYTES { 1 } else { WALKED_BYTES / PLACES };
+    let far = ((length - head) / PLACES).max(1);
+    (0..head).step_by(stride).chain((head..length).step_by(far))
+}
+
 /// Beginnings of a file, and the file with single bytes changed: nothing fails.
 pub(crate) fn nasty(whole: &[u8], name: &str) {
-    // Headers come first: the beginning is walked more closely than the rest.
-    let head = whole.len().min(WALKED_BYTES);
-    let stride = if whole.len() <= WALKED_BYTES { 1 } else { WALKED_BYTES / PLACES };
-    let far = ((whole.len() - head) / PLACES).max(1);
-    let places = (0..head).step_by(stride).chain((head..whole.len()).step_by(far));
-    for (index, at) in places.enumerate() {
+    for (index, at) in places(whole.len()).enumerate() {
         assert_sound(&whole[..at], name, || format!("cut at {at}"));
         let mut changed = whole.to_vec();
         // Small samples get every change at every place, large ones each in its turn.
         let changes = [0xff, 0x80, 0x01];
-        let changes = if stride == 1 { &changes[..] } else { &changes[index % 3..][..1] };
+        let is_small = whole.len() <= WALKED_BYTES;
+        let changes = if is_small { &changes[..] } else { &changes[index % 3..][..1] };
         for change in changes {
             changed[at] ^= change;
             assert_sound(&changed, name, || format!("byte {at} changed by {change:#x}"));

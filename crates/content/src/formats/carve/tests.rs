@@ -38,7 +38,9 @@ fn a_program_behind_a_picture_and_one_in_a_program() {
     assert_eq!(found.objects[1].kind, FileKind::WindowsProgram);
     assert_eq!(found.objects[1].size, 1_024);
     // Two programs in a third: each ends where its sections do.
-    let found = tree(&[program(), program(), program()].concat(), "a.exe");
+    let mut other = program();
+    other[1_000] = 1;
+    let found = tree(&[program(), program(), other].concat(), "a.exe");
     let sizes: Vec<u64> = found.objects.iter().map(|o| o.size).collect();
     assert_eq!(sizes, [3_072, 1_024, 1_024]);
     // The letters alone are none.

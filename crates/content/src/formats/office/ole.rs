@@ -2,8 +2,9 @@
 
 use gauntlet_sniff::FileKind as K;
 
-use super::compound::Compound;
-use super::vba;
+use super::compound::{Compound, Stream};
+use super::installer::installer;
+use super::{crypt, excel, powerpoint, vba, word};
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind};
 use crate::text;
@@ -28,24 +29,35 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     if compound.class == EQUATION {
         unpacker.property(PropertyKind::EquationEditor, "");
     }
+    encrypted_package(&compound.streams, unpacker);
+    installer(&compound.streams, unpacker);
     for stream in &compound.streams {
         if unpacker.is_over() {
             return;
         }
-        self::stream(&stream.path, &stream.bytes, unpacker);
+        self::stream(stream, &compound.streams, unpacker);
     }
 }
 
-fn stream(path: &str, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
-    let name = path.rsplit('/').next().unwrap_or_default();
+/// A package of OOXML, encrypted as a whole: it becomes an object if a password opens it.
+fn encrypted_package(streams: &[Stream], unpacker: &mut Unpacker<'_>) {
+    let find = |name: &str| streams.iter().find(|stream| stream.name() == name);
+    let Some(package) = find("EncryptedPackage") else { return };
+    let info = find("EncryptionInfo").map_or(&[][..], |info| &info.bytes);
+    if let Some(plain) = crypt::package(info, &package.bytes, unpacker) {
+        unpacker.child(Child::named("EncryptedPackage"), &plain);
+    }
+}
+
+fn stream(stream: &Stream, streams: &[Stream], unpacker: &mut Unpacker<'_>) {
+    let (name, path, bytes) = (stream.name(), stream.path.as_str(), stream.bytes.as_slice());
     match name {
-        "EncryptedPackage" => {
-            unpacker.property(PropertyKind::Encrypted, "");
-            return unpacker.defect(DefectKind::Encrypted, "");
-        }
+        "EncryptedPackage" | "EncryptionInfo" => return,
         "\u{1}Ole10Native" => return package(bytes, unpacker),
         "Equation Native" => return unpacker.property(PropertyKind::EquationEditor, ""),
-        "Workbook" | "Book" => sheets(bytes, unpacker),
+        "Workbook" | "Book" => return excel::read(bytes, unpacker),
+        "PowerPoint Document" => return powerpoint::read(bytes, unpacker),
+        "WordDocument" if word::read(stream, streams, unpacker) => return,
         _ => {}
     }
     if let Some(source) = vba::source(bytes) {
@@ -60,7 +72,8 @@ fn stream(path: &str, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     if is_attachment || (is_file && kind != K::Script) {
         return unpacker.child(Child::named(path), bytes);
     }
-    if matches!(name, "WordDocument" | "PowerPoint Document" | "1Table" | "0Table" | "Workbook") {
+    // Without its tables a document is still searched for text.
+    if name == "WordDocument" {
         unpacker.text(&runs(bytes));
     }
 }
@@ -101,30 +114,6 @@ fn package(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
 fn until_nul(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(0, bytes)?;
     Some((&bytes[..end], &bytes[end + 1..]))
-}
-
-/// Sheets of Excel 4.0 macros among those of a workbook (MS-XLS section 2.4.28, BoundSheet8).
-fn sheets(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
-    let mut rest = bytes;
-    for _ in 0..10_000 {
-        let [k0, k1, l0, l1, behind @ ..] = rest else { return };
-        let length = usize::from(u16::from_le_bytes([*l0, *l1]));
-        let body = &behind[..length.min(behind.len())];
-        match (u16::from_le_bytes([*k0, *k1]), body) {
-            (0x0085, [_, _, _, _, state, 1, _, wide, name @ ..]) => {
-                let name = if wide & 1 == 1 { text::utf16_le(name) } else { text::decode(name) };
-                let state = ["visible", "hidden", "very hidden"][usize::from(state & 3).min(2)];
-                unpacker.property(PropertyKind::XlmMacros, &format!("{name} ({state})"));
-            }
-            // FilePass: the workbook is encrypted.
-            (0x002f, _) => {
-                unpacker.property(PropertyKind::Encrypted, "");
-                return unpacker.defect(DefectKind::Encrypted, "");
-            }
-            _ => {}
-        }
-        rest = behind.get(length..).unwrap_or_default();
-    }
 }
 
 /// Runs of readable characters, of 8 and of 16 bits: the text of a document without its structure.
