@@ -113,6 +113,47 @@ pub(crate) fn zip(files: &[File<'_>]) -> Vec<u8> {
     out
 }
 
+/// A compound file with streams of 4,096 bytes each, of these names and beginnings.
+pub(crate) fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut header = vec![0u8; 512];
+    header[..8].copy_from_slice(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1");
+    header[24..34].copy_from_slice(&[0x3e, 0, 3, 0, 0xfe, 0xff, 9, 0, 6, 0]);
+    header[44] = 1;
+    header[48] = 1;
+    header[60..64].copy_from_slice(&0xffff_fffeu32.to_le_bytes());
+    header[68..72].copy_from_slice(&0xffff_fffeu32.to_le_bytes());
+    header[76..].fill(0xff);
+    header[76..80].copy_from_slice(&0u32.to_le_bytes());
+    let (mut fat, mut directory, mut bodies) =
+        (vec![0xffff_fffdu32, 0xffff_fffe], Vec::new(), Vec::new());
+    let entry = |name: &str, kind: u8, right: u32, child: u32, start: u32, size: u32| {
+        let mut entry = vec![0u8; 128];
+        for (i, unit) in name.encode_utf16().enumerate() {
+            entry[2 * i..2 * i + 2].copy_from_slice(&unit.to_le_bytes());
+        }
+        entry[64..66].copy_from_slice(&(2 * name.len() as u16 + 2).to_le_bytes());
+        entry[66] = kind;
+        for (at, value) in [(68, u32::MAX), (72, right), (76, child), (116, start), (120, size)] {
+            entry[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        entry
+    };
+    directory.extend(entry("Root Entry", 5, u32::MAX, 1, 0xffff_fffe, 0));
+    for (index, (name, body)) in streams.iter().enumerate() {
+        let start = fat.len() as u32;
+        let right = if index + 1 < streams.len() { index as u32 + 2 } else { u32::MAX };
+        directory.extend(entry(name, 2, right, u32::MAX, start, 4_096));
+        fat.extend((0..8).map(|i| if i == 7 { 0xffff_fffe } else { start + i + 1 }));
+        let mut body = body.to_vec();
+        body.resize(4_096, 0);
+        bodies.extend(body);
+    }
+    fat.resize(128, u32::MAX);
+    directory.resize(512, 0);
+    let fat: Vec<u8> = fat.iter().flat_map(|n| n.to_le_bytes()).collect();
+    [header, fat, directory, bodies].concat()
+}
+
 /// Bytes written in base64.
 pub(crate) fn base64(text: &str) -> Vec<u8> {
     let digit = |c: u8| match c {

@@ -75,7 +75,7 @@ pub(super) fn zip_start(bytes: &[u8], end: usize) -> Option<usize> {
     }
     let first = u32_at(bytes, real + 42)? as usize;
     // Offsets count from the beginning of the archive, or of the file.
-    let start = first.checked_add(real.checked_sub(said).unwrap_or(0))?;
+    let start = first.checked_add(real.saturating_sub(said))?;
     bytes.get(start..)?.starts_with(b"PK\x03\x04").then_some(start)
 }
 

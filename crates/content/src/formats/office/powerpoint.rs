@@ -19,6 +19,12 @@ const TEXT_NARROW: u16 = 0x0fa8;
 const STRING: u16 = 0x0fba;
 const OLE_OBJECT: u16 = 0x1011;
 
+/// Whether the stream "Current User" says that the document is encrypted (section 2.3.2).
+pub(super) fn is_encrypted(current_user: &[u8]) -> bool {
+    const ENCRYPTED: u32 = 0xf3d1_c4df;
+    u32_at(current_user, 12) == Some(ENCRYPTED)
+}
+
 /// Reads the stream "PowerPoint Document". Containers are entered, so that every record is seen.
 pub(super) fn read(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let (mut at, mut shown) = (0, String::new());
