@@ -30,6 +30,8 @@ const FILES_MAX: usize = 64;
 const PLACES_MAX: usize = 1 << 20;
 /// Bytes at the end of a file in which a ZIP may end (APPNOTE.TXT section 4.3.16).
 const TAIL_BYTES: usize = 65_557;
+/// Bytes behind a ZIP that stands behind a container.
+const SLACK_BYTES: usize = 1_024;
 /// No file behind another is smaller.
 const FILE_BYTES_MIN: usize = 22;
 
@@ -53,7 +55,9 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         }
     }
     if !archive::is_zip(kind) {
-        found.extend(zip_at_end(bytes));
+        // Containers keep files as they are: a ZIP in the middle is one of theirs.
+        let is_behind = |zip: &Found| !unread.is_empty() || bytes.len() - zip.end <= SLACK_BYTES;
+        found.extend(zip_at_end(bytes).filter(is_behind));
     }
     found.sort_by_key(|file| file.at);
     let format_end = if kind == FileKind::WindowsProgram { program_end(bytes, 0) } else { None };

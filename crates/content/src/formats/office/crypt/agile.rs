@@ -33,7 +33,13 @@ pub(super) struct Agile {
 impl Agile {
     /// Reads the parameters; none if something is missing or not AES in blocks.
     pub(super) fn read(xml: &[u8]) -> Option<Self> {
-        let xml = String::from_utf8_lossy(xml);
+        // Attributes may stand on lines of their own, in quotation marks of either kind.
+        let plain = |c: char| match c {
+            '\'' => '"',
+            c if c.is_whitespace() => ' ',
+            c => c,
+        };
+        let xml: String = String::from_utf8_lossy(xml).chars().map(plain).collect();
         let element = |name: &str| {
             let at = xml.find(&format!("{name} "))?;
             xml[at..].split('>').next()

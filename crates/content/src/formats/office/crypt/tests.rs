@@ -6,19 +6,30 @@ use crate::formats::rc4::rc4;
 use crate::formats::testing::{base64, compound, nasty, paths, tree, tree_with};
 use crate::{DefectKind, PropertyKind};
 
-/// A document of a few words, encrypted by msoffcrypto-tool with the password "secret".
-const AGILE: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?><encryption xmlns="http://schemas.microsoft.com/office/2006/encryption" xmlns:p="http://schemas.microsoft.com/office/2006/keyEncryptor/password" xmlns:c="http://schemas.microsoft.com/office/2006/keyEncryptor/certificate"><keyData saltSize="16" blockSize="16" keyBits="256" hashSize="64"cipherAlgorithm="AES" cipherChaining="ChainingModeCBC" hashAlgorithm="SHA512" saltValue="61uF4YZbt/+VnS9TU/vNPA==" /><dataIntegrity encryptedHmacKey="m5zL8H4JD9VZCZys/DiaLGw8UfFt4gGUs7XWX/410w17PfI1er0JJia2gKT/17pim19j2TnNEobOG7Saqbg4jA==" encryptedHmacValue="xJxwgx2KGas1whzyHFr/WZffOF4ox07OM7lCqfL6AqHr2OX7XX1cjhNyiWnhFiMYBoC6zxPKgZCoOLOlrYllFQ==" /><keyEncryptors><keyEncryptor uri="http://schemas.microsoft.com/office/2006/keyEncryptor/password"><p:encryptedKey spinCount="100000" saltSize="16" blockSize="16" keyBits="256"hashSize="64" cipherAlgorithm="AES" cipherChaining="ChainingModeCBC" hashAlgorithm="SHA512"saltValue="NAZusw0G7CMvPA/LutbL3Q==" encryptedVerifierHashInput="1aS4DVj2e0vC8Bcl0e97OQ=="encryptedVerifierHashValue="UrljHE7ALWvwcGSDJjP7q7jQj2lPCKMOIbXMoYffcs9KbKs1HIFX8gfFmMsCtrw9qyn7o8/uUPOqQW0dmYezeA==" encryptedKeyValue="Bcj6+9pRWHkZOOHx4ks83SBTMKRSuHGuc0E2WFvPCqA=" /></keyEncryptor></keyEncryptors></encryption>"#;
+/// A document of a few words, encrypted with the parameters and the key that
+/// msoffcrypto-tool made for the password "secret".
+const AGILE: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
+<encryption xmlns="http://schemas.microsoft.com/office/2006/encryption"
+xmlns:p="http://schemas.microsoft.com/office/2006/keyEncryptor/password"
+xmlns:c="http://schemas.microsoft.com/office/2006/keyEncryptor/certificate">
+<keyData saltSize="16" blockSize="16" keyBits="256" hashSize="64" cipherAlgorithm="AES"
+cipherChaining="ChainingModeCBC" hashAlgorithm="SHA512" saltValue="61uF4YZbt/+VnS9TU/vNPA==" />
+<keyEncryptors>
+<keyEncryptor uri="http://schemas.microsoft.com/office/2006/keyEncryptor/password">
+<p:encryptedKey spinCount="100000" saltSize="16" blockSize="16" keyBits="256" hashSize="64"
+cipherAlgorithm="AES" cipherChaining="ChainingModeCBC" hashAlgorithm="SHA512"
+saltValue="NAZusw0G7CMvPA/LutbL3Q==" encryptedVerifierHashInput="1aS4DVj2e0vC8Bcl0e97OQ=="
+encryptedVerifierHashValue="UrljHE7ALWvwcGSDJjP7q7jQj2lPCKMOIbXMoYffcs9KbKs1HIFX8gfFmMsCtrw9qyn7o8/uUPOqQW0dmYezeA=="
+encryptedKeyValue="Bcj6+9pRWHkZOOHx4ks83SBTMKRSuHGuc0E2WFvPCqA=" />
+</keyEncryptor>
+</keyEncryptors>
+</encryption>"#;
 const PACKAGE: &str = "\
-    BAAEAEAAAAA8P3htbCB2ZXJzaW9uPSIxLjAiIGVuY29kaW5nPSJVVEYtOCIgc3RhbmRhbG9uZT0ieWVzIj8+CjxlbmNyeX\
-    B0aW9uIHhtbG5zPSJodHRwOi8vc2NoZW1hcy5taWNyb3NvZnQuY29tL29mZmljZS8yMDA2L2VuY3J5cHRpb24iIHhtbG5z\
-    OnA9Imh0dHA6Ly9zY2hlbWFzLm1pY3Jvc29mdC5jb20vb2ZmaWNlLzIwMDYva2V5RW5jcnlwdG9yL3Bhc3N3b3JkIiB4bW\
-    xuczpjPSJodHRwOi8vc2NoZW1hcy5taWNyb3NvZnQuY29tL29mZmljZS8yMDA2L2tleUVuY3J5cHRvci9jZXJ0aWZpY2F0\
-    ZSI+CiAgICA8a2V5RGF0YSBzYWx0U2l6ZT0iMTYiIGJsb2NrU2l6ZT0iMTYiIGtleUJpdHM9IjI1NiIgaGFzaFNpemU9Ij\
-    Y0IgogICAgICAgICAgICAgY2lwaGVyQWxnb3JpdGhtPSJBRVMiIGNpcGhlckNoYWluaW5nPSJDaGFpbmluZ01vZGVDQkMi\
-    IGhhc2hBbGdvcml0aG09IlNIQTUxMiIgc2FsdFZhbHVlPSI2MXVGNFlaYnQvK1ZuUzlUVS92TlBBPT0iIC8+CiAgICA8ZG\
-    F0YUludGVncml0eSBlbmNyeXB0ZWRIbWFjS2V5PSJtNXpMOEg0SkQ5VlpDWnlzL0RpYUxHdzhVZkZ0NGdHVXM3WFdYLzQx\
-    MHcxN1BmSTFlcjBKSmlhMmdLVC8xN3BpbTE5ajJUbk5Fb2JPRzdTYXFiZzRqQT09IiBlbmNyeXB0ZWRIbWFjVmFsdWU9In\
-    hKeHdneDJLR2FzMXdoenlIRnIvV1pmZk9GNG94MDdPTTdsQ3FmTDZBcUhyMk9YN1hYMWNqaE55aVduaEZp";
+    GAEAAAAAAADgVzkBiUlrM8VN0ZiQwr/yyUHmNTYAFDuBlFZwaJRbk/Z7upsP3rDGJ61le9+V1o4ya6sEGaCn4h3WZ5jdCp\
+    TMq1S3wXv7Kx4B3WSxMqB/WczxfrhuXVRbvKuQ/saSik8X5Cb2eqwQ+SEzkFXe+bwseX9ATR+n7z44ei8tGq1BrhTDR9uy\
+    Yi1Gz40VxnCZirvgfeHVjay3pMTzJBpqJzr8PM6L59K8nJWgYxat4SbLd5poN7nNeDRtDYbyxxb8NNUqer37NraMA1M7yP\
+    zKtLCu9GdZxzkq6Qn8KoIgPG8/OOSdzNLKrkhnzot/3S1dnbw72DZWZRLG2ISuA0aKzBL3zcvYanfHkkInOYyOQauQPnuU\
+    elPiR+kJNMhm55utjlY=";
 
 #[test]
 fn a_package_of_agile_encryption() {
