@@ -170,7 +170,7 @@ mod tests {
         let length = text.len() as u32;
         let places = [0, length, length + 4].map(u32::to_le_bytes).concat();
         let piece = |at: u32| [&[0, 0][..], &at.to_le_bytes(), &[0, 0]].concat();
-        let pieces = [places, piece(2 * 1_024 | 0x4000_0000), piece(wide_at)].concat();
+        let pieces = [places, piece((2 * 1_024) | 0x4000_0000), piece(wide_at)].concat();
         let clx = [&[2][..], &28u32.to_le_bytes(), &pieces].concat();
         let whole = compound(&[("WordDocument", &document), ("0Table", &clx)]);
         let found = tree(&whole, "a.doc");
