@@ -17,6 +17,14 @@ fuzz_target!(|input: &[u8]| {
         b"BZh9",
         b"\xfd7zXZ\x00",
         b"070701",
+        b"\x60\xea\x22\0\x22\x0b\x01\x02",
+        b"\0\0\x10\0\0\0\0**ACE**",
+        b"SZDD\x88\xf0\x27\x33A",
+        b"KWAJ\x88\xf0\x27\xd1\x03\0\x0e\0",
+        b"ITSF\x03\0\0\0",
+        b"PK\x03\x04\x14\0\0\0\x01\0\0\0\0\0",
+        b"PK\x03\x04\x14\0\x06\0\x06\0\0\0\0\0",
+        b"conectix",
     ] {
         let bytes = [magic, input].concat();
         let root = Root { name: "a", declared_type: "", bytes: &bytes };

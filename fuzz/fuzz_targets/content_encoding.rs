@@ -15,6 +15,7 @@ fuzz_target!(|input: &[u8]| {
         b"\x78\x9f\x3e\x22",
         b"(This file must be converted with BinHex 4.0)\n:",
         b"From a\n",
+        b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02\xa0\x80\x30\x80",
     ] {
         let bytes = [magic, input].concat();
         let root = Root { name: "a", declared_type: "", bytes: &bytes };

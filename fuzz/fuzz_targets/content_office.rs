@@ -9,8 +9,12 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let passwords = [Password { word: "word".to_owned(), source: "body".to_owned() }];
-    for magic in [&b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"[..], b"{\\rtf1", b"\x4c\0\0\0\x01\x14\x02\0"]
-    {
+    for magic in [
+        &b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"[..],
+        b"{\\rtf1",
+        b"\x4c\0\0\0\x01\x14\x02\0",
+        b"ID;P\n",
+    ] {
         let bytes = [magic, input].concat();
         let root = Root { name: "a", declared_type: "", bytes: &bytes };
         let tree = unpack(&[root], &Limits::default(), &passwords, &mut NoHost);

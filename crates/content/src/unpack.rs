@@ -276,6 +276,26 @@ impl Unpacker<'_> {
         None
     }
 
+    /// Counts bytes that become an object without being decompressed; whether they may.
+    pub(crate) fn charge(&mut self, bytes: u64, entry: &str) -> bool {
+        if let Some(kind) = self.exceeded(bytes, bytes) {
+            self.defect(kind, entry);
+            return false;
+        }
+        self.produced += bytes;
+        true
+    }
+
+    /// Whether the current object has a child of these very bytes.
+    pub(crate) fn has_child(&self, bytes: &[u8]) -> bool {
+        let parent = self.current.and_then(|index| u32::try_from(index).ok());
+        let objects = self.tree.objects.iter().skip(self.current.unwrap_or(0));
+        let size = bytes.len() as u64;
+        let mut same = objects.filter(|o| o.parent == parent && o.size == size).peekable();
+        let sha256 = same.peek().map(|_| digest::of(bytes).0);
+        same.any(|object| sha256.as_ref() == Some(&object.sha256))
+    }
+
     /// Lets the host's program turn the current object into a tar archive; what fails is a defect.
     pub(crate) fn convert(&mut self, kind: FileKind, bytes: &[u8]) -> Option<Vec<u8>> {
         let max = self.limits.object_bytes_max;

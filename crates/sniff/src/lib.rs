@@ -97,6 +97,10 @@ pub enum FileKind {
     Tnef,
     /// Compiled HTML help.
     Help,
+    /// A file that `COMPRESS.EXE` of old Windows made (SZDD, KWAJ).
+    MsCompress,
+    /// A signed or encrypted message in the Cryptographic Message Syntax (S/MIME opaque).
+    Cms,
     /// Text without a signature.
     Text,
     /// Nothing that is known.
@@ -149,6 +153,8 @@ impl FileKind {
             K::Card => "text/vcard",
             K::Tnef => "application/vnd.ms-tnef",
             K::Help => "application/vnd.ms-htmlhelp",
+            K::MsCompress => "application/x-ms-compress-szdd",
+            K::Cms => "application/pkcs7-mime",
             K::Text => "text/plain",
         }
     }
@@ -164,7 +170,7 @@ impl FileKind {
 }
 
 /// Signatures at the start of a file, in the order they are tried.
-const MAGIC: [(&[u8], FileKind); 52] = [
+const MAGIC: [(&[u8], FileKind); 56] = [
     (b"MZ", FileKind::WindowsProgram),
     (b"\x7fELF", FileKind::ElfProgram),
     (b"\xfe\xed\xfa\xce", FileKind::MachProgram),
@@ -212,6 +218,10 @@ const MAGIC: [(&[u8], FileKind); 52] = [
     (b"BEGIN:VCARD", FileKind::Card),
     (b"\x78\x9f\x3e\x22", FileKind::Tnef),
     (b"ITSF", FileKind::Help),
+    (b"SZDD\x88\xf0\x27\x33", FileKind::MsCompress),
+    (b"SZ \x88\xf0\x27\x33\xd1", FileKind::MsCompress),
+    (b"KWAJ\x88\xf0\x27\xd1", FileKind::MsCompress),
+    (b"vhdxfile", FileKind::DiskImage),
     (b"Return-Path:", FileKind::Message),
     (b"Received:", FileKind::Message),
     (b"Delivered-To:", FileKind::Message),
@@ -254,6 +264,12 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     if is_lzma(bytes) {
         return FileKind::Lzma;
     }
+    if is_cms(head) {
+        return FileKind::Cms;
+    }
+    if is_disk(bytes) {
+        return FileKind::DiskImage;
+    }
     if memmem::find(head, b"(This file must be converted with BinHex").is_some() {
         return FileKind::BinHex;
     }
@@ -282,6 +298,42 @@ fn is_old_tar(bytes: &[u8]) -> bool {
         std::str::from_utf8(&digits[..end]).ok().and_then(|t| u64::from_str_radix(t, 8).ok());
     let sum = |(i, &b): (usize, &u8)| if (148..156).contains(&i) { 32 } else { u64::from(b) };
     header[0] != 0 && said == Some(header.iter().enumerate().map(sum).sum())
+}
+
+/// A sequence that begins with one of the types of content of CMS (RFC 5652, RFC 3274, RFC 5083).
+fn is_cms(head: &[u8]) -> bool {
+    const PKCS7: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07";
+    const SMIME: &[u8] = b"\x06\x0b\x2a\x86\x48\x86\xf7\x0d\x01\x09\x10\x01";
+    // The length, in up to five bytes, stands between.
+    let [0x30, ..] = head else { return false };
+    (2..=6).filter_map(|at| head.get(at..)).any(|b| b.starts_with(PKCS7) || b.starts_with(SMIME))
+}
+
+/// A disk: a virtual one by its footer ("conectix"), or one that begins with the boot sector of a
+/// FAT file system or with a table of partitions.
+fn is_disk(bytes: &[u8]) -> bool {
+    const SECTOR_BYTES: usize = 512;
+    let footer = bytes.len().checked_sub(SECTOR_BYTES).and_then(|at| bytes.get(at..));
+    if bytes.starts_with(b"conectix") || footer.is_some_and(|f| f.starts_with(b"conectix")) {
+        return true;
+    }
+    let Some(sector) = bytes.get(..SECTOR_BYTES) else { return false };
+    sector.ends_with(&[0x55, 0xaa]) && (is_boot_sector(sector) || has_partitions(sector))
+}
+
+/// A jump, sectors of a usual size, clusters of a power of two, one to four tables.
+fn is_boot_sector(sector: &[u8]) -> bool {
+    matches!(sector[0], 0xeb | 0xe9)
+        && matches!(u16::from_le_bytes([sector[11], sector[12]]), 512 | 1_024 | 2_048 | 4_096)
+        && sector[13].is_power_of_two()
+        && (1..=4).contains(&sector[16])
+}
+
+/// Four entries, each active or not, one at least with a type and sectors.
+fn has_partitions(sector: &[u8]) -> bool {
+    let mut entries = sector[446..510].chunks(16);
+    entries.clone().all(|entry| matches!(entry[0], 0 | 0x80))
+        && entries.any(|entry| entry[4] != 0 && entry[8..16].iter().any(|b| *b != 0))
 }
 
 /// LZMA has no signature: its properties byte is the usual one, its dictionary a power of two or

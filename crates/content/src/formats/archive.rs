@@ -1,10 +1,15 @@
 //! Archives and compressed files that safe decoders read: zip, gzip, bzip2, xz, lzma, zstd, tar,
-//! cpio, ar, 7z.
+//! cpio, ar, 7z, ARJ, ACE, CHM and the compressor of old Windows.
 
+mod ace;
 mod ar;
+mod arj;
+mod chm;
 mod compressed;
 mod cpio;
 mod gzip;
+mod lz;
+mod ms_compress;
 mod sevenz;
 pub(super) mod tar;
 pub(super) mod zip;
@@ -12,6 +17,13 @@ pub(super) mod zip;
 use gauntlet_sniff::FileKind as K;
 
 use crate::unpack::Unpacker;
+
+pub(super) use self::zip::end as zip_end;
+
+/// Whether a file is a ZIP, whatever else it is.
+pub(super) fn is_zip(kind: K) -> bool {
+    matches!(kind, K::Zip | K::OfficeXml | K::OpenDocument | K::Jar | K::Apk)
+}
 
 /// Reads an object of one of these kinds.
 pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
@@ -21,8 +33,12 @@ pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         K::Tar => tar::decode(bytes, unpacker),
         K::Cpio => cpio::decode(bytes, unpacker),
         K::Ar => ar::decode(bytes, unpacker),
+        K::Arj => arj::decode(bytes, unpacker),
+        K::Ace => ace::decode(bytes, unpacker),
+        K::Help => chm::decode(bytes, unpacker),
+        K::MsCompress => ms_compress::decode(bytes, unpacker),
         K::SevenZip => sevenz::decode(bytes, unpacker),
-        K::Zip | K::OfficeXml | K::OpenDocument | K::Jar | K::Apk => zip::decode(bytes, unpacker),
+        kind if is_zip(kind) => zip::decode(bytes, unpacker),
         _ => {}
     }
 }

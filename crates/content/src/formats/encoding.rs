@@ -1,6 +1,7 @@
-//! Files written as text or inside messages: uuencode, yEnc, BinHex, TNEF, mbox.
+//! Files written as text or inside messages: uuencode, yEnc, BinHex, TNEF, mbox, S/MIME.
 
 mod binhex;
+mod cms;
 mod mbox;
 mod tnef;
 mod uuencode;
@@ -19,6 +20,7 @@ pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     match kind {
         K::Tnef => tnef::decode(bytes, unpacker),
         K::BinHex => binhex::decode(text, unpacker),
+        K::Cms => cms::decode(bytes, unpacker),
         K::Mbox => mbox::decode(bytes, unpacker),
         K::Text | K::Unknown => {
             uuencode::decode(text, unpacker);

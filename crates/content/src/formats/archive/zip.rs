@@ -7,6 +7,7 @@
 mod directory;
 mod encryption;
 mod method;
+mod old;
 
 use std::collections::BTreeSet;
 
@@ -36,6 +37,11 @@ pub(crate) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         }
         self::entry(entry, bytes, &mut password, unpacker);
     }
+}
+
+/// Where the archive ends.
+pub(crate) fn end(bytes: &[u8]) -> usize {
+    Directory::read(bytes).end
 }
 
 /// What the archive's structure shows.

@@ -19,6 +19,13 @@ pub(super) struct Stream {
     pub(super) bytes: Vec<u8>,
 }
 
+impl Stream {
+    /// Its own name, without the storages around it.
+    pub(super) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
 /// A file's streams.
 pub(super) struct Compound {
     pub(super) streams: Vec<Stream>,

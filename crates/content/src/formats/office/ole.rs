@@ -2,8 +2,9 @@
 
 use gauntlet_sniff::FileKind as K;
 
-use super::compound::Compound;
-use super::vba;
+use super::compound::{Compound, Stream};
+use super::installer::installer;
+use super::{crypt, excel, powerpoint, vba, word};
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind};
 use crate::text;
@@ -28,24 +29,39 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     if compound.class == EQUATION {
         unpacker.property(PropertyKind::EquationEditor, "");
     }
+    encrypted_package(&compound.streams, unpacker);
+    installer(&compound.streams, unpacker);
     for stream in &compound.streams {
         if unpacker.is_over() {
             return;
         }
-        self::stream(&stream.path, &stream.bytes, unpacker);
+        self::stream(stream, &compound.streams, unpacker);
     }
 }
 
-fn stream(path: &str, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
-    let name = path.rsplit('/').next().unwrap_or_default();
+/// A package of OOXML, encrypted as a whole: it becomes an object if a password opens it.
+fn encrypted_package(streams: &[Stream], unpacker: &mut Unpacker<'_>) {
+    let find = |name: &str| streams.iter().find(|stream| stream.name() == name);
+    let Some(package) = find("EncryptedPackage") else { return };
+    let info = find("EncryptionInfo").map_or(&[][..], |info| &info.bytes);
+    if let Some(plain) = crypt::package(info, &package.bytes, unpacker) {
+        unpacker.child(Child::named("EncryptedPackage"), &plain);
+    }
+}
+
+fn stream(stream: &Stream, streams: &[Stream], unpacker: &mut Unpacker<'_>) {
+    let (name, path, bytes) = (stream.name(), stream.path.as_str(), stream.bytes.as_slice());
     match name {
-        "EncryptedPackage" => {
-            unpacker.property(PropertyKind::Encrypted, "");
-            return unpacker.defect(DefectKind::Encrypted, "");
-        }
+        "EncryptedPackage" | "EncryptionInfo" => return,
         "\u{1}Ole10Native" => return package(bytes, unpacker),
         "Equation Native" => return unpacker.property(PropertyKind::EquationEditor, ""),
-        "Workbook" | "Book" => sheets(bytes, unpacker),
+        "Workbook" | "Book" => return excel::read(bytes, unpacker),
+        "PowerPoint Document" => return powerpoint::read(bytes, unpacker),
+        "Current User" if powerpoint::is_encrypted(bytes) => {
+            unpacker.property(PropertyKind::Encrypted, "");
+            return unpacker.defect(DefectKind::Encrypted, "a presentation");
+        }
+        "WordDocument" if word::read(stream, streams, unpacker) => return,
         _ => {}
     }
     if let Some(source) = vba::source(bytes) {
@@ -60,7 +76,8 @@ fn stream(path: &str, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     if is_attachment || (is_file && kind != K::Script) {
         return unpacker.child(Child::named(path), bytes);
     }
-    if matches!(name, "WordDocument" | "PowerPoint Document" | "1Table" | "0Table" | "Workbook") {
+    // Without its tables a document is still searched for text.
+    if name == "WordDocument" {
         unpacker.text(&runs(bytes));
     }
 }
@@ -103,30 +120,6 @@ fn until_nul(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// Sheets of Excel 4.0 macros among those of a workbook (MS-XLS section 2.4.28, BoundSheet8).
-fn sheets(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
-    let mut rest = bytes;
-    for _ in 0..10_000 {
-        let [k0, k1, l0, l1, behind @ ..] = rest else { return };
-        let length = usize::from(u16::from_le_bytes([*l0, *l1]));
-        let body = &behind[..length.min(behind.len())];
-        match (u16::from_le_bytes([*k0, *k1]), body) {
-            (0x0085, [_, _, _, _, state, 1, _, wide, name @ ..]) => {
-                let name = if wide & 1 == 1 { text::utf16_le(name) } else { text::decode(name) };
-                let state = ["visible", "hidden", "very hidden"][usize::from(state & 3).min(2)];
-                unpacker.property(PropertyKind::XlmMacros, &format!("{name} ({state})"));
-            }
-            // FilePass: the workbook is encrypted.
-            (0x002f, _) => {
-                unpacker.property(PropertyKind::Encrypted, "");
-                return unpacker.defect(DefectKind::Encrypted, "");
-            }
-            _ => {}
-        }
-        rest = behind.get(length..).unwrap_or_default();
-    }
-}
-
 /// Runs of readable characters, of 8 and of 16 bits: the text of a document without its structure.
 fn runs(bytes: &[u8]) -> String {
     let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
@@ -162,48 +155,57 @@ fn runs(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::testing::{nasty, paths, tree};
+    use crate::formats::testing::{compound, nasty, paths, tree};
 
-    /// A compound file with streams of 4,096 bytes each, of these names and beginnings.
-    fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut header = vec![0u8; 512];
-        header[..8].copy_from_slice(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1");
-        header[24..34].copy_from_slice(&[0x3e, 0, 3, 0, 0xfe, 0xff, 9, 0, 6, 0]);
-        header[44] = 1;
-        header[48] = 1;
-        header[60..64].copy_from_slice(&0xffff_fffeu32.to_le_bytes());
-        header[68..72].copy_from_slice(&0xffff_fffeu32.to_le_bytes());
-        header[76..].fill(0xff);
-        header[76..80].copy_from_slice(&0u32.to_le_bytes());
-        let (mut fat, mut directory, mut bodies) =
-            (vec![0xffff_fffdu32, 0xffff_fffe], Vec::new(), Vec::new());
-        let entry = |name: &str, kind: u8, right: u32, child: u32, start: u32, size: u32| {
-            let mut entry = vec![0u8; 128];
-            for (i, unit) in name.encode_utf16().enumerate() {
-                entry[2 * i..2 * i + 2].copy_from_slice(&unit.to_le_bytes());
-            }
-            entry[64..66].copy_from_slice(&(2 * name.len() as u16 + 2).to_le_bytes());
-            entry[66] = kind;
-            for (at, value) in [(68, u32::MAX), (72, right), (76, child), (116, start), (120, size)]
-            {
-                entry[at..at + 4].copy_from_slice(&value.to_le_bytes());
-            }
-            entry
+    #[test]
+    fn text_and_fields_of_a_document() {
+        let text = "Dear Ann,\r\u{13} HYPERLINK \"http://e.example/a\" \u{14}click\u{15} \u{13}DDEAUTO cmd\u{15}";
+        let wide: Vec<u8> = "über".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let mut document = vec![0u8; 1_024];
+        document[2..4].copy_from_slice(&0xc1u16.to_le_bytes());
+        document[0x1a2..0x1aa].copy_from_slice(&[0, 0, 0, 0, 33, 0, 0, 0]);
+        document.extend(text.bytes());
+        let wide_at = document.len() as u32;
+        document.extend(&wide);
+        let length = text.len() as u32;
+        let places = [0, length, length + 4].map(u32::to_le_bytes).concat();
+        let piece = |at: u32| [&[0, 0][..], &at.to_le_bytes(), &[0, 0]].concat();
+        let pieces = [places, piece((2 * 1_024) | 0x4000_0000), piece(wide_at)].concat();
+        let clx = [&[2][..], &28u32.to_le_bytes(), &pieces].concat();
+        let whole = compound(&[("WordDocument", &document), ("0Table", &clx)]);
+        let found = tree(&whole, "a.doc");
+        let object = &found.objects[0];
+        assert_eq!(object.text, "Dear Ann,\nclick über");
+        assert_eq!(object.urls[0].url, "http://e.example/a");
+        assert!(object.has(PropertyKind::Dde));
+        nasty(&whole, "a.doc");
+    }
+
+    #[test]
+    fn texts_and_objects_of_a_presentation() {
+        let record = |version: u16, kind: u16, body: &[u8]| {
+            let length = (body.len() as u32).to_le_bytes();
+            [&version.to_le_bytes()[..], &kind.to_le_bytes(), &length, body].concat()
         };
-        directory.extend(entry("Root Entry", 5, u32::MAX, 1, 0xffff_fffe, 0));
-        for (index, (name, body)) in streams.iter().enumerate() {
-            let start = fat.len() as u32;
-            let right = if index + 1 < streams.len() { index as u32 + 2 } else { u32::MAX };
-            directory.extend(entry(name, 2, right, u32::MAX, start, 4_096));
-            fat.extend((0..8).map(|i| if i == 7 { 0xffff_fffe } else { start + i + 1 }));
-            let mut body = body.to_vec();
-            body.resize(4_096, 0);
-            bodies.extend(body);
-        }
-        fat.resize(128, u32::MAX);
-        directory.resize(512, 0);
-        let fat: Vec<u8> = fat.iter().flat_map(|n| n.to_le_bytes()).collect();
-        [header, fat, directory, bodies].concat()
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        let inner = compound(&[("x", b"y")]);
+        let mut packed = (inner.len() as u32).to_le_bytes().to_vec();
+        let mut writer = flate2::write::ZlibEncoder::new(&mut packed, flate2::Compression::best());
+        std::io::Write::write_all(&mut writer, &inner).unwrap();
+        writer.finish().unwrap();
+        let slides = [
+            record(0, 0x0fa0, &wide("Größe")),
+            record(0, 0x0fa8, b"narrow"),
+            record(0x10, 0x0fba, &wide("http://e.example/")),
+            record(0x10, 0x1011, &packed),
+        ];
+        let stream = record(0xf, 0x03e8, &slides.concat());
+        let whole = compound(&[("PowerPoint Document", &stream)]);
+        let found = tree(&whole, "a.ppt");
+        assert_eq!(found.objects[0].text, "Größe\nnarrow");
+        assert_eq!(found.objects[0].urls[0].url, "http://e.example/");
+        assert_eq!(found.objects[1].kind, crate::FileKind::Ole);
+        nasty(&whole, "a.ppt");
     }
 
     #[test]

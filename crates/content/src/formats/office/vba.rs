@@ -1,84 +1,17 @@
-//! VBA (MS-OVBA): modules decompressed to text, and what is suspicious in them.
+//! VBA (MS-OVBA): modules decompressed to text, the strings that they make, and what is suspicious
+//! in them.
+
+mod fold;
+mod token;
+mod triggers;
 
 use memchr::memmem;
 
-use crate::object::PropertyKind;
+use crate::object::{PropertyKind, UrlSource};
 use crate::unpack::Unpacker;
 
 /// Bytes of one module.
 const MODULE_BYTES_MAX: usize = 4 << 20;
-
-/// Procedures that run by themselves.
-const AUTO_EXEC: [&str; 30] = [
-    "AutoExec",
-    "AutoOpen",
-    "AutoExit",
-    "AutoClose",
-    "AutoNew",
-    "Auto_Open",
-    "Auto_Close",
-    "Document_Open",
-    "Document_Close",
-    "Document_New",
-    "Document_BeforeClose",
-    "DocumentOpen",
-    "DocumentChange",
-    "NewDocument",
-    "DocumentBeforeClose",
-    "Document_ContentControlOnEnter",
-    "Workbook_Open",
-    "Workbook_Activate",
-    "Workbook_Close",
-    "Workbook_BeforeClose",
-    "Workbook_Deactivate",
-    "Worksheet_Calculate",
-    "Worksheet_Change",
-    "Auto_Ope",
-    "Auto_Add",
-    "Presentation_Open",
-    "Slide_Change",
-    "SlideShowBegin",
-    "UserForm_Initialize",
-    "Frame1_Layout",
-];
-
-/// Words of code that starts programs, writes files or fetches them.
-const SUSPICIOUS: [&str; 34] = [
-    "Shell",
-    "WScript.Shell",
-    "Shell.Application",
-    "CreateObject",
-    "GetObject",
-    "URLDownloadToFile",
-    "XMLHTTP",
-    "WinHttp",
-    "ADODB.Stream",
-    "SaveToFile",
-    "CreateTextFile",
-    "FileCopy",
-    "Kill",
-    "PowerShell",
-    "cmd.exe",
-    "mshta",
-    "regsvr32",
-    "rundll32",
-    "certutil",
-    "bitsadmin",
-    "wscript",
-    "CallByName",
-    "VirtualAlloc",
-    "RtlMoveMemory",
-    "CreateThread",
-    "NtAllocateVirtualMemory",
-    "Environ",
-    "Win32_Process",
-    "winmgmts",
-    "ExecQuery",
-    "MSXML2",
-    "StrReverse",
-    "ShellExecute",
-    "Run",
-];
 
 /// Decompresses a container (section 2.4.1); none if it is none.
 pub(super) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -148,30 +81,36 @@ pub(super) fn source(stream: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Notes what is suspicious in the text of the current object.
+/// Adds the source of a module as text, with the strings that it makes, and notes what is
+/// suspicious in both.
 pub(super) fn inspect(code: &str, unpacker: &mut Unpacker<'_>) {
     unpacker.property(PropertyKind::VbaMacros, "");
-    let lower = code.to_lowercase();
-    for name in AUTO_EXEC {
-        if has_word(&lower, &name.to_lowercase()) {
-            unpacker.property(PropertyKind::AutoExec, name);
+    let made = fold::strings(code);
+    for text in &made {
+        if let Some(address) = address(text) {
+            unpacker.url(address, UrlSource::Action);
         }
     }
-    for word in SUSPICIOUS {
-        if has_word(&lower, &word.to_lowercase()) {
-            unpacker.property(PropertyKind::SuspiciousCall, word);
-        }
+    for name in triggers::automatic(code) {
+        unpacker.property(PropertyKind::AutoExec, &name);
     }
+    let made = made.join("\n");
+    for word in triggers::suspicious(code).chain(triggers::suspicious(&made)) {
+        unpacker.property(PropertyKind::SuspiciousCall, word);
+    }
+    // What was hidden comes first: a long source must not push it out of the text that is kept.
+    unpacker.text(&made);
+    unpacker.text(code);
 }
 
-/// Whether a text has a word, not as a part of another.
-fn has_word(text: &str, word: &str) -> bool {
-    let part = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
-    memmem::find_iter(text.as_bytes(), word).any(|at| {
-        let bytes = text.as_bytes();
-        let before = at.checked_sub(1).and_then(|i| bytes.get(i));
-        !part(before) && !part(bytes.get(at + word.len()))
-    })
+/// The address in a string that code makes.
+fn address(text: &str) -> Option<&str> {
+    let schemes = ["http://", "https://", "ftp://", "file://"];
+    let lower = text.to_ascii_lowercase();
+    let at = schemes.iter().filter_map(|scheme| lower.find(scheme)).min()?;
+    text[at..]
+        .split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | ')'))
+        .next()
 }
 
 #[cfg(test)]
@@ -190,6 +129,11 @@ mod tests {
         for end in 0..most.len() {
             decompress(&most[..end]);
         }
-        assert!(has_word("sub autoopen()", "autoopen") && !has_word("subautoopen", "autoopen"));
+    }
+
+    #[test]
+    fn addresses_that_code_makes() {
+        assert_eq!(address("(New X).Get('HTTP://e.example/a')"), Some("HTTP://e.example/a"));
+        assert_eq!(address("no address"), None);
     }
 }

@@ -125,17 +125,18 @@ impl Directory {
         }
         self.is_empty_archive |= count == 0;
         // Offsets count from the beginning of the archive, which others may stand before.
-        let mut prefix = 0;
+        // Or from that of a file that the archive was cut out of.
+        let mut shift = 0;
         if !file.get(start..).is_some_and(|b| b.starts_with(CENTRAL)) {
             let size = u32_at(file, end + 12).unwrap_or(0) as usize;
             let real = end.saturating_sub(size);
-            if real > start && file[real..].starts_with(CENTRAL) {
-                prefix = real - start;
+            if file[real..].starts_with(CENTRAL) {
+                shift = real as i64 - i64::try_from(start).unwrap_or(i64::MAX);
                 start = real;
             }
         }
         if is_last {
-            self.prefix = prefix;
+            self.prefix = usize::try_from(shift).unwrap_or(0);
         }
         let mut at = start;
         while file.get(at..).is_some_and(|b| b.starts_with(CENTRAL)) {
@@ -144,7 +145,9 @@ impl Directory {
                 return;
             }
             let Some((entry, local, next)) = central_entry(file, at) else { return };
-            self.add_central(file, entry, local.saturating_add(prefix), is_last);
+            let local = i64::try_from(local).unwrap_or(i64::MAX).saturating_add(shift);
+            let local = usize::try_from(local).unwrap_or(usize::MAX);
+            self.add_central(file, entry, local, is_last);
             at = next;
         }
     }

@@ -9,6 +9,7 @@ use lzma_rust2::{LzmaReader, XzReader};
 
 use super::super::compressed::{DICTIONARY_KIB_MAX, zstd_reader};
 use super::directory::Entry;
+use super::old;
 use crate::object::DefectKind;
 use crate::text;
 use crate::unpack::Unpacker;
@@ -21,7 +22,7 @@ pub(super) fn unpack(
     unpacker: &mut Unpacker<'_>,
 ) -> Vec<u8> {
     let name = text::file_name(&entry.name);
-    match reader(method, data, entry.size) {
+    match reader(method, data, entry.size, entry.flags) {
         Ok(mut reader) => unpacker.read(&mut reader, data.len() as u64, &name),
         Err(why) => {
             unpacker.defect(DefectKind::Unsupported, &format!("{name}: {why}"));
@@ -31,15 +32,26 @@ pub(super) fn unpack(
 }
 
 /// The same without the limits of an object, for a try of a password: at most `size_max` bytes.
-pub(super) fn try_unpack(method: u16, data: &[u8], size: u64, size_max: u64) -> Option<Vec<u8>> {
+pub(super) fn try_unpack(
+    method: u16,
+    data: &[u8],
+    entry: &Entry,
+    size_max: u64,
+) -> Option<Vec<u8>> {
     let mut file = Vec::new();
-    reader(method, data, size).ok()?.take(size_max).read_to_end(&mut file).ok()?;
+    reader(method, data, entry.size, entry.flags)
+        .ok()?
+        .take(size_max)
+        .read_to_end(&mut file)
+        .ok()?;
     Some(file)
 }
 
-fn reader(method: u16, data: &[u8], size: u64) -> Result<Box<dyn Read + '_>, String> {
+fn reader(method: u16, data: &[u8], size: u64, flags: u16) -> Result<Box<dyn Read + '_>, String> {
     Ok(match method {
         0 => Box::new(data),
+        1 => Box::new(old::shrunk(data, size)),
+        6 => Box::new(old::imploded(data, size, flags).map_err(|_| "codes of imploding")?),
         8 => Box::new(DeflateDecoder::new(data)),
         9 => Box::new(Deflate64Decoder::new(BufReader::new(data))),
         12 => Box::new(BzDecoder::new(data)),

@@ -1,6 +1,6 @@
 //! Archives made by the tests, and a few made by 7-Zip once.
 
-use crate::formats::testing::{File, file, nasty, paths, tree, tree_with, zip};
+use crate::formats::testing::{File, base64, file, nasty, paths, tree, tree_with, zip};
 use crate::{DefectKind, PropertyKind};
 
 #[test]
@@ -125,26 +125,6 @@ fn a_million_entries_and_deep_nesting() {
     let found = tree(&zip(&files), "many.zip");
     assert!(found.objects.len() <= 2_000);
     assert!(found.objects[0].defects.iter().any(|d| d.kind == DefectKind::TooManyObjects));
-}
-
-fn base64(text: &str) -> Vec<u8> {
-    let digit = |c: u8| match c {
-        b'A'..=b'Z' => c - b'A',
-        b'a'..=b'z' => c - b'a' + 26,
-        b'0'..=b'9' => c - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let (mut out, mut bits, mut count) = (Vec::new(), 0u32, 0);
-    for c in text.bytes().filter(|c| !c.is_ascii_whitespace() && *c != b'=') {
-        bits = bits << 6 | u32::from(digit(c));
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    out
 }
 
 const AES: &str = "\
