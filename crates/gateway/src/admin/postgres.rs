@@ -7,6 +7,7 @@
 
 use anyhow::{Context, bail, ensure};
 use base64_simd::STANDARD as BASE64;
+use gauntlet_store::random;
 use ring::{digest, hmac, pbkdf2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -308,8 +309,7 @@ struct Scram {
 
 impl Scram {
     fn new() -> anyhow::Result<Self> {
-        let mut random = [0; 18];
-        getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("randomness: {e}"))?;
+        let random: [u8; 18] = random::array().context("randomness")?;
         Ok(Scram { nonce: BASE64.encode_to_string(random), server_signature: None })
     }
 

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use gauntlet_mail::Message;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::facts::AuthResult;
+use gauntlet_store::random;
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
 use mail_auth::common::headers::Writable;
 use mail_auth::dkim::generate::DkimKeyPair;
@@ -459,8 +460,7 @@ impl KeyRing {
                 ("RSA PRIVATE KEY", pair.private_key().to_vec())
             }
             Algorithm::Ed25519 => {
-                let mut seed = [0; 32];
-                getrandom::fill(&mut seed).map_err(|e| anyhow::anyhow!("no key: {e}"))?;
+                let seed = random::array().context("no key")?;
                 ("PRIVATE KEY", ed25519_pkcs8(&seed))
             }
         };
