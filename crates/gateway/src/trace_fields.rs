@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
+use gauntlet_mail::date;
 use gauntlet_mail::fields::{fields, is_named};
-
-use crate::clock;
 
 /// The contents of a Received field.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +41,7 @@ impl Received<'_> {
             self.host,
             self.protocol,
             self.id,
-            clock::rfc5322(self.at_ms)
+            date::rfc5322(self.at_ms)
         )
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use gauntlet_mail::date::HOUR_MS;
 
 use super::Node;
-use crate::clock::{Day, HOUR_MS};
+use crate::clock::Day;
 use crate::config::ReportSettings;
 use crate::reports::round::{Ready, Reported, reports};
 use crate::reports::tls_round::tls_reports;

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(again.of(day), read);
         again.enable(true);
         for n in 1..=3 {
-            again.count("a.example", &policy, None, now + n * crate::clock::DAY_MS);
+            again.count("a.example", &policy, None, now + n * gauntlet_mail::date::DAY_MS);
         }
         assert!(again.of(day).is_empty() && !again.of(Day(20_003)).is_empty());
     }
