@@ -70,6 +70,7 @@ mod serve_unscanned;
 mod serve_ways_in;
 mod size_command;
 mod tidy;
+mod tidy_docs;
 mod tidy_modules;
 mod tls_reports;
 mod token_command;
