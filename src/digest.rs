@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn options(config: &Config) -> anyhow::Result<DigestOptions> {
     let d = &config.digest;
     let url = match d.url.as_str() {
-        "" => config.console.place(&config.console.address),
+        "" => config.console.url_at(&config.console.address),
         url => url.to_owned(),
     };
     let from = match d.from.as_str() {

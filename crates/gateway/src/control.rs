@@ -45,12 +45,12 @@ pub enum Request {
     },
     /// Deliver waiting messages now; all if none is named.
     Retry {
-        /// Ids.
+        /// Ids of messages in the queue; empty for all.
         ids: Vec<String>,
     },
     /// Keep messages waiting until they are retried.
     Hold {
-        /// Ids.
+        /// Ids of messages in the queue.
         ids: Vec<String>,
     },
     /// Read the policy in force again.
@@ -69,7 +69,7 @@ pub enum Request {
     Submit {
         /// Whom to.
         to: String,
-        /// The message.
+        /// The whole message, header and body.
         message: String,
     },
     /// Release a held message, once.
@@ -78,16 +78,16 @@ pub enum Request {
         id: String,
         /// Addresses instead of its recipients.
         to: Vec<String>,
-        /// Teach the classifier that it is wanted.
+        /// Train the classifier that it is wanted.
         learn: bool,
     },
     /// Seal held mail anew, with the first key of the file.
     Seal,
-    /// Take over the lists of senders.
+    /// Apply the lists of senders as they are stored now.
     Senders,
     /// Take messages out of the queue.
     Delete {
-        /// Ids.
+        /// Ids of messages in the queue.
         ids: Vec<String>,
     },
     /// How the node is.

@@ -22,7 +22,7 @@ pub enum Holder {
     /// A service, with all its clients.
     Service {
         /// Its index in the configuration.
-        place: usize,
+        index: usize,
         /// Per cent of the budget that it may hold.
         percent_max: u32,
     },
@@ -260,7 +260,7 @@ mod tests {
         drop((b, c, six, next));
         assert!(a.resize_for_whole(60, Duration::ZERO).await);
         assert!(!a.resize_for_whole(61, Duration::ZERO).await);
-        let mut service = budget.share_of(vec![Holder::Service { place: 0, percent_max: 10 }]);
+        let mut service = budget.share_of(vec![Holder::Service { index: 0, percent_max: 10 }]);
         assert!(service.resize(10) && !service.resize(11));
         assert!(service.resize_alone(40));
         drop(a);

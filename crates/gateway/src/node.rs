@@ -171,7 +171,7 @@ impl Node {
             stop: watch::channel(false).0,
             reloaded: Notify::new(),
             addresses,
-            services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
+            services: services.iter().map(|s| (s.protocol(), s.address().to_owned())).collect(),
             maildir,
             started_ms: clock.unix_ms(),
             clock,

@@ -26,7 +26,7 @@ pub use seal::BodyKeys;
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// Hashes these bytes.
+    /// The name of a body with these bytes: their BLAKE3 hash.
     pub fn of(bytes: &[u8]) -> Self {
         ContentHash(*blake3::hash(bytes).as_bytes())
     }

@@ -157,13 +157,13 @@ async fn connect(address: &ServerAddress, tls: &HopTls) -> anyhow::Result<Wire> 
 }
 
 /// StartupMessage: the protocol's version, then names and values, each ended by NUL.
-fn startup_message(place: &ServerAddress) -> Vec<u8> {
+fn startup_message(address: &ServerAddress) -> Vec<u8> {
     let mut message = vec![0, 3, 0, 0];
     for text in [
         "user",
-        &place.user,
+        &address.user,
         "database",
-        &place.database,
+        &address.database,
         "application_name",
         "gauntlet",
         "client_encoding",

@@ -369,7 +369,7 @@ pub enum HandshakeError {
     /// The host is no name that a certificate can be for.
     #[error("{host}: {error}")]
     Name {
-        /// The host.
+        /// The host as it is configured.
         host: String,
         /// What is wrong with it.
         error: tokio_rustls::rustls::pki_types::InvalidDnsNameError,

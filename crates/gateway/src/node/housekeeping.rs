@@ -74,7 +74,7 @@ impl Node {
     /// # Errors
     /// If it cannot be written down.
     pub fn accept_clock(&self) -> std::io::Result<usize> {
-        // What is damaged is not mended by it.
+        // It repairs nothing that is damaged.
         let questions = self.questions().len().saturating_sub(self.log.damaged_days().len());
         self.retention.clock.accept()?;
         self.retention.accepted.store(true, Ordering::Relaxed);

@@ -22,7 +22,6 @@ use crate::memory::MemoryShare;
 /// Bytes inflated at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// An answer.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) kind: &'static str,
@@ -44,7 +43,7 @@ impl Answer {
 
     /// What is wrong, and what to do about it.
     pub(super) fn error(status: StatusCode, error: impl Display, hint: &str) -> Self {
-        let value = serde_json::json!({ "error": error.to_string(), "mend": hint });
+        let value = serde_json::json!({ "error": error.to_string(), "remediation": hint });
         Answer { status, ..Self::json(&value) }
     }
 }
@@ -246,7 +245,7 @@ impl Said {
 
 /// An address; rspamd's proxy names the port too.
 fn address(text: &str) -> Option<IpAddr> {
-    let with_port = || text.parse().ok().map(|place: SocketAddr| place.ip());
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
     text.parse().ok().or_else(with_port)
 }
 

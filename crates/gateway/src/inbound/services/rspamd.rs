@@ -79,8 +79,8 @@ pub(super) struct Counts {
 
 impl Counts {
     fn count(&self, action: Action) {
-        let place = Action::ALL.iter().position(|a| *a == action).unwrap_or_default();
-        if let Some(count) = self.actions.get(place) {
+        let index = Action::ALL.iter().position(|a| *a == action).unwrap_or_default();
+        if let Some(count) = self.actions.get(index) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
