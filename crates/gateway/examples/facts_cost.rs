@@ -176,7 +176,10 @@ async fn main() {
     let body = "A line of text as people write it, of usual length and no meaning.\r\n".repeat(440);
     let plain =
         format!("From: ann@d0.sender.example\r\nTo: b@c.example\r\nSubject: hi\r\n\r\n{body}");
-    let signed = ring.sign(&plain.as_bytes().into()).expect("signed") + &plain;
+    let signed = ring
+        .sign(&plain.as_bytes().into(), gauntlet_gateway::clock::now_ms() / 1_000)
+        .expect("signed")
+        + &plain;
     let look_ups = micros_per_message(&gatherer_, plain.as_bytes(), &envelope(0)).await;
     let all = micros_per_message(&gatherer_, signed.as_bytes(), &envelope(0)).await;
     let facts = gatherer_.gather(&envelope(0), signed.as_bytes()).await;

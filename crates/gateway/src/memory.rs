@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock::Clock;
 
 /// Between two polls whether there is room now.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -177,15 +179,15 @@ impl MemoryShare {
     }
 
     /// The same for a whole message that is about to be judged: a holder may have one of the
-    /// largest size whatever its share is, so that no message is refused for ever. Waits so long
-    /// for room.
-    pub async fn resize_for_whole(&mut self, units: u64, wait: Duration) -> bool {
-        let began = Instant::now();
+    /// largest size whatever its share is, so that no message is refused for ever. Waits so long by
+    /// this clock for room.
+    pub async fn resize_for_whole(&mut self, units: u64, wait: Duration, clock: &Clock) -> bool {
+        let began = clock.now();
         loop {
             if self.set(units, Reach::Whole) {
                 return true;
             }
-            if units > self.budget.held().limits.max || began.elapsed() >= wait {
+            if units > self.budget.held().limits.max || clock.elapsed(began) >= wait {
                 return false;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -258,8 +260,8 @@ mod tests {
         let mut next = of("2001:db8::ffff:2");
         assert!(next.resize(25) && !of("2001:db8::3").resize(1), "a /64 is one network");
         drop((b, c, six, next));
-        assert!(a.resize_for_whole(60, Duration::ZERO).await);
-        assert!(!a.resize_for_whole(61, Duration::ZERO).await);
+        assert!(a.resize_for_whole(60, Duration::ZERO, &Clock::system()).await);
+        assert!(!a.resize_for_whole(61, Duration::ZERO, &Clock::system()).await);
         let mut service = budget.share_of(vec![Holder::Service { index: 0, percent_max: 10 }]);
         assert!(service.resize(10) && !service.resize(11));
         assert!(service.resize_alone(40));

@@ -20,7 +20,6 @@ use gauntlet_store::LogRecord;
 use gauntlet_store::record::Stage;
 use gauntlet_verdict::Change;
 
-use crate::clock::now_ms;
 use crate::config::PolicySettings;
 use crate::inbound::rates::Window;
 use crate::outbound::notification::{Notification, unsafe_reason, wanted};
@@ -82,7 +81,7 @@ impl PolicyActions {
         let mut stage = |name: &str, detail: String| {
             stages.push(Stage { detail, ..Stage::now(name, began) });
         };
-        let (now_s, mut notifications) = (now_ms() / 1_000, Vec::new());
+        let (now_s, mut notifications) = (queue.now_ms() / 1_000, Vec::new());
         let unsafe_reason = unsafe_reason(record, body);
         let most = settings.notifications_per_address_per_hour_max;
         for notification in wanted(&record.dispositions) {

@@ -28,7 +28,7 @@ impl Node {
         let proofs = Arc::new(Proofs::default());
         let has_listener = listener.is_some();
         if let Some(listener) = listener {
-            tokio::spawn(listener.run(proofs.clone(), self.stop.subscribe()));
+            tokio::spawn(listener.run(proofs.clone(), self.stop.subscribe(), self.clock.clone()));
         }
         let mut failures = 0;
         loop {

@@ -92,7 +92,8 @@ fn fact_collector(
 ) -> anyhow::Result<FactCollector> {
     let (host, resolver) = (config.node.host_name(), sources.resolver.clone());
     let folder = config.node.data.join("lists");
-    let lists = LocalLists::open(&config.local_list, &folder, &config.sender.roots)?;
+    let clock = resolver.clock().clone();
+    let lists = LocalLists::open(&config.local_list, &folder, &config.sender.roots, clock)?;
     let collector = FactCollector::new(resolver, &config.facts, &config.dns_list, &host)?
         .with_limits(&config.limits)
         .with_local_lists(lists)

@@ -82,7 +82,7 @@ impl Node {
 
     /// A message of our own with the signatures of its From domain's keys, if there are any.
     fn signed(&self, mail: Vec<u8>) -> Vec<u8> {
-        match self.in_force.get().outbound.key_ring.sign(&mail[..].into()) {
+        match self.in_force.get().outbound.key_ring.sign(&mail[..].into(), self.clock.unix_s()) {
             Ok(fields) => [fields.as_bytes(), &mail].concat(),
             Err(error) => {
                 tracing::error!(%error, "a report goes out unsigned");

@@ -23,7 +23,6 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::canonical;
-use crate::clock::now_ms;
 use crate::facts::key_record::{self, Publication};
 use crate::facts::{fields, is_named};
 use crate::message::OutgoingMessage;
@@ -403,11 +402,12 @@ impl KeyRing {
     }
 
     /// Signs a message with the active keys of its From domain, or of the nearest domain above it.
-    /// Gives the header fields to put on top; empty if there is no key.
+    /// Gives the header fields to put on top, dated `now_s` (Unix seconds); empty if there is no
+    /// key.
     ///
     /// # Errors
     /// If a key cannot sign.
-    pub fn sign(&self, message: &OutgoingMessage) -> anyhow::Result<String> {
+    pub fn sign(&self, message: &OutgoingMessage, now_s: i64) -> anyhow::Result<String> {
         if self.keys.is_empty() {
             return Ok(String::new());
         }
@@ -418,9 +418,9 @@ impl KeyRing {
             let mut active =
                 self.keys_of(name).iter().filter(|k| k.state == KeyState::Active).peekable();
             if active.peek().is_some() {
-                let (hash, now) = (message.body_hash(), now_ms() / 1_000);
+                let hash = message.body_hash();
                 let keys = active.take(SIGNATURES_MAX);
-                return keys.map(|key| key.sign(message.header(), hash, now)).collect();
+                return keys.map(|key| key.sign(message.header(), hash, now_s)).collect();
             }
             match name.split_once('.') {
                 Some((_, parent)) => name = parent,
@@ -566,7 +566,7 @@ mod tests {
     fn keys_are_made_used_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let mut ring = KeyRing::load(&folder.path().join("dkim")).unwrap();
-        assert_eq!(ring.sign(&MAIL.into()).unwrap(), "");
+        assert_eq!(ring.sign(&MAIL.into(), 1_795_234_751).unwrap(), "");
         let first = ring.create("Example.org", "s1", Algorithm::Ed25519, 0).unwrap();
         assert_eq!(first.state, KeyState::Active);
         assert!(
@@ -580,13 +580,13 @@ mod tests {
         assert_eq!(publication(&[]), Publication::Different);
         let second = ring.create("example.org", "s2", Algorithm::Ed25519, 0).unwrap();
         assert_eq!(second.state, KeyState::Next);
-        let header = ring.sign(&MAIL.into()).unwrap();
+        let header = ring.sign(&MAIL.into(), 1_795_234_751).unwrap();
         assert!(header.contains("d=example.org") && header.contains("s=s1"), "{header}");
         assert_eq!(ring.activate("example.org", "s2").unwrap(), ["s2", "s1"]);
         let ring = KeyRing::load(&folder.path().join("dkim")).unwrap();
         let states: Vec<_> = ring.keys().map(|k| (k.selector.as_str(), k.state)).collect();
         assert_eq!(states, [("s1", KeyState::Old), ("s2", KeyState::Active)]);
-        let header = ring.sign(&MAIL.into()).unwrap();
+        let header = ring.sign(&MAIL.into(), 1_795_234_751).unwrap();
         assert!(header.contains("s=s2") && header.matches("DKIM-Signature").count() == 1);
         use std::os::unix::fs::PermissionsExt;
         let mode = ring.keys().next().unwrap().path.metadata().unwrap().permissions().mode();
