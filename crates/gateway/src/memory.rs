@@ -41,7 +41,7 @@ pub fn network_of(client: IpAddr) -> IpAddr {
 /// Bounds of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Units in all.
+    /// Size of the whole budget, in its units (bytes or files).
     pub max: u64,
     /// Per cent of them that one client address may hold.
     pub percent_per_client_max: u32,
@@ -75,7 +75,7 @@ impl BudgetLimits {
 /// How far a holder's share reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// To its percentage.
+    /// Each holder up to its percentage.
     Share,
     /// To one whole message, if the holder has nothing else.
     Alone,
@@ -83,7 +83,7 @@ enum Reach {
     Whole,
 }
 
-/// What is held.
+/// Units in use, in all and by holder.
 #[derive(Debug)]
 struct Held {
     limits: BudgetLimits,

@@ -63,7 +63,7 @@ pub struct Node {
     pub quarantine: Arc<Quarantine>,
     /// Messages on their way.
     pub queue: Arc<Queue>,
-    /// Counts.
+    /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The way to the DNS.
     pub resolver: Arc<Resolver>,

@@ -21,7 +21,7 @@ impl Random {
         Random::seeded(seed.unwrap_or_else(|_| crate::clock::now_ms().cast_unsigned()))
     }
 
-    /// The next number.
+    /// The next 64 bits.
     pub fn next(&self) -> u64 {
         let before = self.0.fetch_add(SPLIT_MIX_STEP, Ordering::Relaxed);
         mix(before.wrapping_add(SPLIT_MIX_STEP))

@@ -12,7 +12,7 @@ pub struct Received<'a> {
     pub helo: &'a str,
     /// Its address.
     pub client: IpAddr,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: &'a str,
     /// `ESMTP`, `ESMTPS`, `ESMTPSA`, `LMTP`, ... (RFC 3848, RFC 6531).
     pub protocol: &'a str,

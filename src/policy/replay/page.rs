@@ -39,7 +39,7 @@ pub(super) fn of(report: &Report, title: &str) -> String {
                     (report.recipients) " recipients: " (report.same) " the same, "
                     strong { (report.different) " different" } ", " (unknown) " unknown."
                 }
-                (counts("What would have changed", "From what to what", &report.ways))
+                (counts("What would have changed", "From what to what", &report.transitions))
                 (counts("By rule", "Rule that decides now", &report.rules))
                 (counts("By recipient", "Recipient", &report.users))
                 (counts("Unknown", "Rule that asks for what was not kept", &report.unknown))

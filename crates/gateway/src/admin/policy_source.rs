@@ -112,13 +112,13 @@ pub fn note(config: &Config, policies: &Policies, now_ms: i64) -> anyhow::Result
 /// A policy that an administrator wants in force.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// As written.
+    /// The policy as its author wrote it.
     pub text: &'a str,
     /// The version that its author saw before; if it is not the newest, nothing is changed.
     pub base: Option<i64>,
-    /// Its author.
+    /// Login of who saves it.
     pub who: &'a str,
-    /// Why.
+    /// Why it is changed; may be empty.
     pub note: &'a str,
     /// Unix time in milliseconds.
     pub now_ms: i64,

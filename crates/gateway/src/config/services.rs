@@ -42,7 +42,7 @@ pub enum QuarantineOwner {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceSettings {
-    /// What is spoken.
+    /// The protocol that its clients use.
     pub protocol: ServiceProtocol,
     /// Address and port, port 0 takes a free one; or `unix:` and the path of a socket.
     pub address: String,
@@ -78,7 +78,7 @@ pub struct ServiceSettings {
     /// Users of one client whose words count apart: the names are the client's to invent.
     pub learn_users_per_client_max: u32,
     /// Http: what clients show as their bearer token; rspamd: the password of its commands that
-    /// teach and tell. Empty asks for none.
+    /// learn and that show statistics. Empty asks for none.
     pub token: String,
 }
 

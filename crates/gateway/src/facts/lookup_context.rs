@@ -42,7 +42,7 @@ pub enum Effect {
     Arc,
     /// Policy of the From domain.
     Dmarc,
-    /// Its logo.
+    /// A BIMI record, which names a logo.
     Bimi,
     /// Listings in DNS lists.
     List,
@@ -53,7 +53,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// In one word.
+    /// Its name, as records and commands have it.
     pub fn name(self) -> &'static str {
         match self {
             Effect::Reverse => "reverse",

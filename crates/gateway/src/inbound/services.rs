@@ -45,11 +45,11 @@ const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
 pub struct ServiceCore {
     /// Facts and scan pool.
     pub intake: Arc<Intake>,
-    /// Makes ids.
+    /// Makes the ids of messages: unique, ordered by time.
     pub ids: Arc<Ids>,
     /// Memory for bodies, shared with the Receiver.
     pub memory: Arc<MemoryBudget>,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: String,
     /// The data folder, where corrections are written down.
     pub data: PathBuf,
@@ -199,7 +199,9 @@ impl ServiceContext {
         let is_near = client.is_none_or(|ip| ip.is_loopback());
         let has_tokens = self.settings.protocol != ServiceProtocol::Spamd;
         if has_tokens && self.settings.token.is_empty() && !is_near {
-            return Err(NotLearned::Forbidden("without a token only this machine may teach"));
+            return Err(NotLearned::Forbidden(
+                "without a token only this machine may send corrections",
+            ));
         }
         let protocol = self.settings.protocol.name();
         let admitted =

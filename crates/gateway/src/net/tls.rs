@@ -267,7 +267,7 @@ fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
 /// What a next hop's certificate has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
-    /// Whatever it is.
+    /// Any certificate is accepted: TLS against eavesdroppers only.
     Any,
     /// Valid for the host's name, by the roots that are trusted.
     Valid,

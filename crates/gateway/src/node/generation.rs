@@ -38,7 +38,7 @@ pub(super) struct Generation {
     pub(super) config: Arc<Config>,
     /// For mail that comes in.
     pub(super) inbound: Arc<InboundSettings>,
-    /// For deliveries.
+    /// Settings of deliveries.
     pub(super) outbound: Arc<OutboundSettings>,
 }
 
@@ -136,7 +136,7 @@ impl Node {
         self.in_force.get().config.clone()
     }
 
-    /// What judges now.
+    /// The judge in force; taken once for each message.
     pub fn judge(&self) -> Arc<Judge> {
         self.in_force.get().inbound.judge.clone()
     }

@@ -44,7 +44,7 @@ const FIELDS: [&str; 20] = [
 /// What is known of the chain so far (`cv=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chain {
-    /// There is none.
+    /// The message has no ARC set.
     None,
     /// Every seal is good.
     Pass,

@@ -57,7 +57,7 @@ impl News {
 pub struct Original<'a> {
     /// Its envelope and targets.
     pub message: &'a QueuedMessage,
-    /// Its body.
+    /// The message as it is in the spool.
     pub body: &'a [u8],
 }
 
@@ -160,7 +160,7 @@ fn status(reply: &str, news: News) -> String {
     }
 }
 
-/// One line, cut.
+/// The text as one line of bounded length, for fields of a report.
 fn clean(text: &str) -> String {
     gauntlet_smtp::text::excerpt(text, DIAGNOSTIC_BYTES_MAX)
 }

@@ -35,7 +35,7 @@ pub enum MaildirError {
 
 /// A message for one address.
 pub struct MaildirJob {
-    /// Names the file.
+    /// Name of the file in `new`, unique and the same at each attempt.
     pub name: String,
     /// Return-Path and Delivered-To.
     pub sender: String,
@@ -77,12 +77,12 @@ impl Maildir {
         Ok(Maildir { folder: folder.to_owned(), queue })
     }
 
-    /// Where it is.
+    /// The Maildir's path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Queues a message.
+    /// Queues a message for the thread that writes; `done` is called when it is durable.
     pub fn deliver(&self, job: MaildirJob) {
         if let Err(unsent) = self.queue.send(job) {
             (unsent.0.done)(Err(MaildirError::Ended));

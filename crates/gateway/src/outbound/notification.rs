@@ -19,7 +19,7 @@ const RECIPIENTS_MAX: usize = 50;
 /// A notification for one address about one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// Who gets it.
+    /// Address of the recipient.
     pub to: String,
     /// Texts of the rules that ask for it, each once.
     texts: Vec<String>,

@@ -79,9 +79,9 @@ pub struct QueueParts {
     pub settings: Current<OutboundSettings>,
     /// Makes ids for bounces.
     pub ids: Arc<Ids>,
-    /// Counts.
+    /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: String,
     /// Remembers which messages are in flight, for the case of a crash.
     pub in_flight: InFlight,

@@ -17,7 +17,7 @@ bundle in sender.roots, or set sender.mta_sts = false";
 pub struct OutboundSettings {
     /// Limits, waits, retries.
     pub sender: SenderSettings,
-    /// Where mail goes.
+    /// Which next hop, exchangers or Maildir take the mail of which recipient.
     pub routes: Arc<Routes>,
     /// Keys that sign and seal.
     pub key_ring: KeyRing,

@@ -70,16 +70,16 @@ pub enum Algorithm {
 /// Whether a key signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyState {
-    /// It signs.
+    /// Its signatures are put on mail.
     Active,
     /// It will sign once its record is published.
     Next,
-    /// It signed.
+    /// Signed before; its record stays for mail on its way.
     Old,
 }
 
 impl KeyState {
-    /// In one word.
+    /// Its name, as records and commands have it.
     pub fn name(self) -> &'static str {
         match self {
             KeyState::Active => "active",
@@ -112,7 +112,7 @@ pub struct Key {
 
 /// Where the private half is.
 enum Secret {
-    /// In this process.
+    /// The key itself, in this process.
     Here(DkimKey),
     /// In the secrets process.
     Elsewhere(RemoteKey),

@@ -7,10 +7,10 @@ use gauntlet_smtp::text::breaks_line;
 
 use super::Reporter;
 
-/// What is sent.
+/// The parts of a report by mail.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'p> {
-    /// Whom to.
+    /// Address of the recipient.
     pub to: &'p str,
     /// Subject.
     pub subject: &'p str,

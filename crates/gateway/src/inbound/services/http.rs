@@ -53,7 +53,7 @@ pub(super) struct Asked {
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// Inflated.
+    /// The body, decompressed.
     pub(super) body: Vec<u8>,
 }
 
