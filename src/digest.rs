@@ -12,6 +12,7 @@ use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_mail::date::{DAY_MS, HOUR_MS};
 use gauntlet_store::{Quarantine, Users};
 
 use crate::node_args::NodeArgs;
@@ -22,9 +23,6 @@ const LOOK_PAUSE: Duration = Duration::from_secs(5);
 /// Under this name the last round of the schedule is kept among the marks of digests: no address
 /// has it.
 const SCHEDULE_MARK: &str = "scheduled round";
-/// Milliseconds of an hour and a day.
-const HOUR_MS: i64 = 3_600_000;
-const DAY_MS: i64 = 24 * HOUR_MS;
 
 const AFTER_HELP: &str = "\
 The node sends them by itself at digest.hour, if digest.enabled. Each message is in one digest of a recipient only; probe
@@ -115,7 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn options(config: &Config) -> anyhow::Result<DigestOptions> {
     let d = &config.digest;
     let url = match d.url.as_str() {
-        "" => config.console.place(&config.console.address),
+        "" => config.console.url_at(&config.console.address),
         url => url.to_owned(),
     };
     let from = match d.from.as_str() {

@@ -86,10 +86,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let facts = runtime.block_on(async {
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let host = config.node.host_name();
-        let gatherer = FactCollector::new(resolver, &config.facts, &config.dns_list, &host)?
+        let collector = FactCollector::new(resolver, &config.facts, &config.dns_list, &host)?
             .with_limits(&config.limits)
             .with_rules(ruleset.as_ref());
-        anyhow::Ok(gatherer.gather(&envelope, &raw).await)
+        anyhow::Ok(collector.gather(&envelope, &raw).await)
     })?;
     let millis = start.elapsed().as_millis();
     let mut out = std::io::stdout().lock();

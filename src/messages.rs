@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use gauntlet_gateway::text::one_line;
-use gauntlet_store::log::{Cursor, day_number};
+use gauntlet_mail::date::{DAY_MS, day_name, day_number, time_of_day};
+use gauntlet_store::log::Cursor;
 use gauntlet_store::{Log, Query, Summary};
 use gauntlet_verdict::Class;
 
@@ -78,7 +79,6 @@ pub(crate) struct Args {
 
 /// Messages read at once.
 const PAGE: usize = 500;
-const DAY_MS: i64 = 86_400_000;
 
 fn day(text: &str) -> Result<i64, String> {
     day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
@@ -148,9 +148,8 @@ fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<
 
 /// `2026-11-21T04:23:05Z`.
 pub(crate) fn moment(ms: i64) -> String {
-    let seconds = ms.rem_euclid(DAY_MS) / 1_000;
-    let day = gauntlet_store::log::day_name(ms.div_euclid(DAY_MS));
-    format!("{day}T{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    let day = day_name(ms.div_euclid(DAY_MS));
+    format!("{day}T{}Z", time_of_day(ms))
 }
 
 /// On one line, without what moves a terminal's cursor: it comes from outside.

@@ -12,7 +12,7 @@ use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{Config, ReportEvery};
 use gauntlet_gateway::control::Request;
-use gauntlet_store::log::{civil, day_number};
+use gauntlet_mail::date::{DAY_MS, HOUR_MS, civil, day_number};
 use gauntlet_store::{Log, Users};
 
 use crate::digest;
@@ -56,8 +56,6 @@ pub(crate) struct Args {
 
 /// Between two looks whether it is time.
 const LOOK_PAUSE: Duration = Duration::from_secs(30);
-const HOUR_MS: i64 = 3_600_000;
-const DAY_MS: i64 = 24 * HOUR_MS;
 
 fn day(text: &str) -> Result<i64, String> {
     day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
@@ -185,7 +183,7 @@ fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gauntlet_store::log::day_name;
+    use gauntlet_mail::date::day_name;
 
     #[test]
     fn reports_are_due_after_their_hour() {

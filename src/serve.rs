@@ -493,8 +493,8 @@ fn announce(
         writeln!(out, "  {name:<14} {location}")?;
     }
     if let Some(console) = console {
-        let place = node.config().console.place(&console.address.to_string());
-        writeln!(out, "  {:<14} {place}/", "console")?;
+        let url = node.config().console.url_at(&console.address.to_string());
+        writeln!(out, "  {:<14} {url}/", "console")?;
         if let Some(danger) = node.config().console.exposure() {
             writeln!(out, "  {:<14} {danger}", "DANGER")?;
         }

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use gauntlet_gateway::clock::{self, now_ms};
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_mail::date;
 use gauntlet_store::users::{Scope, Token};
 
 use crate::node_args::NodeArgs;
@@ -89,7 +90,7 @@ fn line(out: &mut impl Write, token: &Token) -> std::io::Result<()> {
     let Token { name, scopes, who, expires_ms, used_ms, .. } = token;
     let scopes: Vec<&str> = scopes.iter().map(|s| s.name()).collect();
     let over = if *expires_ms <= now_ms() { "over since" } else { "until" };
-    let used = used_ms.map_or("never used".to_owned(), |ms| format!("used {}", clock::rfc5322(ms)));
-    let end = clock::rfc5322(*expires_ms);
+    let used = used_ms.map_or("never used".to_owned(), |ms| format!("used {}", date::rfc5322(ms)));
+    let end = date::rfc5322(*expires_ms);
     writeln!(out, "{name:<20} {}  by {who}, {over} {end}, {used}", scopes.join(" "))
 }

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use gauntlet_gateway::clock;
 use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_mail::date;
 use gauntlet_store::{Event, LogRecord};
 
 use crate::messages::visible;
@@ -50,7 +50,7 @@ pub(crate) fn show(
         return Ok(());
     }
     let LogRecord { id, envelope, verdict, .. } = record;
-    writeln!(out, "{id}  {} bytes, {}", record.size, clock::rfc5322(record.received_ms))?;
+    writeln!(out, "{id}  {} bytes, {}", record.size, date::rfc5322(record.received_ms))?;
     let client = envelope.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
     let (helo, from) = (visible(&envelope.helo), visible(&envelope.mail_from));
     writeln!(out, "  received    from {client} ({helo}), <{from}>")?;
@@ -72,7 +72,7 @@ pub(crate) fn show(
     }
     writeln!(out, "  answered    after {} ms, to the client", record.latency_ms)?;
     for event in events {
-        let at = clock::rfc5322(event.at_ms);
+        let at = date::rfc5322(event.at_ms);
         writeln!(
             out,
             "  {:<11} {at}  {} {}",
@@ -82,7 +82,7 @@ pub(crate) fn show(
         )?;
     }
     for delivery in &record.deliveries {
-        let at = clock::rfc5322(delivery.at_ms);
+        let at = date::rfc5322(delivery.at_ms);
         let (to, hop) = (visible(&delivery.address), visible(&delivery.next_hop));
         let outcome = delivery.outcome.name();
         writeln!(out, "  {outcome:<11} {at}  {to} {hop} {}", visible(&delivery.reply))?;

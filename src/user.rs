@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::node_args::{NodeArgs, must_exist};
 use anyhow::{Context, bail};
-use gauntlet_gateway::clock;
+use gauntlet_mail::date;
 use gauntlet_store::users::lost;
 use gauntlet_store::{Role, User, Users};
 
@@ -189,8 +189,8 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
                 }
                 let used = one
                     .used_ms
-                    .map_or("never used".to_owned(), |ms| format!("used {}", clock::rfc5322(ms)));
-                writeln!(out, "{:<20} made {}, {used}", one.name, clock::rfc5322(one.created_ms))?;
+                    .map_or("never used".to_owned(), |ms| format!("used {}", date::rfc5322(ms)));
+                writeln!(out, "{:<20} made {}, {used}", one.name, date::rfc5322(one.created_ms))?;
             }
         }
         AppPasswordAction::Revoke { login, name } => {

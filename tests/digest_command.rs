@@ -182,6 +182,6 @@ fn log_as_of_yesterday(log: &std::path::Path) -> (String, String) {
     let today = record.received_ms.div_euclid(DAY_MS);
     record.received_ms -= DAY_MS;
     log.append(vec![record]).unwrap();
-    let name = gauntlet_store::log::day_name;
+    let name = gauntlet_mail::date::day_name;
     (name(today), name(today - 1))
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Smtp};
+use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 
 const PLUGINS: &str = "loadplugin Mail::SpamAssassin::Plugin::URIDNSBL\n\
@@ -290,7 +291,7 @@ askdns MISS_SIGNER _DKIMDOMAIN_.dkimwl.example A /^127\.\d+\.2\.\d+$/
 askdns MISS_UNKNOWN _ASN_.dkimwl.example A
 ";
     let mail = MAIL.replace('\n', "\r\n");
-    let signed = ring.sign(&mail.as_bytes().into()).unwrap() + &mail;
+    let signed = ring.sign(&mail.as_bytes().into(), now_ms() / 1_000).unwrap() + &mail;
     let folder = folder_of(rules, &signed);
     let live = verdict(&scan_asking(folder.path(), &zone));
     assert_eq!(hits(&live), expected(rules), "{live}");

@@ -205,7 +205,7 @@ fn a_data_folder_that_is_a_file_is_named_with_its_setting() {
 }
 
 #[test]
-fn what_stands_in_the_way_in_the_data_folder_is_named_with_its_mend() {
+fn what_stands_in_the_way_in_the_data_folder_is_named_with_its_remediation() {
     let folder = tempfile::tempdir().unwrap();
     let start = |data: &Path| {
         let config = format!(

@@ -59,7 +59,7 @@ fn the_mail_of_a_node_is_replayed() {
     std::fs::write(&policy, format!("{looks}{}", Policy::DEFAULT)).unwrap();
     let found = json(&replay(&node, &policy, &["--json", "--rescan"]));
     assert_eq!((&found["whole"], &found["unknown"]["Links"]), (&2.into(), &3.into()), "{found}");
-    assert_eq!(found["ways"].as_object().unwrap().len(), 1, "{found}");
+    assert_eq!(found["transitions"].as_object().unwrap().len(), 1, "{found}");
     assert_eq!(found["changes"][0]["would_be"], "discard", "{found}");
 }
 

@@ -190,7 +190,7 @@ fn a_certificate_is_got_and_taken_over_without_dropping_a_session() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_with_its_cause_and_mend() {
+fn what_goes_wrong_is_said_with_its_cause_and_remediation() {
     let Some(mut authority) = Authority::start() else { return };
     // The authority looks where nobody answers.
     let wrong = free_port();

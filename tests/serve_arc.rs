@@ -3,6 +3,7 @@
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Sink, Smtp};
+use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 
 const POLICY: &str = "[[rule]]\nname = \"mark\"\ndirection = \"inbound\"\n\
@@ -48,7 +49,7 @@ fn mail_that_goes_on_is_sealed() {
     };
     let mail =
         "From: Ann <ann@sender.example>\r\nTo: bob@home.example\r\nSubject: hi\r\n\r\nhello\r\n";
-    let signed = ring.sign(&mail.as_bytes().into()).unwrap() + mail;
+    let signed = ring.sign(&mail.as_bytes().into(), now_ms() / 1_000).unwrap() + mail;
     let pass_on = |seal_as: &str, mail: &[u8]| {
         let node = Node::start(&config(seal_as));
         let mut client = Smtp::connect(node.smtp).unwrap();

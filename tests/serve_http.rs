@@ -109,7 +109,7 @@ fn the_answer_has_rspamds_shape() {
     ] {
         let answer = ask(place, what, fields, body);
         assert_eq!(answer.0, status, "{what} {fields}");
-        assert!(json(&answer)["error"].is_string() && json(&answer)["mend"].is_string());
+        assert!(json(&answer)["error"].is_string() && json(&answer)["remediation"].is_string());
     }
     let giant = ask(place, "POST /checkv2", "", &vec![b'x'; 53 << 20]);
     assert_eq!(giant.0, 413);
@@ -157,7 +157,7 @@ fn our_own_interface_scans_and_learns() {
     ] {
         let answer = ask(place, what, fields, body);
         assert_eq!(answer.0, status, "{what} {fields}");
-        assert!(json(&answer)["error"].is_string() && json(&answer)["mend"].is_string());
+        assert!(json(&answer)["error"].is_string() && json(&answer)["remediation"].is_string());
     }
 }
 

@@ -20,7 +20,7 @@ fn message(token: &str, name: &str, theme: &str) -> Vec<u8> {
 }
 
 /// Waits until the node has said so many times that it learned something.
-fn wait_for_lessons(node: &Node, count: usize) {
+fn wait_for_corrections(node: &Node, count: usize) {
     node.wait_until("learned", || node.log().matches("\"learned\"").count() >= count);
 }
 
@@ -35,7 +35,7 @@ fn probe_mail_and_corrections_reach_a_running_node() {
     };
     send("before", "bob@example.net", &message("before", "Bob", "parcel"));
     send("probe", "trap@example.net", &message("probe", "Eve", "parcel"));
-    wait_for_lessons(&node, 1);
+    wait_for_corrections(&node, 1);
     send("after", "bob@example.net", &message("after", "Bob Miller", "parcel"));
 
     let file = node.data().join("missed.eml");
@@ -49,7 +49,7 @@ fn probe_mail_and_corrections_reach_a_running_node() {
     assert!(!nowhere.status.success() && told.contains("there is no folder"), "{told}");
     let learned = learn(&node.data());
     assert!(learned.status.success(), "{learned:?}");
-    wait_for_lessons(&node, 2);
+    wait_for_corrections(&node, 2);
     send("corrected", "bob@example.net", &message("corrected", "Ann", "garden furniture"));
     node.wait_for_empty_queue();
     node.stop();

@@ -95,7 +95,7 @@ fn nothing_of_a_node_is_open_to_others_while_it_runs_and_after() {
     node.stop();
     assert_eq!(open_to_others(&data), [], "after it stopped");
 
-    // What an older version left is mended at the start, and said.
+    // What an older version left is corrected at the start, and said.
     open_up(&data);
     let doctor =
         gauntlet(&["doctor", "--config", config, "--dns", "127.0.0.1:9"]).output().unwrap();

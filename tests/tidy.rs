@@ -365,5 +365,5 @@ fn links_in_the_docs_lead_somewhere() {
             faults.push(format!("docs/SUMMARY.md does not name {}", page.display()));
         }
     }
-    assert!(faults.is_empty(), "mend these links:\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "correct these links:\n{}", faults.join("\n"));
 }

@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn today() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let days = since.unwrap_or_default().as_secs() / 86_400;
-    gauntlet_store::log::day_name(i64::try_from(days).unwrap_or(0))
+    gauntlet_mail::date::day_name(i64::try_from(days).unwrap_or(0))
 }
 
 /// The labelled mail without what the model has learned from.

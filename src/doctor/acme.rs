@@ -19,7 +19,7 @@ pub(super) fn certificate(config: &Config, secrets: Option<&Arc<Secrets>>, found
         None => acme::last_failure(&config.node.data),
     };
     if let Some(failed) = failed {
-        let at = gauntlet_gateway::clock::rfc5322(failed.at_ms);
+        let at = gauntlet_mail::date::rfc5322(failed.at_ms);
         let text = format!(
             "no certificate at {at}: {}; it is tried again by itself, and at once after a reload",
             failed.why

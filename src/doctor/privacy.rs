@@ -68,7 +68,7 @@ fn folder_is_private(folder: &Path, found: &mut Findings) {
                 let (count, first) = (exposed.count, first.display());
                 let text = format!(
                     "{count} files or folders in {place} are open to other users of this machine, \
-                     first {first}; restart the node, which mends it, or `chmod -R go= {place}`"
+                     first {first}; restart the node, which corrects it, or `chmod -R go= {place}`"
                 );
                 found.add(Status::Error, CHECK, text);
             }

@@ -147,7 +147,7 @@ fn print(out: &mut impl Write, report: &Report, most: usize) -> anyhow::Result<(
         "{} messages ({} with their body), {} recipients: {} the same, {} different, {unknown} unknown",
         report.messages, report.whole, report.recipients, report.same, report.different
     )?;
-    table(out, "What would have changed", &report.ways)?;
+    table(out, "What would have changed", &report.transitions)?;
     table(out, "By the rule that decides now", &report.rules)?;
     table(out, "By recipient (the first 20)", &top(&report.users, 20))?;
     table(out, "Unknown, by the rule that asks for what was not kept", &report.unknown)?;

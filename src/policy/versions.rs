@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use crate::node_args::NodeArgs;
 use anyhow::{Context, bail};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
-use gauntlet_gateway::clock::{self, now_ms};
+use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_mail::date;
 use gauntlet_policy::{Groups, Policy, diff};
 use gauntlet_store::Policies;
 use gauntlet_store::policies::Version;
@@ -131,7 +132,7 @@ pub(super) fn history(args: &HistoryArgs) -> anyhow::Result<ExitCode> {
         }
         let (added, removed) = changed(&policies, &version)?;
         let Version { number, at_ms, who, note, .. } = version;
-        let when = clock::rfc5322(at_ms);
+        let when = date::rfc5322(at_ms);
         writeln!(out, "{number:>5}  {when}  {who:<24} +{added} -{removed}  {note}")?;
     }
     Ok(ExitCode::SUCCESS)

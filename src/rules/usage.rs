@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::Log;
 use gauntlet_store::log::TopKind;
 
@@ -18,8 +19,6 @@ Examples:
   gauntlet rules usage --days 7
   gauntlet rules usage --dead            rules with points that hit nothing
   gauntlet rules usage --json | jq .";
-
-const DAY_MS: i64 = 86_400_000;
 
 /// Arguments of `gauntlet rules usage`.
 #[derive(Debug, clap::Args)]

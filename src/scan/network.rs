@@ -58,7 +58,7 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Live {
     runtime: tokio::runtime::Runtime,
-    gatherer: FactCollector,
+    collector: FactCollector,
     kept: Option<Mutex<File>>,
 }
 
@@ -90,7 +90,7 @@ impl NetworkArgs {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        let gatherer = {
+        let collector = {
             let _inside = runtime.enter();
             let resolver = Arc::new(Resolver::new(&config.dns)?);
             let host = config.node.host_name();
@@ -103,7 +103,7 @@ impl NetworkArgs {
             anyhow::Ok(Mutex::new(file))
         };
         let kept = self.keep_facts.as_ref().map(create).transpose()?;
-        Ok(Source::Live(Box::new(Live { runtime, gatherer, kept })))
+        Ok(Source::Live(Box::new(Live { runtime, collector, kept })))
     }
 }
 
@@ -145,7 +145,7 @@ impl Source {
 impl Live {
     fn ask(&self, name: &str, envelope: Envelope, raw: &[u8]) -> Result<(Envelope, Facts), String> {
         let raw = gauntlet_inputs::file::with_crlf(raw);
-        let facts = self.runtime.block_on(self.gatherer.gather(&envelope, &raw));
+        let facts = self.runtime.block_on(self.collector.gather(&envelope, &raw));
         let Some(file) = &self.kept else { return Ok((envelope, facts)) };
         let kept = Kept { file: name.to_owned(), envelope, facts };
         let mut line = serde_json::to_vec(&kept).map_err(|e| e.to_string())?;

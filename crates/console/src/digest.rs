@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
-use gauntlet_mail::Direction;
+use gauntlet_mail::{Direction, date};
 use gauntlet_store::quarantine::{Held, HeldQuery, State};
 use gauntlet_store::users::{Link, LinkKind};
 use gauntlet_store::{Quarantine, StoreError, Users};
@@ -205,7 +205,7 @@ impl Builder<'_> {
             kind,
             address: self.address.to_lowercase(),
             item: item.to_owned(),
-            until_ms: self.now_ms + i64::from(self.options.link_days) * format::DAY_MS,
+            until_ms: self.now_ms + i64::from(self.options.link_days) * date::DAY_MS,
             made_ms: self.now_ms,
         };
         let url = self.options.url.trim_end_matches('/');
@@ -334,18 +334,11 @@ fn blake3_name(link: &str) -> String {
 
 /// `Sat, 21 Nov 2026 04:23:05 +0000` (RFC 5322, section 3.3).
 pub(crate) fn rfc5322(ms: i64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let day = ms.div_euclid(format::DAY_MS);
-    // The first day of all was a Thursday.
-    let weekday = DAYS[usize::try_from(day.rem_euclid(7)).unwrap_or(0)];
-    let name = gauntlet_store::log::day_name(day);
-    let mut parts = name.splitn(3, '-');
-    let (year, month) = (parts.next().unwrap_or("1970"), parts.next().unwrap_or("01"));
-    let month = MONTHS[month.parse::<usize>().unwrap_or(1).clamp(1, 12) - 1];
-    let date = parts.next().unwrap_or("01");
-    format!("{weekday}, {date} {month} {year} {} +0000", format::clock(ms))
+    let days = ms.div_euclid(date::DAY_MS);
+    let (year, month, day) = date::civil(days);
+    let month = date::MONTHS[(month - 1) as usize];
+    let (weekday, time) = (date::weekday_name(days), date::time_of_day(ms));
+    format!("{weekday}, {day:02} {month} {year:04} {time} +0000")
 }
 
 #[cfg(test)]

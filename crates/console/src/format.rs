@@ -1,26 +1,17 @@
 //! Values formatted for pages.
 
-use gauntlet_store::log::day_name;
+use gauntlet_mail::date::{DAY_MS, day_name, time_of_day};
 use maud::{Markup, html};
-
-/// Milliseconds of a day.
-pub(crate) const DAY_MS: i64 = 86_400_000;
 
 /// A time, UTC: `2026-11-21 04:23:05`. The script turns it into the reader's own time zone.
 pub(crate) fn time(ms: i64) -> Markup {
-    let machine = format!("{}T{}Z", day_name(ms.div_euclid(DAY_MS)), clock(ms));
+    let machine = format!("{}T{}Z", day_name(ms.div_euclid(DAY_MS)), time_of_day(ms));
     html! { time datetime=(machine) title=(machine) { (day_and_clock(ms)) } }
 }
 
 /// `2026-11-21 04:23:05`.
 pub(crate) fn day_and_clock(ms: i64) -> String {
-    format!("{} {}", day_name(ms.div_euclid(DAY_MS)), clock(ms))
-}
-
-/// `04:23:05`.
-pub(crate) fn clock(ms: i64) -> String {
-    let seconds = ms.rem_euclid(DAY_MS) / 1000;
-    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    format!("{} {}", day_name(ms.div_euclid(DAY_MS)), time_of_day(ms))
 }
 
 /// `831 B`, `12 KB`, `3.4 MB` (1000 bytes a KB).

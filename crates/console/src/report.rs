@@ -7,12 +7,12 @@ pub mod pdf;
 
 use std::collections::BTreeMap;
 
-use gauntlet_store::log::{TopKind, day_name};
+use gauntlet_mail::date::{DAY_MS, day_name};
+use gauntlet_store::log::TopKind;
 use gauntlet_store::{Log, StoreError};
 use gauntlet_verdict::Class;
 use serde::Serialize;
 
-use crate::format::DAY_MS;
 use crate::text::translatable;
 
 /// Most days of a report.

@@ -16,7 +16,7 @@ pub const CORRECTIONS_MAX: usize = 20_000;
 /// A message and its reported class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Correction {
-    /// What it is.
+    /// What the reporter says that it is: unwanted, or good.
     pub spam: bool,
     /// Hash of who said so; 0 is the administrator, whose corrections count in full.
     pub reporter: u64,
@@ -24,7 +24,7 @@ pub struct Correction {
     pub at: i64,
     /// The shipped model's log odds, so that only what it does not know is learned.
     pub logit: f32,
-    /// Features.
+    /// Indices into the table of weights, group after group.
     pub features: Vec<u32>,
     /// Where each group of features ends.
     pub ends: [u16; GROUPS],

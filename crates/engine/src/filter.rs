@@ -14,7 +14,7 @@ use gauntlet_verdict::Class;
 /// The message that is scanned, with everything that filters may look at.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
-    /// The parsed message.
+    /// The message, parsed once; its views are computed when first asked for.
     pub message: &'a Message<'a>,
     /// What is known of the connection.
     pub envelope: &'a Envelope,
@@ -27,7 +27,7 @@ pub struct Item<'a> {
 /// What filters found so far.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// Rules that fired.
+    /// Rules that fired, with their evidence, in the order of the filters.
     pub hits: Vec<Hit>,
     /// Defects that filters found.
     pub defects: Vec<Defect>,

@@ -88,10 +88,10 @@ impl Default for Weights {
     }
 }
 
-/// Class and probability.
+/// What points, classifier and signatures say together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Assessment {
-    /// The class.
+    /// The class that follows from them.
     pub class: Class,
     /// Spam, and above the high threshold.
     pub explicit: bool,

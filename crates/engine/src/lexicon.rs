@@ -28,7 +28,7 @@ pub struct Word {
 #[derive(Debug, thiserror::Error)]
 #[error("word list, line {line}: {what}; expected a word or phrase, a tab and a probability")]
 pub struct Error {
-    /// Counted from 1.
+    /// Line of the list, counted from 1.
     pub line: usize,
     /// What is wrong there.
     pub what: &'static str,

@@ -31,7 +31,7 @@ pub enum Likeness {
 /// A firm that is imitated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brand {
-    /// The usual spelling.
+    /// Its usual spelling, as evidence shows it.
     pub name: String,
     /// Words that mean it, in lower case.
     pub labels: Vec<String>,

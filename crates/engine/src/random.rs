@@ -1,4 +1,9 @@
-//! A small seeded generator, so that training, resampling and tests repeat exactly.
+//! A small seeded generator, so that training, resampling, workloads and tests repeat exactly.
+//!
+//! For what must not be guessed there is `gauntlet_store::random`.
+
+/// 2^64 divided by the golden ratio: what SplitMix64 adds for each number.
+pub const SPLIT_MIX_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Debug, Clone)]
@@ -12,7 +17,7 @@ impl Random {
 
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(SPLIT_MIX_STEP);
         mix(self.0)
     }
 

@@ -25,7 +25,7 @@ pub struct Rule {
 /// What a hit says beside its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleEffect {
-    /// Nothing.
+    /// Nothing beside its points.
     Points,
     /// Its points count towards [`gauntlet_verdict::Class::Phishing`] too.
     Phishing,
@@ -54,7 +54,7 @@ impl RuleRegistry {
         self.rule(name, score, description, RuleEffect::Points)
     }
 
-    /// A phishing rule.
+    /// A rule whose points count towards [`gauntlet_verdict::Class::Phishing`] too.
     pub fn phishing(&mut self, name: &str, score: f64, description: &str) -> Rule {
         self.rule(name, score, description, RuleEffect::Phishing)
     }

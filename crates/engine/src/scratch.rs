@@ -37,8 +37,8 @@ impl Scratch {
 /// How often the words of the lexicon occurred in one message.
 #[derive(Debug, Default)]
 pub(crate) struct WordCounts {
-    /// Occurrences by word.
+    /// How often each word of the lexicon occurred, by its index there.
     pub(crate) seen: Vec<u8>,
-    /// Words that occurred.
+    /// Indices of the words that occurred, so that only these counts are set back to 0.
     pub(crate) touched: Vec<usize>,
 }

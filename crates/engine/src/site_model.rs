@@ -27,7 +27,7 @@ const EPOCHS: u32 = 3;
 /// First step of a weight.
 const RATE: f32 = 0.5;
 
-/// The weights.
+/// The weights that a site's corrections put on top of the shipped model's.
 pub struct SiteModel {
     weights: Vec<f32>,
     version: Arc<str>,

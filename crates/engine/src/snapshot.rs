@@ -61,7 +61,7 @@ pub enum Error {
     /// A filter that there is not.
     #[error("no filter is called {name:?}; the filters are {known}")]
     UnknownFilter {
-        /// The name given.
+        /// The name in the settings.
         name: String,
         /// The names there are.
         known: String,

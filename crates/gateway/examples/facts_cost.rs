@@ -15,6 +15,7 @@ mod zone;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
 use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::net::resolver::Resolver;
@@ -37,11 +38,11 @@ fn cpu() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-fn gatherer(server: std::net::SocketAddr, wait_ms_max: u64) -> FactCollector {
+fn collector(server: std::net::SocketAddr, wait_ms_max: u64) -> FactCollector {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).expect("a resolver"));
     let settings = FactSettings { wait_ms_max, ..FactSettings::default() };
-    FactCollector::new(resolver, &settings, &[], "gw.example").expect("a gatherer")
+    FactCollector::new(resolver, &settings, &[], "gw.example").expect("a collector")
 }
 
 fn envelope(n: usize) -> Envelope {
@@ -54,13 +55,13 @@ fn envelope(n: usize) -> Envelope {
     }
 }
 
-async fn micros_per_message(gatherer: &FactCollector, mail: &[u8], envelope: &Envelope) -> f64 {
+async fn micros_per_message(collector: &FactCollector, mail: &[u8], envelope: &Envelope) -> f64 {
     for _ in 0..100 {
-        gatherer.gather(envelope, mail).await;
+        collector.gather(envelope, mail).await;
     }
     let start = cpu();
     for _ in 0..ROUNDS {
-        gatherer.gather(envelope, mail).await;
+        collector.gather(envelope, mail).await;
     }
     (cpu() - start).as_secs_f64() * 1e6 / f64::from(ROUNDS)
 }
@@ -124,7 +125,7 @@ async fn questions_of_rules(zone: &Zone, plain: &str, signed: &str) {
         LoadOptions { profile: Profile::Full, site: folders.clone(), ..Default::default() };
     let (rules, _) = Ruleset::load(&folders, &options).expect("rules");
     let rules = Arc::new(rules);
-    let asking = gatherer(zone.address(), 20_000).with_rules(Some(&rules));
+    let asking = collector(zone.address(), 20_000).with_rules(Some(&rules));
     let links = "http://one.example/ https://www.two.example/x http://three.example/y\r\n";
     let received = "Received: from mail.sender.example (mail.sender.example [192.0.2.1])\r\n\
         \tby gw.example with ESMTP id 1; Sat, 21 Nov 2026 10:00:00 +0000\r\n";
@@ -172,14 +173,14 @@ async fn main() {
                 mail.sender.example A 192.0.2.1\n1.2.0.192.zen.spamhaus.org A 127.0.0.2\n\
                 1.2.0.192.bl.spamcop.net A 127.0.0.2\n";
     let Some(zone) = Zone::serve(&records) else { return };
-    let gatherer_ = gatherer(zone.address(), 3_000);
+    let collector_ = collector(zone.address(), 3_000);
     let body = "A line of text as people write it, of usual length and no meaning.\r\n".repeat(440);
     let plain =
         format!("From: ann@d0.sender.example\r\nTo: b@c.example\r\nSubject: hi\r\n\r\n{body}");
-    let signed = ring.sign(&plain.as_bytes().into()).expect("signed") + &plain;
-    let look_ups = micros_per_message(&gatherer_, plain.as_bytes(), &envelope(0)).await;
-    let all = micros_per_message(&gatherer_, signed.as_bytes(), &envelope(0)).await;
-    let facts = gatherer_.gather(&envelope(0), signed.as_bytes()).await;
+    let signed = ring.sign(&plain.as_bytes().into(), now_ms() / 1_000).expect("signed") + &plain;
+    let look_ups = micros_per_message(&collector_, plain.as_bytes(), &envelope(0)).await;
+    let all = micros_per_message(&collector_, signed.as_bytes(), &envelope(0)).await;
+    let facts = collector_.gather(&envelope(0), signed.as_bytes()).await;
     println!("message of {} bytes, {} look-ups, all cached", signed.len(), facts.lookups.len());
     println!("look-ups, SPF, DMARC, reverse name: {look_ups:.1} us CPU a message");
     println!("with an RSA-2048 and an Ed25519 signature: {all:.1} us CPU a message");
@@ -187,7 +188,7 @@ async fn main() {
     let mut gathered = Vec::new();
     for n in 0..200 {
         for _ in 0..5 {
-            let facts = gatherer_.gather(&envelope(n), signed.as_bytes()).await;
+            let facts = collector_.gather(&envelope(n), signed.as_bytes()).await;
             gathered.push(gauntlet_gateway::scan::judge::kept(&facts));
         }
     }
@@ -200,7 +201,7 @@ async fn main() {
     questions_of_rules(&zone, &plain, &signed).await;
 
     let (_silent, nobody) = zone::silent();
-    let dead = Arc::new(gatherer(nobody, 500));
+    let dead = Arc::new(collector(nobody, 500));
     let (start, mut under_way) = (Instant::now(), tokio::task::JoinSet::new());
     let signed = Arc::new(signed);
     for n in 0..4_000 {

@@ -43,7 +43,7 @@ pub use receiving::{
 pub use reports::ReportSettings;
 pub use roots::trust_roots;
 pub use scanning::{LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings};
-pub use services::{Keeper, ServiceProtocol, ServiceSettings};
+pub use services::{QuarantineOwner, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
     QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,

@@ -45,12 +45,12 @@ pub enum Request {
     },
     /// Deliver waiting messages now; all if none is named.
     Retry {
-        /// Ids.
+        /// Ids of messages in the queue; empty for all.
         ids: Vec<String>,
     },
     /// Keep messages waiting until they are retried.
     Hold {
-        /// Ids.
+        /// Ids of messages in the queue.
         ids: Vec<String>,
     },
     /// Read the policy in force again.
@@ -67,9 +67,9 @@ pub enum Request {
     },
     /// Send a message of the node's own.
     Submit {
-        /// Whom to.
+        /// Address of the recipient.
         to: String,
-        /// The message.
+        /// The whole message, header and body.
         message: String,
     },
     /// Release a held message, once.
@@ -78,16 +78,16 @@ pub enum Request {
         id: String,
         /// Addresses instead of its recipients.
         to: Vec<String>,
-        /// Teach the classifier that it is wanted.
+        /// Train the classifier that it is wanted.
         learn: bool,
     },
     /// Seal held mail anew, with the first key of the file.
     Seal,
-    /// Take over the lists of senders.
+    /// Apply the lists of senders as they are stored now.
     Senders,
     /// Take messages out of the queue.
     Delete {
-        /// Ids.
+        /// Ids of messages in the queue.
         ids: Vec<String>,
     },
     /// How the node is.
@@ -98,13 +98,13 @@ pub enum Request {
     Rules,
 }
 
-/// What is answered.
+/// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// To `List`.
+    /// To [`Request::List`]: what waits in the queue.
     Messages(Vec<Waiting>),
-    /// To `Trace`.
+    /// To [`Request::Trace`]: one message of the log.
     Message {
         /// The message's line of the log, as far as it is.
         record: Box<LogRecord>,
@@ -113,7 +113,7 @@ pub enum Answer {
     },
     /// To `DmarcReports` and `TlsReports`.
     Reports(Vec<Reported>),
-    /// To `Status`.
+    /// To [`Request::Status`]: how the node is.
     Status(Box<NodeStatus>),
     /// To `Rules`: names and points.
     Rules(Vec<(String, f64)>),
@@ -132,15 +132,15 @@ pub struct Waiting {
     pub due_ms: Option<i64>,
     /// It is being delivered.
     pub active: bool,
-    /// Sender.
+    /// Sender of the envelope; empty for bounces.
     pub from: String,
     /// Addresses that are still open.
     pub to: Vec<String>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Attempts made.
     pub attempts: u32,
-    /// The last answer.
+    /// What the next hop said last; empty before the first attempt.
     pub reply: String,
 }
 

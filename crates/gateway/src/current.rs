@@ -36,7 +36,7 @@ impl<T: Send + Sync + 'static> Current<T> {
         Current(Arc::new(move || value.clone()))
     }
 
-    /// The current one.
+    /// The value in force. Take it once for each message or session.
     pub fn get(&self) -> Arc<T> {
         (self.0)()
     }

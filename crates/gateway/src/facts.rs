@@ -63,14 +63,14 @@ pub struct FactCollector {
     settings: FactSettings,
     /// Clients that are ours: nothing is asked about them.
     ours: Vec<Network>,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     host: String,
     /// Authors of a message that are read.
     authors_max: usize,
 }
 
 impl FactCollector {
-    /// A gatherer of these settings.
+    /// A collector of these settings.
     ///
     /// # Errors
     /// If a network, a list or the database of countries is malformed; the message names the

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::clock::Clock;
 
 /// Between two polls whether there is room now.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -22,7 +24,7 @@ pub enum Holder {
     /// A service, with all its clients.
     Service {
         /// Its index in the configuration.
-        place: usize,
+        index: usize,
         /// Per cent of the budget that it may hold.
         percent_max: u32,
     },
@@ -39,7 +41,7 @@ pub fn network_of(client: IpAddr) -> IpAddr {
 /// Bounds of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Units in all.
+    /// Size of the whole budget, in its units (bytes or files).
     pub max: u64,
     /// Per cent of them that one client address may hold.
     pub percent_per_client_max: u32,
@@ -73,7 +75,7 @@ impl BudgetLimits {
 /// How far a holder's share reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// To its percentage.
+    /// Each holder up to its percentage.
     Share,
     /// To one whole message, if the holder has nothing else.
     Alone,
@@ -81,7 +83,7 @@ enum Reach {
     Whole,
 }
 
-/// What is held.
+/// Units in use, in all and by holder.
 #[derive(Debug)]
 struct Held {
     limits: BudgetLimits,
@@ -177,15 +179,15 @@ impl MemoryShare {
     }
 
     /// The same for a whole message that is about to be judged: a holder may have one of the
-    /// largest size whatever its share is, so that no message is refused for ever. Waits so long
-    /// for room.
-    pub async fn resize_for_whole(&mut self, units: u64, wait: Duration) -> bool {
-        let began = Instant::now();
+    /// largest size whatever its share is, so that no message is refused for ever. Waits so long by
+    /// this clock for room.
+    pub async fn resize_for_whole(&mut self, units: u64, wait: Duration, clock: &Clock) -> bool {
+        let began = clock.now();
         loop {
             if self.set(units, Reach::Whole) {
                 return true;
             }
-            if units > self.budget.held().limits.max || began.elapsed() >= wait {
+            if units > self.budget.held().limits.max || clock.elapsed(began) >= wait {
                 return false;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -258,9 +260,9 @@ mod tests {
         let mut next = of("2001:db8::ffff:2");
         assert!(next.resize(25) && !of("2001:db8::3").resize(1), "a /64 is one network");
         drop((b, c, six, next));
-        assert!(a.resize_for_whole(60, Duration::ZERO).await);
-        assert!(!a.resize_for_whole(61, Duration::ZERO).await);
-        let mut service = budget.share_of(vec![Holder::Service { place: 0, percent_max: 10 }]);
+        assert!(a.resize_for_whole(60, Duration::ZERO, &Clock::system()).await);
+        assert!(!a.resize_for_whole(61, Duration::ZERO, &Clock::system()).await);
+        let mut service = budget.share_of(vec![Holder::Service { index: 0, percent_max: 10 }]);
         assert!(service.resize(10) && !service.resize(11));
         assert!(service.resize_alone(40));
         drop(a);

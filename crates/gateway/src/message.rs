@@ -173,14 +173,14 @@ mod tests {
     #[test]
     fn fields_are_put_into_the_room_and_the_body_stays_where_it_is() {
         let mut message = received();
-        let place = message.buffer.as_ptr();
+        let buffer = message.buffer.as_ptr();
         message.put_first(b"A: 1\r\n");
         message.put_first(b"B: 2\r\n");
-        assert_eq!(message.buffer.as_ptr(), place);
+        assert_eq!(message.buffer.as_ptr(), buffer);
         let bytes = message.freeze();
         assert_eq!(&bytes[..], [b"B: 2\r\nA: 1\r\n", MAIL].concat());
         // No copy for sharing it, either.
-        assert_eq!(bytes.as_ptr(), place.wrapping_add(ROOM_BYTES - 12));
+        assert_eq!(bytes.as_ptr(), buffer.wrapping_add(ROOM_BYTES - 12));
     }
 
     #[test]

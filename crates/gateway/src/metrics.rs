@@ -19,7 +19,7 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The value.
+    /// What was counted since the start.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -87,7 +87,7 @@ pub struct Metrics {
     pub sessions: Gauge,
     /// Messages accepted with 250.
     pub accepted: Counter,
-    /// Bytes of them.
+    /// Bytes of the messages that were accepted.
     pub accepted_bytes: Counter,
     /// Messages refused with 5xx after their body.
     pub rejected: Counter,

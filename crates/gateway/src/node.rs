@@ -63,7 +63,7 @@ pub struct Node {
     pub quarantine: Arc<Quarantine>,
     /// Messages on their way.
     pub queue: Arc<Queue>,
-    /// Counts.
+    /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The way to the DNS.
     pub resolver: Arc<Resolver>,
@@ -171,7 +171,7 @@ impl Node {
             stop: watch::channel(false).0,
             reloaded: Notify::new(),
             addresses,
-            services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
+            services: services.iter().map(|s| (s.protocol(), s.address().to_owned())).collect(),
             maildir,
             started_ms: clock.unix_ms(),
             clock,

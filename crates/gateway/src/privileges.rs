@@ -61,7 +61,7 @@ impl Account {
         })
     }
 
-    /// Its user id.
+    /// Numeric user id.
     pub fn uid(&self) -> u32 {
         self.uid
     }

@@ -17,14 +17,14 @@ pub mod xml;
 
 use crate::config::{Config, ReportSettings};
 
-/// Who reports.
+/// Who sends reports, as they name themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reporter {
     /// Name of the organisation.
     pub organisation: String,
-    /// From address.
+    /// Address in the From field of reports.
     pub from: String,
-    /// Our host.
+    /// Host name of this node.
     pub host: String,
 }
 

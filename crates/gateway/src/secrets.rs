@@ -75,7 +75,6 @@ pub(crate) struct Certificate {
     pub(crate) schemes: Vec<u16>,
 }
 
-/// One DKIM key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DkimKeyInfo {
     pub(crate) id: KeyId,

@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
+use gauntlet_mail::date;
 use gauntlet_mail::fields::{fields, is_named};
-
-use crate::clock;
 
 /// The contents of a Received field.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +12,7 @@ pub struct Received<'a> {
     pub helo: &'a str,
     /// Its address.
     pub client: IpAddr,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: &'a str,
     /// `ESMTP`, `ESMTPS`, `ESMTPSA`, `LMTP`, ... (RFC 3848, RFC 6531).
     pub protocol: &'a str,
@@ -42,7 +41,7 @@ impl Received<'_> {
             self.host,
             self.protocol,
             self.id,
-            clock::rfc5322(self.at_ms)
+            date::rfc5322(self.at_ms)
         )
     }
 }

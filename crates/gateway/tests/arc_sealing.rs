@@ -14,7 +14,7 @@ use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::{Direction, Envelope};
 use rsa::pkcs1::DecodeRsaPrivateKey;
 
-fn gatherer(zone: &Zone) -> FactCollector {
+fn collector(zone: &Zone) -> FactCollector {
     let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     FactCollector::new(resolver, &FactSettings::default(), &[], "gw.example").unwrap()
@@ -119,11 +119,11 @@ async fn the_signing_suite() {
         let record: String = settings[&name].split_whitespace().collect::<Vec<_>>().join("");
         let record = record.trim_matches('"').replace(';', "; ");
         let Some(zone) = Zone::serve(&txt(&name, &record)) else { return };
-        let gatherer = gatherer(&zone);
+        let collector = collector(&zone);
         for case in &cases {
             let of = |key: &str| case.values.get(key).map_or("", String::as_str);
             let mail = of("message").replace('\n', "\r\n");
-            let facts = gatherer.gather(&envelope(), mail.as_bytes()).await;
+            let facts = collector.gather(&envelope(), mail.as_bytes()).await;
             let chain = match facts.arc {
                 AuthResult::None => Chain::None,
                 AuthResult::Pass => Chain::Pass,
@@ -163,12 +163,12 @@ const MAIL: &str = "From: Ann <ann@sender.example>\r\nTo: bob@home.example\r\nSu
 
 /// A hop: gathers facts about a message, and passes it on with results and seal.
 async fn pass_on(
-    gatherer: &FactCollector,
+    collector: &FactCollector,
     ring: &KeyRing,
     mail: &[u8],
 ) -> (Facts, String, Vec<u8>) {
     let envelope = Envelope { direction: Direction::Inbound, ..envelope() };
-    let facts = gatherer.gather(&envelope, mail).await;
+    let facts = collector.gather(&envelope, mail).await;
     let stamped = stamp(mail, "gw.example", &facts, &envelope).unwrap_or_else(|| mail.to_owned());
     let fields = ring.seal(&stamped[..].into(), "gw.example", facts.arc, 1_800_000_000).unwrap();
     let sealed = [fields.as_bytes(), &stamped].concat();
@@ -184,7 +184,7 @@ async fn chains_that_we_seal() {
         + &txt("sender.example", "v=spf1 ip4:192.0.2.1 -all")
         + &txt("_dmarc.sender.example", "v=DMARC1; p=reject");
     let Some(zone) = Zone::serve(&record) else { return };
-    let gatherer = gatherer(&zone);
+    let collector = collector(&zone);
     assert!(
         ring.seal(&MAIL.as_bytes().into(), "gw.example", AuthResult::None, 1).unwrap().is_empty()
     );
@@ -192,7 +192,7 @@ async fn chains_that_we_seal() {
 
     let mut mail = MAIL.as_bytes().to_vec();
     for hop in 1..=6 {
-        let (facts, fields, sealed) = pass_on(&gatherer, &ring, &mail).await;
+        let (facts, fields, sealed) = pass_on(&collector, &ring, &mail).await;
         let expected = if hop == 1 { AuthResult::None } else { AuthResult::Pass };
         assert_eq!(facts.arc, expected, "hop {hop}: {:?}", facts.notes);
         let cv = if hop == 1 { "cv=none" } else { "cv=pass" };
@@ -202,7 +202,7 @@ async fn chains_that_we_seal() {
         mail = sealed;
         mail.splice(0..0, *b"Received: from x by y; Sat, 21 Nov 2026 10:00:00 +0000\r\n");
     }
-    let facts = gatherer.gather(&envelope(), &mail).await;
+    let facts = collector.gather(&envelope(), &mail).await;
     assert_eq!(facts.arc_domain.as_deref(), Some("hop.example"));
     assert_eq!(facts.arc_dmarc, AuthResult::Unknown, "anybody can seal");
 
@@ -221,10 +221,10 @@ async fn chains_that_we_seal() {
 
     // Somebody changes what was sealed: the next seal says so, and then the chain is over.
     let text = String::from_utf8(mail).unwrap().replace("hello", "jello");
-    let (facts, fields, sealed) = pass_on(&gatherer, &ring, text.as_bytes()).await;
+    let (facts, fields, sealed) = pass_on(&collector, &ring, text.as_bytes()).await;
     assert_eq!(facts.arc, AuthResult::Fail, "{:?}", facts.notes);
     assert!(value(&fields, "ARC-Seal").contains("cv=fail"), "{fields}");
-    let (facts, fields, _) = pass_on(&gatherer, &ring, &sealed).await;
+    let (facts, fields, _) = pass_on(&collector, &ring, &sealed).await;
     assert_eq!((facts.arc, fields.as_str()), (AuthResult::Fail, ""), "{:?}", facts.notes);
 
     // Nobody could be asked for the keys: then nobody can vouch for the chain.

@@ -16,7 +16,7 @@ use mail_auth::dkim::DkimSigner;
 /// 2048 bits, made for these tests.
 const RSA_KEY: &str = include_str!("keys/rsa2048.pem");
 
-fn gatherer(server: std::net::SocketAddr) -> FactCollector {
+fn collector(server: std::net::SocketAddr) -> FactCollector {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { bimi: true, ..FactSettings::default() };
@@ -97,13 +97,13 @@ fn dkim_results(facts: &Facts) -> Vec<AuthResult> {
 #[tokio::test]
 async fn good_mail_passes_and_is_written_down() {
     let Some((zone, ed_key)) = zone_for_mail("") else { return };
-    let gatherer = gatherer(zone.address());
+    let collector = collector(zone.address());
     let once = sign_rsa(MAIL, "sender.example", "r1", false);
     let signer =
         DkimSigner::from_key(ed_key).domain("sender.example").selector("e1").headers(["From"]);
     let mail = signer.sign(once.as_bytes()).unwrap().to_header() + &once;
     let facts =
-        gatherer.gather(&envelope("192.0.2.1", "ann@sender.example"), mail.as_bytes()).await;
+        collector.gather(&envelope("192.0.2.1", "ann@sender.example"), mail.as_bytes()).await;
     assert_eq!(facts.spf, AuthResult::Pass);
     assert_eq!(dkim_results(&facts), [AuthResult::Pass, AuthResult::Pass], "{facts:?}");
     let bits: Vec<u16> = facts.dkim.iter().map(|s| s.key_bits).collect();
@@ -123,7 +123,7 @@ async fn good_mail_passes_and_is_written_down() {
     assert_eq!(spf.answers, ["v=spf1 ip4:192.0.2.1 -all"]);
     // The same once more, from the cache: the same facts.
     let mut again =
-        gatherer.gather(&envelope("192.0.2.1", "ann@sender.example"), mail.as_bytes()).await;
+        collector.gather(&envelope("192.0.2.1", "ann@sender.example"), mail.as_bytes()).await;
     assert!(again.lookups.iter().all(|l| l.cached), "{:?}", again.lookups);
     again.lookups.clone_from(&facts.lookups);
     assert_eq!(again, facts);
@@ -132,32 +132,32 @@ async fn good_mail_passes_and_is_written_down() {
 #[tokio::test]
 async fn forged_and_changed_mail_fails() {
     let Some((zone, _)) = zone_for_mail("") else { return };
-    let gatherer = gatherer(zone.address());
+    let collector = collector(zone.address());
     let signed = sign_rsa(MAIL, "sender.example", "r1", false);
     let from = envelope("192.0.2.2", "ann@sender.example");
-    let facts = gatherer.gather(&from, signed.replace("world", "w0rld").as_bytes()).await;
+    let facts = collector.gather(&from, signed.replace("world", "w0rld").as_bytes()).await;
     assert_eq!((facts.spf, facts.dmarc), (AuthResult::Fail, AuthResult::Fail));
     assert_eq!(dkim_results(&facts), [AuthResult::Fail]);
     assert_eq!(facts.dmarc_policy, DmarcPolicy::Reject);
     assert_eq!(facts.reverse_name.as_deref(), Some("forged.bank.example"));
     assert_eq!(facts.reverse_confirmed, Some(false));
     let facts =
-        gatherer.gather(&from, signed.replace("Subject: hi", "Subject: ho").as_bytes()).await;
+        collector.gather(&from, signed.replace("Subject: hi", "Subject: ho").as_bytes()).await;
     assert_eq!(dkim_results(&facts), [AuthResult::Fail]);
     // A good signature of somebody else proves nothing about the From domain.
     let other = sign_rsa(MAIL, "other.example", "r1", false);
-    let facts = gatherer.gather(&from, other.as_bytes()).await;
+    let facts = collector.gather(&from, other.as_bytes()).await;
     assert_eq!((dkim_results(&facts)[0], facts.dmarc), (AuthResult::Pass, AuthResult::Fail));
     // One of a subdomain does, unless the domain is strict.
     let below = sign_rsa(MAIL, "mail.sender.example", "r1", false);
-    assert_eq!(gatherer.gather(&from, below.as_bytes()).await.dmarc, AuthResult::Pass);
+    assert_eq!(collector.gather(&from, below.as_bytes()).await.dmarc, AuthResult::Pass);
     // A subdomain in From has the policy for subdomains.
     let sub = MAIL.replace("@sender.example", "@sub.sender.example");
-    let facts = gatherer.gather(&from, sub.as_bytes()).await;
+    let facts = collector.gather(&from, sub.as_bytes()).await;
     assert_eq!((facts.dmarc, facts.dmarc_policy), (AuthResult::Fail, DmarcPolicy::Quarantine));
     // A signature over a part of the body is weak: it passes, but DMARC does not count it.
     let partial = sign_rsa(MAIL, "sender.example", "r1", true) + "and an advertisement\r\n";
-    let facts = gatherer.gather(&from, partial.as_bytes()).await;
+    let facts = collector.gather(&from, partial.as_bytes()).await;
     assert_eq!((facts.dkim[0].result, facts.dkim[0].partial_body), (AuthResult::Pass, true));
     assert_eq!(facts.dmarc, AuthResult::Fail);
     assert!(facts.notes.iter().any(|n| n.contains("l=")), "{:?}", facts.notes);
@@ -166,7 +166,7 @@ async fn forged_and_changed_mail_fails() {
 #[tokio::test]
 async fn keys_that_are_none() {
     let Some((zone, _)) = zone_for_mail("") else { return };
-    let gatherer = gatherer(zone.address());
+    let collector = collector(zone.address());
     let from = envelope("192.0.2.1", "ann@sender.example");
     for (selector, expected) in [
         ("gone", AuthResult::PermError),
@@ -175,12 +175,12 @@ async fn keys_that_are_none() {
         ("x.broken.example", AuthResult::PermError),
     ] {
         let mail = sign_rsa(MAIL, "sender.example", selector, false);
-        let facts = gatherer.gather(&from, mail.as_bytes()).await;
+        let facts = collector.gather(&from, mail.as_bytes()).await;
         assert_eq!(dkim_results(&facts), [expected], "{selector}: {:?}", facts.notes);
     }
     let mail = sign_rsa(MAIL, "broken.example", "s", false);
     assert_eq!(
-        dkim_results(&gatherer.gather(&from, mail.as_bytes()).await),
+        dkim_results(&collector.gather(&from, mail.as_bytes()).await),
         [AuthResult::TempError]
     );
     // Expired by the time the message came, not by ours.
@@ -189,7 +189,10 @@ async fn keys_that_are_none() {
     let mail = signer.expiration(60).sign(MAIL.as_bytes()).unwrap().to_header() + MAIL;
     let mut late = envelope("192.0.2.1", "ann@sender.example");
     late.received_at = 4_000_000_000;
-    assert_eq!(dkim_results(&gatherer.gather(&late, mail.as_bytes()).await), [AuthResult::Neutral]);
+    assert_eq!(
+        dkim_results(&collector.gather(&late, mail.as_bytes()).await),
+        [AuthResult::Neutral]
+    );
 }
 
 #[tokio::test]
@@ -198,12 +201,12 @@ async fn too_many_signatures_and_strange_headers() {
     else {
         return;
     };
-    let gatherer = gatherer(zone.address());
+    let collector = collector(zone.address());
     let from = envelope("192.0.2.1", "ann@sender.example");
     let one = sign_rsa(MAIL, "sender.example", "r1", false);
     let field = one.strip_suffix(MAIL).unwrap();
     let mail = field.repeat(10_000) + MAIL;
-    let facts = gatherer.gather(&from, mail.as_bytes()).await;
+    let facts = collector.gather(&from, mail.as_bytes()).await;
     assert_eq!(dkim_results(&facts), [AuthResult::Pass; 10]);
     assert!(
         facts.notes.iter().any(|n| n == "dkim: 10 of 10000 signatures tried"),
@@ -220,7 +223,7 @@ async fn too_many_signatures_and_strange_headers() {
             )
         })
         .collect();
-    let facts = gatherer.gather(&from, (set + MAIL).as_bytes()).await;
+    let facts = collector.gather(&from, (set + MAIL).as_bytes()).await;
     assert!(facts.notes.iter().any(|n| n.contains("100 sets")), "{:?}", facts.notes);
     for mail in [
         "",
@@ -233,11 +236,11 @@ async fn too_many_signatures_and_strange_headers() {
         "ARC-Seal: i=1\r\n\r\n",
         "From: a@b.example, c@d.example\r\n\r\n",
     ] {
-        let facts = gatherer.gather(&from, mail.as_bytes()).await;
+        let facts = collector.gather(&from, mail.as_bytes()).await;
         assert!(facts.dkim.iter().all(|s| s.result != AuthResult::Pass), "{mail:?}");
     }
     let odd = MAIL.replace("sender.example", "odd.example");
-    let facts = gatherer.gather(&from, odd.as_bytes()).await;
+    let facts = collector.gather(&from, odd.as_bytes()).await;
     assert_eq!(facts.dmarc, AuthResult::PermError);
     assert!(facts.notes.iter().any(|n| n.contains("malformed")), "{:?}", facts.notes);
 }
@@ -261,7 +264,7 @@ async fn bad_input_is_named() {
     records.push_str(&txt("_dmarc.two.example", "v=DMARC1; p=reject"));
     records.push_str(&txt("_dmarc.two.example", "v=DMARC1; p=none"));
     let Some((zone, _)) = zone_for_mail(&records) else { return };
-    let gatherer = gatherer(zone.address());
+    let collector = collector(zone.address());
     let plain = |from: &str| format!("From: a@{from}\r\n\r\nx\r\n");
     let signed = |selector: &str| sign_rsa(MAIL, "sender.example", selector, false);
     let many = {
@@ -287,7 +290,7 @@ async fn bad_input_is_named() {
         ("x.example", forged, "authentication-results: 1 in the message"),
     ] {
         let envelope = envelope("192.0.2.1", &format!("a@{sender}"));
-        let facts = gatherer.gather(&envelope, mail.as_bytes()).await;
+        let facts = collector.gather(&envelope, mail.as_bytes()).await;
         assert!(facts.notes.iter().any(|n| n.contains(named)), "{named}: {:?}", facts.notes);
         let proven = dkim_results(&facts).contains(&AuthResult::Pass);
         assert_eq!(facts.dmarc == AuthResult::Pass, proven, "{named}");
@@ -300,17 +303,18 @@ async fn nobody_answers() {
     let dns = DnsSettings { servers: vec![address.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { wait_ms_max: 200, ..FactSettings::default() };
-    let gatherer = FactCollector::new(resolver, &settings, &[], "gw.example").unwrap();
+    let collector = FactCollector::new(resolver, &settings, &[], "gw.example").unwrap();
     let mail = sign_rsa(MAIL, "sender.example", "r1", false);
     let start = std::time::Instant::now();
     let facts =
-        gatherer.gather(&envelope("192.0.2.1", "ann@sender.example"), mail.as_bytes()).await;
+        collector.gather(&envelope("192.0.2.1", "ann@sender.example"), mail.as_bytes()).await;
     assert!(start.elapsed().as_secs() < 2);
     assert_eq!((facts.spf, facts.dmarc), (AuthResult::TempError, AuthResult::TempError));
     assert_eq!(dkim_results(&facts), [AuthResult::Unknown]);
     assert_eq!((facts.reverse_name, facts.reverse_confirmed), (None, None));
     // Clients of ours are not asked about.
-    let facts = gatherer.gather(&envelope("10.0.0.1", "ann@sender.example"), MAIL.as_bytes()).await;
+    let facts =
+        collector.gather(&envelope("10.0.0.1", "ann@sender.example"), MAIL.as_bytes()).await;
     assert_eq!(facts.lookups.len(), 0);
 }
 
@@ -333,7 +337,7 @@ async fn shared_vectors() {
             };
             let mail = mail.replace('\n', "\r\n");
             let facts =
-                gatherer(zone.address()).gather(&envelope("10.0.0.1", ""), mail.as_bytes()).await;
+                collector(zone.address()).gather(&envelope("10.0.0.1", ""), mail.as_bytes()).await;
             let what = format!("{}: {:?}", entry.path().display(), facts.notes);
             // A key of 768 bits verifies in one of them; RFC 8301 wants 1024.
             let passes = |result| result == AuthResult::Pass || result == AuthResult::Policy;

@@ -38,12 +38,12 @@ fn zone() -> Option<Zone> {
     Zone::serve(&records)
 }
 
-fn gatherer(server: SocketAddr, settings: &FactSettings) -> FactCollector {
+fn collector(server: SocketAddr, settings: &FactSettings) -> FactCollector {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
     FactCollector::new(Arc::new(Resolver::new(&dns).unwrap()), settings, &[], "gw.example").unwrap()
 }
 
-async fn facts(gatherer: &FactCollector, helo: &str, sender: &str, mail: &str) -> Facts {
+async fn facts(collector: &FactCollector, helo: &str, sender: &str, mail: &str) -> Facts {
     let envelope = Envelope {
         client_ip: CLIENT.parse().ok(),
         helo: helo.into(),
@@ -51,7 +51,7 @@ async fn facts(gatherer: &FactCollector, helo: &str, sender: &str, mail: &str) -
         received_at: 1_800_000_000,
         ..Envelope::default()
     };
-    gatherer.gather(&envelope, mail.as_bytes()).await
+    collector.gather(&envelope, mail.as_bytes()).await
 }
 
 fn is_rejected(facts: &Facts) -> bool {
@@ -62,9 +62,10 @@ fn is_rejected(facts: &Facts) -> bool {
 #[tokio::test]
 async fn the_worst_of_all_authors_counts() {
     let Some(zone) = zone() else { return };
-    let gatherer = gatherer(zone.address(), &FactSettings::default());
+    let collector = collector(zone.address(), &FactSettings::default());
     let from = |from: &str| format!("From: {from}\r\nSubject: statement\r\n\r\nhello\r\n");
-    let plain = facts(&gatherer, "m.evil.example", "x@evil.example", &from("x@evil.example")).await;
+    let plain =
+        facts(&collector, "m.evil.example", "x@evil.example", &from("x@evil.example")).await;
     assert_eq!(plain.dmarc, AuthResult::Pass, "{:?}", plain.notes);
     for value in [
         "service@bank.example",
@@ -99,13 +100,13 @@ async fn the_worst_of_all_authors_counts() {
         "x@evil.example\r\nFrom: x@evil.example\r\nFrom: x@evil.example\r\nFROM : x@evil.example\r\n\
          From: service@bank.example",
     ] {
-        let found = facts(&gatherer, "m.evil.example", "x@evil.example", &from(value)).await;
+        let found = facts(&collector, "m.evil.example", "x@evil.example", &from(value)).await;
         assert!(is_rejected(&found), "{value:?}: {} {:?}", shown(&found), found.notes);
     }
     // What cannot be read at all is no pass.
     let crowd = "x@evil.example, ".repeat(100) + "service@bank.example";
     for value in ["service@", crowd.as_str(), "service@!"] {
-        let found = facts(&gatherer, "m.evil.example", "x@evil.example", &from(value)).await;
+        let found = facts(&collector, "m.evil.example", "x@evil.example", &from(value)).await;
         assert_eq!(found.dmarc, AuthResult::PermError, "{value:.40}: {:?}", found.notes);
     }
 }
@@ -152,14 +153,14 @@ async fn what_a_sender_makes_us_ask_hides_no_policy() {
     let short = FactSettings { wait_ms_max: 800, ..FactSettings::default() };
     // Answers that never come, for SPF and for the key of a signature.
     for (sender, mail) in [("x@slow.evil.example", mail), ("x@evil.example", &signed)] {
-        let gatherer = gatherer(front, &short);
-        let found = facts(&gatherer, "m.evil.example", sender, mail).await;
+        let collector = collector(front, &short);
+        let found = facts(&collector, "m.evil.example", sender, mail).await;
         assert!(is_rejected(&found), "{sender}: {}", shown(&found));
     }
     // More questions for SPF than a message may ask.
     let few = FactSettings { questions_max: 12, ..FactSettings::default() };
-    let gatherer = gatherer(zone.address(), &few);
-    let found = facts(&gatherer, "many.evil.example", "x@many.evil.example", mail).await;
+    let collector = collector(zone.address(), &few);
+    let found = facts(&collector, "many.evil.example", "x@many.evil.example", mail).await;
     assert!(found.notes.iter().any(|n| n.contains("not all questions")), "{:?}", found.notes);
     assert!(is_rejected(&found), "{}", shown(&found));
     assert_eq!(found.spf, AuthResult::TempError, "unanswered is nothing to rely on");
@@ -169,9 +170,9 @@ async fn what_a_sender_makes_us_ask_hides_no_policy() {
 async fn a_policy_that_nobody_answers_for_is_doubted() {
     let Some(zone) = zone() else { return };
     let short = FactSettings { wait_ms_max: 500, ..FactSettings::default() };
-    let gatherer = gatherer(slow_server(zone.address()), &short);
+    let collector = collector(slow_server(zone.address()), &short);
     let mail = "From: ann@slow.bank.example\r\n\r\nhello\r\n";
-    let found = facts(&gatherer, "m.evil.example", "x@evil.example", mail).await;
+    let found = facts(&collector, "m.evil.example", "x@evil.example", mail).await;
     assert_eq!(found.dmarc, AuthResult::TempError, "{:?}", found.notes);
     assert!(found.doubts_authors());
 }

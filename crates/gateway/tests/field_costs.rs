@@ -88,7 +88,7 @@ const PIECES: [&str; 40] = [
     "\u{e9}",
 ];
 
-fn gatherer() -> FactCollector {
+fn collector() -> FactCollector {
     // Nobody is asked: facts are read from the message alone.
     let settings = FactSettings { questions_max: 0, wait_ms_max: 1, ..FactSettings::default() };
     let dns = DnsSettings { servers: vec!["127.0.0.1:9".to_owned()], ..DnsSettings::default() };
@@ -104,7 +104,7 @@ fn processor_time() -> Duration {
 
 struct Way {
     runtime: tokio::runtime::Runtime,
-    gatherer: FactCollector,
+    collector: FactCollector,
     snapshot: Snapshot,
     scratch: Scratch,
 }
@@ -118,7 +118,7 @@ impl Way {
             ..Envelope::default()
         };
         let start = processor_time();
-        let facts = self.runtime.block_on(self.gatherer.gather(&envelope, raw));
+        let facts = self.runtime.block_on(self.collector.gather(&envelope, raw));
         std::hint::black_box(auth_results::stamp(raw, "gw.example", &facts, &envelope));
         let message = Message::parse(raw);
         std::hint::black_box(message.defects());
@@ -152,12 +152,12 @@ impl Way {
 #[test]
 fn fields_cost_by_their_length() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let gatherer = {
+    let collector = {
         let _inside = runtime.enter();
-        gatherer()
+        collector()
     };
     let snapshot = Snapshot::default_rules();
-    let mut way = Way { runtime, gatherer, snapshot, scratch: Scratch::default() };
+    let mut way = Way { runtime, collector, snapshot, scratch: Scratch::default() };
     // Engines are made when first needed.
     way.time(b"From: a@b\r\nSubject: x\r\n\r\nhello\r\n");
     let mut found = Vec::new();

@@ -8,6 +8,8 @@ mod authors;
 mod everything;
 mod facts_bytes;
 mod field_costs;
+mod ingress_bytes;
+mod ingress_walk;
 mod list_from_url;
 #[path = "../../mail/tests/mutate.rs"]
 mod mutate;
@@ -20,6 +22,4 @@ mod resolver;
 mod services_bytes;
 mod services_walk;
 mod spf;
-mod ways_bytes;
-mod ways_walk;
 mod zone;

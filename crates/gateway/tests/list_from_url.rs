@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use gauntlet_gateway::clock::Clock;
 use gauntlet_gateway::config::{DnsSettings, FactSettings, ListSubject, LocalListSettings};
 use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::facts::local_lists::LocalLists;
@@ -79,12 +81,22 @@ fn serve_tls(stage: Arc<Mutex<Stage>>) -> (String, String) {
     (url, certified.cert.pem())
 }
 
-/// A gatherer as after a start: lists from URLs are due at once.
+/// A collector as after a start: lists from URLs are due at once.
 fn start(url: &str, folder: &Path, bytes_max: u64) -> FactCollector {
     start_trusting(url, folder, bytes_max, Path::new(""))
 }
 
 fn start_trusting(url: &str, folder: &Path, bytes_max: u64, roots: &Path) -> FactCollector {
+    start_by(&Clock::system(), url, folder, bytes_max, roots)
+}
+
+fn start_by(
+    clock: &Clock,
+    url: &str,
+    folder: &Path,
+    bytes_max: u64,
+    roots: &Path,
+) -> FactCollector {
     let list = LocalListSettings {
         name: "bad people".into(),
         path: "".into(),
@@ -94,16 +106,16 @@ fn start_trusting(url: &str, folder: &Path, bytes_max: u64, roots: &Path) -> Fac
         of: vec![ListSubject::Client],
         points: 3.0,
     };
-    let lists = LocalLists::open(&[list], folder, roots).unwrap();
+    let lists = LocalLists::open(&[list], folder, roots, clock.clone()).unwrap();
     let dns = DnsSettings { servers: vec!["127.0.0.1:9".into()], ..DnsSettings::default() };
     let facts = FactSettings { wait_ms_max: 1, ..FactSettings::default() };
-    let resolver = Arc::new(Resolver::new(&dns).unwrap());
+    let resolver = Arc::new(Resolver::with_clock(&dns, clock.clone()).unwrap());
     FactCollector::new(resolver, &facts, &[], "gw.example").unwrap().with_local_lists(lists)
 }
 
-async fn listed(gatherer: &FactCollector, client: &str) -> bool {
+async fn listed(collector: &FactCollector, client: &str) -> bool {
     let envelope = Envelope { client_ip: client.parse().ok(), ..Envelope::default() };
-    let facts = gatherer.gather(&envelope, b"Subject: x\r\n\r\n").await;
+    let facts = collector.gather(&envelope, b"Subject: x\r\n\r\n").await;
     facts.listings.iter().any(|l| l.zone == "bad people" && l.points == 3.0)
 }
 
@@ -125,17 +137,17 @@ async fn fetched_kept_and_never_lost() {
     assert_eq!(stage.lock().unwrap().requests.len(), asked, "it is not due");
 
     say(ok("ETag: \"one\"\r\nLast-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\n", "192.0.2.1\n"));
-    let gatherer = start(&url, folder.path(), 1 << 20);
-    gatherer.fetch_lists().await;
-    assert!(listed(&gatherer, "192.0.2.1").await && !listed(&gatherer, "192.0.2.2").await);
+    let collector = start(&url, folder.path(), 1 << 20);
+    collector.fetch_lists().await;
+    assert!(listed(&collector, "192.0.2.1").await && !listed(&collector, "192.0.2.2").await);
     assert!(!last().contains("if-none-match"), "{}", last());
 
     // After a restart the copy answers at once, and only what changed is fetched.
     say(b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec());
-    let gatherer = start(&url, folder.path(), 1 << 20);
-    assert!(listed(&gatherer, "192.0.2.1").await);
-    gatherer.fetch_lists().await;
-    assert!(listed(&gatherer, "192.0.2.1").await);
+    let collector = start(&url, folder.path(), 1 << 20);
+    assert!(listed(&collector, "192.0.2.1").await);
+    collector.fetch_lists().await;
+    assert!(listed(&collector, "192.0.2.1").await);
     let request = last();
     assert!(request.contains("if-none-match: \"one\""), "{request}");
     assert!(request.contains("if-modified-since: sat, 21 nov 2026"), "{request}");
@@ -149,19 +161,19 @@ async fn fetched_kept_and_never_lost() {
     let circle = b"HTTP/1.1 302 Found\r\nLocation: /lists/bad.txt\r\nContent-Length: 0\r\n\r\n";
     for answer in [ok("", page), broken, large, redirected.to_vec(), circle.to_vec(), Vec::new()] {
         say(answer.clone());
-        let gatherer = start(&url, folder.path(), 10_000);
-        gatherer.fetch_lists().await;
+        let collector = start(&url, folder.path(), 10_000);
+        collector.fetch_lists().await;
         let (is_old, is_new) =
-            (listed(&gatherer, "192.0.2.1").await, listed(&gatherer, "192.0.2.9").await);
+            (listed(&collector, "192.0.2.1").await, listed(&collector, "192.0.2.9").await);
         assert!(is_old && !is_new, "{}", String::from_utf8_lossy(&answer));
     }
 
     // A new list, in chunks.
     say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n192.0.2.2\n\r\n0\r\n\r\n"
         .to_vec());
-    let gatherer = start(&url, folder.path(), 10_000);
-    gatherer.fetch_lists().await;
-    assert!(!listed(&gatherer, "192.0.2.1").await && listed(&gatherer, "192.0.2.2").await);
+    let collector = start(&url, folder.path(), 10_000);
+    collector.fetch_lists().await;
+    assert!(!listed(&collector, "192.0.2.1").await && listed(&collector, "192.0.2.2").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,24 +187,24 @@ async fn by_https_from_whoever_is_trusted() {
     let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     std::fs::write(&others, stranger.cert.pem()).unwrap();
 
-    let gatherer = start_trusting(&url, folder.path(), 10_000, &others);
-    gatherer.fetch_lists().await;
-    assert!(!listed(&gatherer, "192.0.2.1").await, "of a server that nobody vouches for");
+    let collector = start_trusting(&url, folder.path(), 10_000, &others);
+    collector.fetch_lists().await;
+    assert!(!listed(&collector, "192.0.2.1").await, "of a server that nobody vouches for");
     assert!(stage.lock().unwrap().requests.is_empty(), "it is not even asked");
 
     let misnamed = url.replace("localhost", "127.0.0.1");
-    let gatherer = start_trusting(&misnamed, folder.path(), 10_000, &roots);
-    gatherer.fetch_lists().await;
-    assert!(!listed(&gatherer, "192.0.2.1").await, "the certificate is for another name");
+    let collector = start_trusting(&misnamed, folder.path(), 10_000, &roots);
+    collector.fetch_lists().await;
+    assert!(!listed(&collector, "192.0.2.1").await, "the certificate is for another name");
 
-    let gatherer = start_trusting(&url, folder.path(), 10_000, &roots);
-    gatherer.fetch_lists().await;
-    assert!(listed(&gatherer, "192.0.2.1").await);
+    let collector = start_trusting(&url, folder.path(), 10_000, &roots);
+    collector.fetch_lists().await;
+    assert!(listed(&collector, "192.0.2.1").await);
     let plain = b"HTTP/1.1 302 Found\r\nLocation: http://localhost:1/\r\nContent-Length: 0\r\n\r\n";
     stage.lock().unwrap().answer = plain.to_vec();
-    let gatherer = start_trusting(&url, folder.path(), 10_000, &roots);
-    gatherer.fetch_lists().await;
-    assert!(listed(&gatherer, "192.0.2.1").await, "the copy stays: nothing leads back to http");
+    let collector = start_trusting(&url, folder.path(), 10_000, &roots);
+    collector.fetch_lists().await;
+    assert!(listed(&collector, "192.0.2.1").await, "the copy stays: nothing leads back to http");
 }
 
 #[test]
@@ -213,8 +225,36 @@ fn wrong_settings_are_named() {
             of: vec![],
             points: 0.0,
         };
-        let error = LocalLists::open(&[list], folder.path(), Path::new("")).unwrap_err();
+        let error =
+            LocalLists::open(&[list], folder.path(), Path::new(""), Clock::system()).unwrap_err();
         let error = format!("{error:#}");
         assert!(error.contains(named) && error.contains("odd"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_is_due_by_the_clock_that_was_handed_in() {
+    let (url, stage) = serve();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(1_795_235_000_000);
+    let say = |answer: Vec<u8>| stage.lock().unwrap().answer = answer;
+    let asked = || stage.lock().unwrap().requests.len();
+    let collector = start_by(&clock, &url, folder.path(), 1 << 20, Path::new(""));
+
+    say(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
+    collector.fetch_lists().await;
+    clock.advance(Duration::from_secs(59));
+    collector.fetch_lists().await;
+    assert_eq!(asked(), 1, "a minute after a failure");
+    clock.advance(Duration::from_secs(1));
+    say(ok("", "192.0.2.1\n"));
+    collector.fetch_lists().await;
+    assert_eq!(asked(), 2);
+    clock.advance(Duration::from_secs(3_599));
+    collector.fetch_lists().await;
+    assert_eq!(asked(), 2, "refresh_seconds after a success");
+    clock.advance(Duration::from_secs(1));
+    collector.fetch_lists().await;
+    assert_eq!(asked(), 3);
+    assert!(listed(&collector, "192.0.2.1").await);
 }

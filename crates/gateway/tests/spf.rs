@@ -17,11 +17,11 @@ fn resolver(zone: &Zone) -> Resolver {
 }
 
 async fn ask(resolver: &Resolver, client: &str, helo: &str, mail_from: &str) -> (Checked, usize) {
-    let inquiry = LookupContext::new(resolver, 200, Duration::from_secs(10));
+    let lookups = LookupContext::new(resolver, 200, Duration::from_secs(10));
     let client = client.parse::<IpAddr>().unwrap();
     let subject = Subject { client, helo, mail_from, host: "here.example", now: 0 };
-    let checked = check(&inquiry, &subject).await;
-    (checked, inquiry.finish().0.len())
+    let checked = check(&lookups, &subject).await;
+    (checked, lookups.finish().0.len())
 }
 
 fn result(word: &str) -> AuthResult {
@@ -108,7 +108,7 @@ async fn limits_and_strange_records() {
     let expected = "192.0.2.1 is not of why.example (192.0.2.1, here.example)";
     assert_eq!(checked.explanation.as_deref(), Some(expected));
     // A message may not ask more than it may, and without an answer there is no result.
-    let inquiry = LookupContext::new(&resolver, 3, Duration::from_secs(10));
+    let lookups = LookupContext::new(&resolver, 3, Duration::from_secs(10));
     let subject = Subject {
         client: "2001:db8::1".parse().unwrap(),
         helo: "x",
@@ -116,7 +116,7 @@ async fn limits_and_strange_records() {
         host: "here.example",
         now: 0,
     };
-    assert_eq!(check(&inquiry, &subject).await.result, AuthResult::TempError);
+    assert_eq!(check(&lookups, &subject).await.result, AuthResult::TempError);
 }
 
 #[tokio::test]
@@ -129,11 +129,11 @@ async fn nobody_answers_is_a_passing_error() {
         ..DnsSettings::default()
     };
     let resolver = Resolver::new(&settings).unwrap();
-    let inquiry = LookupContext::new(&resolver, 10, Duration::from_millis(150));
+    let lookups = LookupContext::new(&resolver, 10, Duration::from_millis(150));
     let client = "192.0.2.1".parse().unwrap();
     let subject = Subject { client, helo: "x", mail_from: "a@b.example", host: "h", now: 0 };
     let start = std::time::Instant::now();
-    assert_eq!(check(&inquiry, &subject).await.result, AuthResult::TempError);
+    assert_eq!(check(&lookups, &subject).await.result, AuthResult::TempError);
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 

@@ -63,15 +63,15 @@ const DEAD_RECORDS_MAX: usize = 1_000;
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CorrectionsError {
-    /// An I/O error.
+    /// The journal could not be opened, read or written.
     #[error("{path}: {cause}")]
     Io {
-        /// The file.
+        /// Path of the journal.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         cause: io::Error,
     },
-    /// Not a journal.
+    /// The file does not begin as a journal of corrections does.
     #[error("{0} is not a journal of corrections; move it away")]
     NotAJournal(PathBuf),
     /// Features of another version of the program.
@@ -80,9 +80,9 @@ pub enum CorrectionsError {
          away and learn the messages again"
     )]
     OtherFormat {
-        /// The file.
+        /// Path of the journal.
         path: PathBuf,
-        /// Its format.
+        /// The version of the format that the file says it has.
         found: u32,
     },
 }

@@ -41,10 +41,10 @@ const JOURNAL_ENTRIES_MAX: usize = 100_000;
 /// Why signatures cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SignaturesError {
-    /// An I/O error.
+    /// Table or journal could not be opened, read or written.
     #[error("{path}: {cause}")]
     Io {
-        /// The file.
+        /// Path of the table or journal.
         path: PathBuf,
         /// Why.
         cause: io::Error,
@@ -52,7 +52,7 @@ pub enum SignaturesError {
     /// Not a table that can be used.
     #[error("{path}: {cause}")]
     Table {
-        /// The file.
+        /// Path of the table or journal.
         path: PathBuf,
         /// Why.
         cause: TableError,

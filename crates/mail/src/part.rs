@@ -74,7 +74,6 @@ pub(crate) fn texts<'m, 'a>(parts: &'m [Part<'a>]) -> impl Iterator<Item = PartT
         .filter_map(|(index, part)| Some(PartText { index, part, text: part.shown_text()? }))
 }
 
-/// A decoded body.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedBody {
     /// None means that the first `length` bytes of the raw body are the decoded ones.

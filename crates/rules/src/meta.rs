@@ -53,7 +53,6 @@ impl Lists {
     }
 }
 
-/// One meta.
 #[derive(Debug)]
 pub(crate) struct Meta {
     pub(crate) rule: u32,

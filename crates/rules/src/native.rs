@@ -424,13 +424,13 @@ impl NativeDocument<'_> {
                 return Evidence::new(View::Html, index, offset as usize, found.trim_ascii_end());
             }
         };
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         let mut walk = Walk::new(text, paragraph.start);
-        walk.paragraph(|_, at| places.push(at));
-        let first = places.get(start).copied().unwrap_or(text.len());
+        walk.paragraph(|_, at| positions.push(at));
+        let first = positions.get(start).copied().unwrap_or(text.len());
         // The line end after a paragraph is not in the text.
-        let last = (start + found.len()).min(places.len()).checked_sub(1);
-        let end = last.and_then(|last| places.get(last)).map_or(first, |at| at + 1);
+        let last = (start + found.len()).min(positions.len()).checked_sub(1);
+        let end = last.and_then(|last| positions.get(last)).map_or(first, |at| at + 1);
         let matched = text.as_bytes().get(first..end.max(first)).unwrap_or_default();
         let at = Evidence::new(view, index, first, matched);
         if view == View::Header { at.named("subject") } else { at }

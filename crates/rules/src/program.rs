@@ -61,7 +61,6 @@ pub(crate) struct Program {
     estimates: Vec<Estimate>,
 }
 
-/// An eval rule.
 #[derive(Debug)]
 struct EvalRule {
     rule: u32,

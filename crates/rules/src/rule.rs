@@ -84,7 +84,7 @@ pub enum Test {
     Header {
         /// Which value.
         selector: HeaderSelector,
-        /// The pattern.
+        /// What the value is matched with.
         pattern: String,
         /// Written with `!~`.
         negated: bool,
@@ -98,29 +98,29 @@ pub enum Test {
     },
     /// `body NAME /re/`.
     Body {
-        /// The pattern.
+        /// What each paragraph of the text is matched with.
         pattern: String,
     },
     /// `rawbody NAME /re/`.
     Rawbody {
-        /// The pattern.
+        /// What each piece of the decoded parts is matched with.
         pattern: String,
     },
     /// `full NAME /re/`.
     Full {
-        /// The pattern.
+        /// What the message as it came is matched with.
         pattern: String,
     },
     /// `uri NAME /re/`.
     Uri {
-        /// The pattern.
+        /// What each URI is matched with.
         pattern: String,
     },
     /// `mimeheader NAME Selector =~ /re/` (or `!~`).
     MimeHeader {
         /// Which value; the only modifier is `raw`.
         selector: HeaderSelector,
-        /// The pattern.
+        /// What the value is matched with.
         pattern: String,
         /// Written with `!~`: no part matches.
         negated: bool,
@@ -141,14 +141,14 @@ pub enum Test {
     Eval {
         /// By which command it was defined.
         kind: EvalKind,
-        /// The call.
+        /// Function and arguments.
         call: EvalCall,
     },
     /// `askdns NAME _TAG_.zone [types] [filter]`: answered by the DNS.
     AskDns {
         /// The name that is looked up, with tags.
         query: String,
-        /// Types of records.
+        /// Types of records that are asked for.
         kinds: Vec<RecordType>,
         /// What an answer must be: `/pattern/`, or as a subtest of `check_rbl`.
         filter: Option<String>,

@@ -19,11 +19,11 @@ pub enum Ret {
 /// When the sender wants a DSN (RFC 3461 section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notify {
-    /// On delivery.
+    /// `SUCCESS`: a report when it was delivered.
     pub success: bool,
     /// On failure. False for all three is `NEVER`.
     pub failure: bool,
-    /// On delay.
+    /// `DELAY`: a report when delivery takes long.
     pub delay: bool,
 }
 

@@ -21,7 +21,7 @@ pub enum About {
     ServersOf(String),
     /// Each name server of the domain, before the zone.
     ServerNamesOf {
-        /// The domain.
+        /// Whose name servers they are.
         domain: String,
         /// The whole names, not their registered domains.
         whole: bool,

@@ -17,6 +17,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::error::StoreError;
 use crate::files;
+use crate::random;
 
 pub use seal::BodyKeys;
 
@@ -25,7 +26,7 @@ pub use seal::BodyKeys;
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// Hashes these bytes.
+    /// The name of a body with these bytes: their BLAKE3 hash.
     pub fn of(bytes: &[u8]) -> Self {
         ContentHash(*blake3::hash(bytes).as_bytes())
     }
@@ -76,10 +77,7 @@ impl Content {
     pub fn open_shared(folder: &Path) -> Result<Self, StoreError> {
         let incoming = folder.join("incoming");
         files::create_folder(&incoming).map_err(StoreError::io(&incoming, "create"))?;
-        let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|e| {
-            StoreError::io(&incoming, "name files in")(std::io::Error::other(e.to_string()))
-        })?;
+        let random = random::array().map_err(StoreError::io(&incoming, "name files in"))?;
         Ok(Content {
             folder: folder.to_owned(),
             process: u64::from_le_bytes(random),

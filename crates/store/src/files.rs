@@ -13,6 +13,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::random;
+
 /// Mode of private files.
 const FILE_MODE: u32 = 0o600;
 /// Mode of private folders.
@@ -83,9 +85,7 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// As [`write_durably`].
 pub fn write_durably_as(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
-    name.push(format!(".{:016x}.new", u64::from_le_bytes(random)));
+    name.push(format!(".{:016x}.new", u64::from_le_bytes(random::array()?)));
     let beside = path.with_file_name(name);
     let write = || -> io::Result<()> {
         let mut options = OpenOptions::new();

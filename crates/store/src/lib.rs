@@ -15,6 +15,7 @@ mod inbox;
 pub mod log;
 pub mod policies;
 pub mod quarantine;
+pub mod random;
 pub mod recipients;
 pub mod record;
 pub mod replay;

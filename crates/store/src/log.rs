@@ -10,7 +10,6 @@
 //! called, a record is not logged, and the caller keeps the message in its spool.
 
 mod addresses;
-mod calendar;
 mod counts;
 mod damage;
 mod day;
@@ -35,9 +34,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gauntlet_mail::date::{DAY_MS, day_name, day_number};
 use rusqlite::Connection;
 
-pub use calendar::{civil, day_name, day_number};
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
 pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary};
@@ -47,7 +46,6 @@ use crate::database;
 use crate::error::StoreError;
 use crate::inbox::{Inbox, inbox};
 use crate::record::{Event, LogRecord};
-use seq::DAY_MS;
 use writer::{Command, Writer};
 
 /// Latest time of reception that is accepted: the end of the year 9999, in milliseconds.

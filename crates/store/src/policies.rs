@@ -39,7 +39,7 @@ pub struct Version {
     pub at_ms: i64,
     /// Author: a login, `command line`, or the origin (`file`, `gauntlet`).
     pub who: String,
-    /// The author's comment.
+    /// Why the author saved this version; may be empty.
     pub note: String,
     /// Bytes of its text.
     pub size: u64,

@@ -121,7 +121,7 @@ pub struct Stage {
     pub name: String,
     /// Microseconds from `received_ms` to the end of the stage.
     pub at_us: u64,
-    /// Details; mostly empty.
+    /// What a reader should know beside the time; empty for most stages.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }

@@ -84,7 +84,7 @@ pub struct Report {
     /// Recipients whose decision is unknown, by the rule that needs data which was not kept.
     pub unknown: BTreeMap<String, u64>,
     /// Number of changes by `old -> new` decision.
-    pub ways: BTreeMap<String, u64>,
+    pub transitions: BTreeMap<String, u64>,
     /// Number of changes by the rule that decides now.
     pub rules: BTreeMap<String, u64>,
     /// Number of changes by recipient.
@@ -193,8 +193,8 @@ fn replay_message(
 impl Report {
     fn add(&mut self, changed: ChangedDecision) {
         self.different += 1;
-        let way = format!("{} -> {}", changed.was, changed.would_be);
-        *self.ways.entry(way).or_default() += 1;
+        let transition = format!("{} -> {}", changed.was, changed.would_be);
+        *self.transitions.entry(transition).or_default() += 1;
         *self.rules.entry(changed.rule.clone()).or_default() += 1;
         *self.users.entry(changed.recipient.clone()).or_default() += 1;
         if self.changes.len() < CHANGES_MAX {

@@ -322,7 +322,7 @@ impl Spool {
         self.shared.failure().clone()
     }
 
-    /// The fill level.
+    /// How many messages are not done, and what the files that hold them take.
     pub fn usage(&self) -> Usage {
         let index = self.shared.index();
         Usage {

@@ -14,7 +14,6 @@ mod links;
 pub mod lost;
 mod password;
 mod personal;
-mod random;
 mod schema;
 mod scram;
 mod searches;

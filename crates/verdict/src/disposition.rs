@@ -39,7 +39,7 @@ pub enum Final {
         /// Text after the code.
         text: String,
     },
-    /// Accepted and dropped.
+    /// Accepted with 250, then dropped: neither delivered nor kept.
     Discard,
 }
 
@@ -125,7 +125,7 @@ pub enum Change {
     },
     /// Adds text at the end of the first text part of each alternative.
     Disclaimer {
-        /// The text.
+        /// The text; escaped where the part is HTML.
         text: String,
     },
     /// Sends a copy as well.
@@ -135,9 +135,9 @@ pub enum Change {
     },
     /// Signs with the DKIM key of the sender's domain.
     DkimSign,
-    /// Sends a notification.
+    /// Sends a message about this one, once, when it is durable or refused.
     Notify {
-        /// Addresses.
+        /// Addresses that get it.
         to: Vec<String>,
         /// What it says before the facts about the message; empty for the facts alone.
         template: String,
@@ -145,7 +145,7 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         rule: String,
     },
-    /// Trains the classifier.
+    /// Makes the message a correction that the site model learns from.
     Learn {
         /// As spam, else as ham.
         spam: bool,
@@ -158,9 +158,9 @@ pub enum Change {
 /// A policy rule that was tried, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// The rule's name.
+    /// Name of the policy's rule.
     pub rule: String,
-    /// It matched.
+    /// Whether its conditions held for this recipient.
     pub matched: bool,
     /// The condition that decided, with the value it saw.
     pub because: String,

@@ -74,7 +74,7 @@ impl List {
         Some(())
     }
 
-    /// Nothing is listed.
+    /// Whether no entry is on the list.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.domains.is_empty() && self.networks.is_empty()
     }

@@ -18,13 +18,13 @@ pub enum Class {
     Ham,
     /// Newsletters and other bulk mail that the recipient may want.
     Bulk,
-    /// Between the thresholds.
+    /// Its score is between the two thresholds: perhaps unwanted.
     Suspect,
     /// Unsolicited bulk mail.
     Spam,
     /// Mail that impersonates a person or organisation to obtain secrets or money.
     Phishing,
-    /// Carries something harmful.
+    /// Carries a file that harms who opens it.
     Malware,
     /// Could not be judged (a filter failed, or a limit was reached); the policy says what follows.
     Unscannable,
@@ -85,13 +85,13 @@ pub struct Counterfactual {
 /// What a filter cost on this item. Not part of what must be deterministic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilterCost {
-    /// The filter's name.
+    /// Name of the filter, as `[filters]` and metrics have it.
     pub filter: Arc<str>,
     /// Wall time in microseconds.
     pub micros: f32,
 }
 
-/// The engine's answer.
+/// What the engine says of one item: the class, and all that it follows from.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// What kind of item it is.
@@ -110,7 +110,7 @@ pub struct Verdict {
     pub defects: Vec<Defect>,
     /// What would have changed the class, smallest change first.
     pub counterfactuals: Vec<Counterfactual>,
-    /// Time by filter.
+    /// Time that each filter took; the only part that differs from run to run.
     pub costs: Vec<FilterCost>,
     /// How often every rule of a rule file fired, sub-rules included, by name; empty unless the
     /// ruleset was asked to say so.

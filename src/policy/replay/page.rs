@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gauntlet_gateway::clock;
+use gauntlet_mail::date;
 use gauntlet_store::replay::Report;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -39,7 +39,7 @@ pub(super) fn of(report: &Report, title: &str) -> String {
                     (report.recipients) " recipients: " (report.same) " the same, "
                     strong { (report.different) " different" } ", " (unknown) " unknown."
                 }
-                (counts("What would have changed", "From what to what", &report.ways))
+                (counts("What would have changed", "From what to what", &report.transitions))
                 (counts("By rule", "Rule that decides now", &report.rules))
                 (counts("By recipient", "Recipient", &report.users))
                 (counts("Unknown", "Rule that asks for what was not kept", &report.unknown))
@@ -86,7 +86,7 @@ fn changes(report: &Report) -> Markup {
                 tbody {
                     @for c in report.changes.iter().take(CHANGES_MAX) {
                         tr class=[c.withheld.then_some("withheld")] {
-                            td { (clock::rfc5322(c.received_ms)) }
+                            td { (date::rfc5322(c.received_ms)) }
                             td { (c.subject) br; small { (c.from) " · " (c.id) } }
                             td { (c.recipient) } td { (c.was) } td { (c.would_be) }
                             td { (c.rule) } td { (c.class) " " (format!("{:.1}", c.score)) }

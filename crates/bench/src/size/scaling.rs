@@ -37,7 +37,7 @@ pub enum Refusal {
     /// A point that cannot be one.
     #[error("{cpus} CPUs and {rate} messages/s is no measurement: both must be above 0")]
     BadPoint {
-        /// CPUs.
+        /// CPUs of the machine that was measured.
         cpus: f64,
         /// Messages/s.
         rate: f64,

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use gauntlet_engine::random::Random;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::LoadOptions;
 use gauntlet_spamassassin::{RulesScratch, Ruleset};
@@ -117,15 +118,12 @@ struct Job {
     messages: Vec<Vec<u8>>,
 }
 
-/// A generator of numbers that is the same everywhere (xorshift, G. Marsaglia, 2003).
-struct Numbers(u64);
+/// Makes up words.
+struct Vocabulary(Random);
 
-impl Numbers {
+impl Vocabulary {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit.max(1) as u64) as usize
+        self.0.below(u32::try_from(limit).unwrap_or(u32::MAX)) as usize
     }
 
     fn word(&mut self) -> Vec<u8> {
@@ -142,7 +140,7 @@ impl Numbers {
 
 impl Job {
     fn new(patterns: usize) -> Self {
-        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+        let mut numbers = Vocabulary(Random::new(1));
         let mut vocabulary: Vec<Vec<u8>> = Vec::new();
         let mut known = std::collections::BTreeSet::new();
         // Every other word of what is written is one that is looked for.

@@ -85,7 +85,7 @@ impl Kind {
                 Ok(n) if n.is_finite() => None,
                 _ => Some(format!("{value:?} is no number")),
             },
-            Kind::Day => match gauntlet_store::log::day_number(value) {
+            Kind::Day => match gauntlet_mail::date::day_number(value) {
                 Some(_) => None,
                 None => Some(format!("{value:?} is no day; write 2026-11-21")),
             },

@@ -2,7 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_store::log::{Cursor, day_number};
+use gauntlet_mail::date::{DAY_MS, day_number};
+use gauntlet_store::log::Cursor;
 use gauntlet_store::{Page, Query, Summary};
 use gauntlet_verdict::Class;
 use maud::{Markup, html};
@@ -10,7 +11,7 @@ use maud::{Markup, html};
 use super::searches;
 use crate::app::App;
 use crate::error::RequestError;
-use crate::format::{self, DAY_MS};
+use crate::format;
 use crate::layout;
 use crate::request::RequestContext;
 use crate::response;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use gauntlet_mail::date::{HOUR_MS, time_of_day};
 use gauntlet_store::Query;
 use gauntlet_store::log::{Bucket, Counts, Top};
 use gauntlet_store::users::Role;
@@ -22,7 +23,6 @@ use crate::response;
 use crate::text::{t, translatable};
 use crate::{format, node};
 
-const HOUR_MS: i64 = 3_600_000;
 const MINUTE_MS: i64 = 60_000;
 /// Bars of the plot: one an hour.
 const HOURS: i64 = 24;
@@ -191,7 +191,7 @@ fn hours(counts: &Counts, until: i64) -> Markup {
     let mut columns: Vec<Column> = (first..first + HOURS)
         .enumerate()
         .map(|(n, hour)| {
-            let clock = format::clock(hour * HOUR_MS);
+            let clock = time_of_day(hour * HOUR_MS);
             let label = if n % 4 == 0 { clock[..5].to_owned() } else { String::new() };
             Column { label, title: format::day_and_clock(hour * HOUR_MS), parts: Vec::new() }
         })

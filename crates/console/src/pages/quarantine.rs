@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::Event;
 use gauntlet_store::quarantine::{
     Deletion, FolderSummary, Held, HeldPage, HeldQuery, ReleaseOrder, ReleaseRight, State,
@@ -13,7 +14,7 @@ use maud::{Markup, html};
 use super::messages::{day, number};
 use crate::app::App;
 use crate::error::RequestError;
-use crate::format::{self, DAY_MS};
+use crate::format;
 use crate::layout;
 use crate::node::NodeError;
 use crate::node::Released;

@@ -139,7 +139,7 @@ fn next(request: &RequestContext, job: &Job) -> Markup {
 fn details(report: &Report) -> Markup {
     html! {
         div.halves {
-            (counts(t("Changes of disposition"), t("Change"), &report.ways))
+            (counts(t("Changes of disposition"), t("Change"), &report.transitions))
             (counts(t("By rule"), t("Rule that would decide"), &report.rules))
         }
         div.halves {

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::TopKind;
 use gauntlet_store::quarantine::{HeldQuery, State};
 use maud::{Markup, html};
@@ -10,7 +11,7 @@ use serde::Serialize;
 use super::messages::number;
 use crate::app::{App, RuleCosts};
 use crate::error::RequestError;
-use crate::format::{self, DAY_MS};
+use crate::format;
 use crate::layout;
 use crate::node::RuleInfo;
 use crate::request::RequestContext;

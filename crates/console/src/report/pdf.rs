@@ -73,7 +73,7 @@ impl Pages {
         self.room(LINE * 0.4);
     }
 
-    /// A line of a table: a name, and cells that end at these places.
+    /// A line of a table: a name, and cells that end at these distances from the left.
     fn row(&mut self, font: Name<'_>, name: &str, cells: &[(f32, String)]) {
         self.room(LINE);
         let name: String = format::plain(name).chars().take(NAME_CHARS_MAX).collect();
@@ -188,15 +188,18 @@ fn accuracy(pages: &mut Pages, report: &Report, texts: &Texts) {
 fn domains(pages: &mut Pages, report: &Report, texts: &Texts) {
     pages.heading(&texts.say("Our domains", &[]));
     let columns = [Class::Ham, Class::Bulk, Class::Suspect, Class::Spam, Class::Phishing];
-    let place = |n: usize| WIDTH - MARGIN - 58.0 * (columns.len() - n) as f32;
-    let mut heads: Vec<(f32, String)> =
-        columns.iter().enumerate().map(|(n, c)| (place(n), texts.say(c.name(), &[]))).collect();
+    let right_edge = |n: usize| WIDTH - MARGIN - 58.0 * (columns.len() - n) as f32;
+    let mut heads: Vec<(f32, String)> = columns
+        .iter()
+        .enumerate()
+        .map(|(n, c)| (right_edge(n), texts.say(c.name(), &[])))
+        .collect();
     heads.push((WIDTH - MARGIN, texts.say("all", &[])));
     pages.row(BOLD, &texts.say("Domain", &[]), &heads);
     for domain in &report.domains {
         let count = |class| format::count(domain.classes.get(class).copied().unwrap_or(0));
         let mut cells: Vec<(f32, String)> =
-            columns.iter().enumerate().map(|(n, class)| (place(n), count(class))).collect();
+            columns.iter().enumerate().map(|(n, class)| (right_edge(n), count(class))).collect();
         cells.push((WIDTH - MARGIN, format::count(domain.messages())));
         let name: String = domain.domain.chars().take(28).collect();
         pages.row(PLAIN, &name, &cells);
@@ -206,12 +209,12 @@ fn domains(pages: &mut Pages, report: &Report, texts: &Texts) {
 /// Puts the pages together.
 fn assemble(contents: &[Vec<u8>]) -> Vec<u8> {
     let (catalog, tree, plain, bold) = (Ref::new(1), Ref::new(2), Ref::new(3), Ref::new(4));
-    let place = |n: usize| i32::try_from(n).unwrap_or(0);
-    let page = |n: usize| Ref::new(5 + 2 * place(n));
-    let content = |n: usize| Ref::new(6 + 2 * place(n));
+    let number = |n: usize| i32::try_from(n).unwrap_or(0);
+    let page = |n: usize| Ref::new(5 + 2 * number(n));
+    let content = |n: usize| Ref::new(6 + 2 * number(n));
     let mut pdf = Pdf::new();
     pdf.catalog(catalog).pages(tree).lang(pdf_writer::TextStr("en"));
-    pdf.pages(tree).kids((0..contents.len()).map(page)).count(place(contents.len()));
+    pdf.pages(tree).kids((0..contents.len()).map(page)).count(number(contents.len()));
     for (id, name) in [(plain, &b"Helvetica"[..]), (bold, b"Helvetica-Bold")] {
         pdf.type1_font(id).base_font(Name(name)).encoding_predefined(Name(b"WinAnsiEncoding"));
     }

@@ -122,7 +122,7 @@ const TOKEN_PRIME: u64 = 0x0000_0100_0000_01B3;
 const DISTANCE: [u64; BIGRAM_REACH] =
     [0xA24B_AED4_963E_E407, 0x9FB2_1C65_1E98_DF25, 0xD6E8_FEB8_6659_FD93, 0xC2B2_AE3D_27D4_EB4F];
 
-/// The last tokens.
+/// The tokens before the one at hand, newest first: what sparse bigrams reach back to.
 #[derive(Default)]
 struct Window {
     tokens: [u64; BIGRAM_REACH],

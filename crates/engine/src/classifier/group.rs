@@ -2,14 +2,14 @@
 
 /// Bits of the table of weights: one million.
 pub const TABLE_BITS: u32 = 20;
-/// Number of groups.
+/// Length of whatever has one entry for each group.
 pub const GROUPS: usize = Group::ALL.len();
 /// A group's share of the log odds stays within ± this: words cannot outvote everything else.
 pub const GROUP_BOUND: f32 = 5.0;
 /// Most features of a message.
 pub const FEATURES_MAX: usize = 10_000;
 
-/// Kinds of features.
+/// What a feature was made of. Each group adds a bounded share to the log odds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Who it says it is from.
@@ -40,7 +40,7 @@ impl Group {
         Group::Files,
     ];
 
-    /// Position in [`Group::ALL`].
+    /// Its position in [`Group::ALL`], and in everything that has one entry a group.
     pub fn index(self) -> usize {
         self as usize
     }

@@ -12,31 +12,31 @@ use crate::random::Random;
 pub struct Scored {
     /// The filter's belief; above 0 is spam.
     pub score: f64,
-    /// Gold standard.
+    /// Its label in the corpus (the gold standard).
     pub spam: bool,
 }
 
 /// The measures, in per cent.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Good messages.
+    /// Number of good messages.
     pub ham: u64,
-    /// Unwanted messages.
+    /// Number of unwanted messages.
     pub spam: u64,
     /// `(1-ROCA)%`: the share of pairs of a spam and a ham in which the spam scores lower, equal
     /// scores counting one half. 0 is perfect.
     pub one_minus_roca_percent: f64,
-    /// GroupScore of ham with a score above 0.
+    /// Share of ham with a score above 0.
     pub ham_misclassified_percent: f64,
-    /// GroupScore of spam with a score of 0 or below.
+    /// Share of spam with a score of 0 or below.
     pub spam_misclassified_percent: f64,
     /// `lam%`: logistic average of both shares.
     pub lam_percent: f64,
-    /// GroupScore of spam above the lowest threshold that at most one in 100 ham reaches.
+    /// Share of spam above the lowest threshold that at most one in 100 ham reaches.
     pub caught_at_fp_1_percent: f64,
-    /// GroupScore of spam above the lowest threshold that at most one in 1,000 ham reaches.
+    /// Share of spam above the lowest threshold that at most one in 1,000 ham reaches.
     pub caught_at_fp_0_1_percent: f64,
-    /// GroupScore of spam above the lowest threshold that at most one in 10,000 ham reaches. With
+    /// Share of spam above the lowest threshold that at most one in 10,000 ham reaches. With
     /// fewer than 10,000 ham this means: none does.
     pub caught_at_fp_0_01_percent: f64,
 }

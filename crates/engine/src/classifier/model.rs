@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"GNTLMODL";
 pub const FORMAT_VERSION: u32 = 4;
 /// Length of the hash at the end of the file.
 const HASH_BYTES: usize = 32;
-/// Longest description.
+/// Longest description that a model file may have; a longer one is damage.
 const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
 /// Pushes named in a [`Classification`], for each side.
 const CONTRIBUTIONS_MAX: usize = 5;
@@ -119,7 +119,7 @@ impl Model {
         Arc::new(Self::from_bytes(SHIPPED_BYTES).unwrap_or_else(ignorant))
     }
 
-    /// The file's bytes.
+    /// The model as the bytes of its file, which `from_bytes` reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         for n in [FORMAT_VERSION, TABLE_BITS, GROUPS as u32] {

@@ -14,7 +14,7 @@ use super::linear::{AdaptiveLogistic, Arow, Logistic};
 const TABLE_BITS: u32 = 22;
 /// Bytes of the message that the baseline reads.
 const BASELINE_BYTES: usize = 3_500;
-/// Its learning rate.
+/// Step of the gradient of the baseline.
 const BASELINE_RATE: f32 = 0.004;
 
 /// Byte 4-grams of the start of the message, logistic regression.
@@ -168,19 +168,19 @@ impl Views {
 /// A filter that scores a message and may later be trained with its label.
 #[derive(Debug)]
 pub enum OnlineFilter {
-    /// The bar to beat.
+    /// Logistic regression on byte 4-grams, which every other filter has to beat.
     Baseline(Box<Baseline>),
-    /// Ours.
+    /// Learners on header, body and Subject apart, whose scores are fused.
     Views(Box<Views>),
 }
 
 impl OnlineFilter {
-    /// The baseline, untrained.
+    /// A new baseline that has not learned from any message.
     pub fn baseline() -> Self {
         OnlineFilter::Baseline(Box::default())
     }
 
-    /// Our filter, untrained.
+    /// A new filter of several views that has not learned from any message.
     pub fn views() -> Self {
         OnlineFilter::Views(Box::default())
     }

@@ -28,13 +28,13 @@ const WORD: u32 = 1;
 pub struct ClassifierScratch {
     set: FeatureSet,
     ends: [usize; GROUPS],
-    /// One a feature.
+    /// What each feature was made of (see [`ORIGIN_SHIFT`]), by its position.
     origins: Vec<u32>,
     /// Texts and values, one after the other.
     arena: String,
-    /// Kind of each fact, and where its value stands in the arena.
+    /// Kind of each fact; offset and length of its value in the arena.
     values: Vec<(&'static str, u32, u16)>,
-    /// Where each word stands.
+    /// Offset and length of each word in the arena.
     words: Vec<(u32, u16)>,
     /// Hashes of the words of the text in their order, without those that a sender changes from one
     /// copy to the next: numbers, addresses, URLs.
@@ -73,7 +73,7 @@ impl ClassifierScratch {
         self.tags.clear();
     }
 
-    /// Another message follows.
+    /// Marks what was read as that of another message, so that the next one is read anew.
     pub(crate) fn forget(&mut self) {
         self.fresh = false;
     }
@@ -93,7 +93,7 @@ impl ClassifierScratch {
         &self.tags
     }
 
-    /// The next tag.
+    /// Appends the hash of a tag to [`Self::tags`].
     pub(super) fn tag(&mut self, value: u64) {
         self.tags.push(value);
     }
@@ -263,7 +263,7 @@ impl ClassifierScratch {
     }
 }
 
-/// The last words.
+/// The words before the one at hand, newest first: what pairs of words reach back to.
 #[derive(Default)]
 struct Window {
     salt: u64,

@@ -10,7 +10,7 @@ pub(super) const WORD_BYTES_MAX: usize = 24;
 pub(super) struct Word<'t> {
     pub(super) text: &'t str,
     pub(super) start: usize,
-    /// Of ASCII words.
+    /// Hash of its letters, folded to lower case; of ASCII words only.
     pub(super) hash: u64,
     /// [`AT`], [`DIGIT`], [`NON_ASCII`] and what else a word may have.
     has: u16,
@@ -137,7 +137,7 @@ impl<'t> Words<'t> {
             return None;
         }
         self.at += end;
-        // The word may have ended before the non_ascii character.
+        // The word may have ended before the first character that is not ASCII.
         let hash = if has & NON_ASCII == 0 { ascii_hash(text.as_bytes()) } else { 0 };
         Some(Word { text, start, hash, has })
     }

@@ -12,7 +12,7 @@ use crate::random::Random;
 pub struct Example {
     features: Vec<u32>,
     ends: [u16; GROUPS],
-    /// What it is.
+    /// Its label: unwanted, or good.
     pub spam: bool,
     /// Which source it came from, an index of the caller's.
     pub source: u16,
@@ -34,7 +34,7 @@ impl Example {
         }
     }
 
-    /// The features.
+    /// Indices into the table of weights, group after group.
     pub fn features(&self) -> &[u32] {
         &self.features
     }
@@ -45,14 +45,14 @@ impl Example {
     }
 }
 
-/// How to train.
+/// Parameters of a training run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recipe {
     /// Times that all messages are gone through.
     pub epochs: u32,
     /// First step; AdaGrad makes it smaller, weight by weight.
     pub rate: f32,
-    /// GroupScore by which a weight shrinks towards 0 with each epoch.
+    /// Share by which a weight shrinks towards 0 with each epoch.
     pub decay: f32,
     /// A feature of fewer messages than this is left out: it says who wrote, not what.
     pub messages_min: u8,

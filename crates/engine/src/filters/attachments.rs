@@ -45,7 +45,7 @@ const HARMLESS: &[&str] = &[
     "bmp", "tif", "tiff", "mp3", "mp4", "avi", "csv", "odt", "html", "htm", "zip",
 ];
 
-/// Looks at attachments.
+/// The filter of names and types of attachments.
 #[derive(Debug)]
 pub struct Attachments {
     executable: Rule,

@@ -17,7 +17,7 @@ use crate::filters::header_form::field_evidence;
 use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
 use crate::scratch::Scratch;
 
-/// Recognises bulk mail.
+/// The filter that recognises bulk mail by its header fields.
 #[derive(Debug)]
 pub struct Bulk {
     unsubscribe: Rule,

@@ -34,7 +34,7 @@ const SEEN_MIN: u32 = 10;
 /// The same for a good name.
 const SEEN_WELL_MIN: u32 = 25;
 
-/// Reads the facts.
+/// The filter of what was learned from the network before the scan.
 #[derive(Debug)]
 pub struct Network {
     spf_failed: Rule,

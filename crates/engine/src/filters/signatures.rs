@@ -8,6 +8,7 @@
 //! No points: the log odds go into the probability (`fusion`). The evidence quotes what matched,
 //! how closely, how often its like was bad and good, and when last.
 
+use gauntlet_mail::date::{DAY_SECONDS, day_name};
 use gauntlet_mail::{Evidence, View};
 
 use crate::filter::{Filter, Findings, Item};
@@ -18,7 +19,6 @@ use crate::signatures::{Kind, fingerprint};
 
 /// Bytes of text that are quoted.
 const QUOTE_BYTES_MAX: usize = 100;
-const SECONDS_PER_DAY: i64 = 86_400;
 
 /// Looks fingerprints up in what the snapshot knows.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Filter for Signatures {
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
         let found = fingerprint::of_message(item.message, scratch);
-        let today = item.envelope.received_at.max(0) / SECONDS_PER_DAY;
+        let today = item.envelope.received_at.max(0) / DAY_SECONDS;
         let today = u16::try_from(today).unwrap_or(u16::MAX);
         let mut log_odds = 0.0;
         for like in known.resembles(&found, today) {
@@ -72,7 +72,7 @@ fn feature(like: &Resemblance) -> Evidence {
         true => format!("{:.0} % like", 100.0 * like.closeness),
         false => "the same as".to_owned(),
     };
-    let date = date(like.day);
+    let date = day_name(i64::from(like.day));
     let text = format!(
         "{}: {how} one seen {} in bad and {} in good mail, last on {date} ({:+.2})",
         like.kind.name(),
@@ -103,20 +103,6 @@ fn quotation(item: &Item<'_>, like: &Resemblance) -> Evidence {
     let end = text.floor_char_boundary(start + QUOTE_BYTES_MAX);
     let quoted = text.get(start..end).unwrap_or_default();
     Evidence::new(view, like.part, start, quoted.as_bytes())
-}
-
-/// A day as a date: from days since 1970 to the Gregorian calendar (Hinnant, "chrono-Compatible
-/// Low-Level Date Algorithms", 2013; days before 1970 cannot occur).
-fn date(day: u16) -> String {
-    // Years begin in March, so that the day of the leap is the last of its year.
-    let day = u32::from(day) + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{of_month:02}", year + era * 400 + next)
 }
 
 #[cfg(test)]
@@ -161,7 +147,7 @@ mod tests {
         let signatures = Some(Arc::new(KnownSignatures::new(None, &[], &said, DAYS_DEFAULT)));
         let learned = Learned { signatures, site: None };
         let snapshot = Snapshot::default_rules().with_learned(learned);
-        let received_at = (i64::from(DAY) + 5) * SECONDS_PER_DAY;
+        let received_at = (i64::from(DAY) + 5) * DAY_SECONDS;
         let envelope = Envelope { received_at, ..Envelope::default() };
         let message = Message::parse(raw.as_bytes());
         scan(&message, &envelope, &Facts::default(), &snapshot, &mut Scratch::default())
@@ -200,7 +186,7 @@ mod tests {
     #[test]
     fn dates() {
         for (day, expected) in [(0, "1970-01-01"), (11_016, "2000-02-29"), (20_000, "2024-10-04")] {
-            assert_eq!(date(day), expected);
+            assert_eq!(day_name(i64::from(day)), expected);
         }
     }
 }

@@ -50,7 +50,7 @@ const REWRITERS: [&str; 10] = [
     "cisco.com",
 ];
 
-/// Looks at links.
+/// The filter of links: their hosts, forms, and the texts they stand under.
 #[derive(Debug)]
 pub struct Urls {
     brands: Arc<Brands>,

@@ -27,7 +27,7 @@ use crate::scratch::{Scratch, WordCounts};
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// Occurrences of one word that count.
 pub const OCCURRENCES_MAX: u8 = 3;
-/// GroupScore of the unwanted words' sum that good words can take away.
+/// Share of the unwanted words' sum that good words can take away.
 pub const GOOD_SHARE_MAX: f64 = 0.5;
 /// Words of a text that is as long as texts usually are: shorter ones are not scaled up.
 const USUAL_WORDS: f64 = 100.0;

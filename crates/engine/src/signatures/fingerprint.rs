@@ -38,17 +38,17 @@ pub enum Kind {
     Text,
     /// The tags of the HTML.
     Page,
-    /// An image.
+    /// The bytes of an attached image.
     Image,
-    /// Another attached file.
+    /// The bytes of any other attached file.
     File,
 }
 
 impl Kind {
-    /// Every kind.
+    /// Every kind, by its [`Kind::code`].
     pub const ALL: [Kind; 4] = [Kind::Text, Kind::Page, Kind::Image, Kind::File];
 
-    /// Number in files.
+    /// The number that files have for it; never changed, as tables and journals hold it.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -123,7 +123,7 @@ impl Fingerprint {
 /// A fingerprint and the part of the message that it is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The fingerprint.
+    /// What near duplicates of the part share.
     pub fingerprint: Fingerprint,
     /// Index of the part; the first that has text or a page for those.
     pub part: u16,

@@ -16,7 +16,7 @@ pub const REPORTERS_MIN: usize = 2;
 /// Most that signatures move the log odds towards spam, and towards ham: mail that imitates good
 /// mail word by word is what phishing does.
 pub const BAD_BOUND: f64 = 6.0;
-/// See [`BAD_BOUND`].
+/// Most that signatures move the log odds towards ham; see [`BAD_BOUND`].
 pub const GOOD_BOUND: f64 = 2.0;
 /// Days that what was learned is believed, unless set otherwise.
 pub const DAYS_DEFAULT: u16 = 90;
@@ -26,7 +26,7 @@ pub const DAYS_DEFAULT: u16 = 90;
 pub struct Report {
     /// What it is about.
     pub fingerprint: Fingerprint,
-    /// Bad, or good.
+    /// Whether it was reported as unwanted; otherwise as good.
     pub spam: bool,
     /// Who; 0 is the administrator or a probe account.
     pub reporter: u64,
@@ -70,11 +70,11 @@ pub struct KnownSignatures {
 /// Something known that a message resembles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resemblance {
-    /// What of the message.
+    /// Which of the fingerprints of the message it was.
     pub kind: Kind,
-    /// Which part.
+    /// Index of the part of the message that resembles it.
     pub part: u16,
-    /// GroupScore in common with the closest, 0 to 1.
+    /// Share of the sketch in common with the closest, 0 to 1.
     pub closeness: f32,
     /// Times that its like was bad.
     pub bad: u32,
@@ -183,7 +183,7 @@ impl KnownSignatures {
         &self.version
     }
 
-    /// Number of fingerprints.
+    /// Number of fingerprints in the table and of those learned since.
     pub fn len(&self) -> usize {
         self.recent.len() + self.table.as_ref().map_or(0, |t| t.len() as usize)
     }

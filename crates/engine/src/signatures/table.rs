@@ -46,10 +46,10 @@ pub enum TableError {
     Damaged(&'static str),
 }
 
-/// A known fingerprint.
+/// A fingerprint and what was reported about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The fingerprint.
+    /// What a message is compared with.
     pub fingerprint: Fingerprint,
     /// Times that it was said to be bad.
     pub bad: u16,
@@ -60,7 +60,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry's bytes.
+    /// The entry as the file has it, numbers little-endian.
     pub fn to_bytes(&self) -> [u8; ENTRY_BYTES] {
         let mut out = [0; ENTRY_BYTES];
         let f = &self.fingerprint;
@@ -106,7 +106,7 @@ pub struct Table {
 }
 
 impl std::fmt::Debug for Table {
-    /// Without its gigabyte.
+    /// Leaves out the bytes, which may be a gigabyte.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table").field("entries", &self.entries).finish_non_exhaustive()
     }
@@ -149,7 +149,7 @@ impl Table {
         self.generation
     }
 
-    /// Number of entries.
+    /// Number of entries, by the header.
     pub fn len(&self) -> u32 {
         self.entries
     }
@@ -177,8 +177,8 @@ impl Table {
                 if found != key || seen.iter().take(count).any(|&s| s == number) {
                     continue;
                 }
-                let Some(place) = seen.get_mut(count) else { return };
-                (*place, count) = (number, count + 1);
+                let Some(free) = seen.get_mut(count) else { return };
+                (*free, count) = (number, count + 1);
                 if let Some(entry) = self.entry(number - 1) {
                     take(number - 1, entry);
                 }
@@ -229,12 +229,12 @@ pub fn write(
     let first = ENTRY_BYTES * (count as usize + 1);
     for entry in entries.take(count as usize) {
         let at = ENTRY_BYTES * (written as usize + 1);
-        if let Some(place) = out.get_mut(at..at + ENTRY_BYTES) {
-            place.copy_from_slice(&entry.to_bytes());
+        if let Some(room) = out.get_mut(at..at + ENTRY_BYTES) {
+            room.copy_from_slice(&entry.to_bytes());
         }
         written += 1;
         for key in entry.fingerprint.keys() {
-            place(out.get_mut(first..).unwrap_or_default(), slots, key, written);
+            insert(out.get_mut(first..).unwrap_or_default(), slots, key, written);
         }
     }
     let mut header = MAGIC.to_vec();
@@ -243,13 +243,13 @@ pub fn write(
     header.extend_from_slice(&slots.to_le_bytes());
     header.extend_from_slice(&generation.to_le_bytes());
     header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
-    if let Some(place) = out.get_mut(..header.len()) {
-        place.copy_from_slice(&header);
+    if let Some(room) = out.get_mut(..header.len()) {
+        room.copy_from_slice(&header);
     }
 }
 
 /// Puts a key into the first empty slot, unless it has entries enough.
-fn place(out: &mut [u8], slots: u64, key: u32, number: u32) {
+fn insert(out: &mut [u8], slots: u64, key: u32, number: u32) {
     let mut same = 0;
     for probe in 0..PROBES_MAX {
         let at = SLOT_BYTES * position(key, probe, slots) as usize;

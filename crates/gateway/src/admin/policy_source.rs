@@ -1,6 +1,6 @@
 //! Which policy is in force, and putting another into force.
 //!
-//! Three places, in this order: the file that `policy.path` names, the newest version saved in the
+//! Three sources, in this order: the file that `policy.path` names, the newest version saved in the
 //! console or on the command line (`policies/` in the data folder), the policy that comes with the
 //! program. Where there is a file it stays the truth: saving writes it, and a change made to it by
 //! hand becomes a version as soon as the node reads it.
@@ -28,7 +28,7 @@ pub struct Source {
     /// The policy as written.
     pub text: String,
     /// For messages: the file, `version 7`, or `the default policy`.
-    pub place: String,
+    pub origin: String,
 }
 
 /// Where the versions are.
@@ -43,17 +43,17 @@ pub fn folder(config: &Config) -> PathBuf {
 pub fn source(config: &Config) -> anyhow::Result<Source> {
     let path = &config.policy.path;
     if !path.as_os_str().is_empty() {
-        let place = format!("policy.path {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(|| place.clone())?;
-        return Ok(Source { text, place });
+        let origin = format!("policy.path {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(|| origin.clone())?;
+        return Ok(Source { text, origin });
     }
     let folder = folder(config);
     if folder.is_dir()
         && let Some(Edition { version, text }) = Policies::open(&folder)?.newest()?
     {
-        return Ok(Source { text, place: format!("version {} of the policy", version.number) });
+        return Ok(Source { text, origin: format!("version {} of the policy", version.number) });
     }
-    Ok(Source { text: Policy::DEFAULT.to_owned(), place: "the default policy".to_owned() })
+    Ok(Source { text: Policy::DEFAULT.to_owned(), origin: "the default policy".to_owned() })
 }
 
 /// Reads the policy in force, with the choices of single users.
@@ -86,8 +86,8 @@ pub fn load_at_start(config: &Config, users: &Users) -> anyhow::Result<Policy> {
 }
 
 fn with_groups(config: &Config, groups: &Groups, users: Option<&Users>) -> anyhow::Result<Policy> {
-    let Source { text, place } = source(config)?;
-    let mut policy = Policy::parse(&text, groups).context(place)?;
+    let Source { text, origin } = source(config)?;
+    let mut policy = Policy::parse(&text, groups).context(origin)?;
     if let Some(users) = users {
         policy.people = Arc::new(users.people()?);
     }
@@ -112,13 +112,13 @@ pub fn note(config: &Config, policies: &Policies, now_ms: i64) -> anyhow::Result
 /// A policy that an administrator wants in force.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// As written.
+    /// The policy as its author wrote it.
     pub text: &'a str,
     /// The version that its author saw before; if it is not the newest, nothing is changed.
     pub base: Option<i64>,
-    /// Its author.
+    /// Login of who saves it.
     pub who: &'a str,
-    /// Why.
+    /// Why it is changed; may be empty.
     pub note: &'a str,
     /// Unix time in milliseconds.
     pub now_ms: i64,
@@ -244,7 +244,7 @@ mod tests {
     fn the_default_becomes_the_first_version() {
         let temporary = tempfile::tempdir().unwrap();
         let config = config(temporary.path());
-        assert_eq!(source(&config).unwrap().place, "the default policy");
+        assert_eq!(source(&config).unwrap().origin, "the default policy");
         assert_eq!(put(&config, SMALL, None).unwrap().number, 2);
         assert_eq!(load(&config).unwrap().rules.len(), 1);
         let policies = Policies::open(&folder(&config)).unwrap();

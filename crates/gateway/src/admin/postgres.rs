@@ -7,6 +7,7 @@
 
 use anyhow::{Context, bail, ensure};
 use base64_simd::STANDARD as BASE64;
+use gauntlet_store::random;
 use ring::{digest, hmac, pbkdf2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -156,13 +157,13 @@ async fn connect(address: &ServerAddress, tls: &HopTls) -> anyhow::Result<Wire> 
 }
 
 /// StartupMessage: the protocol's version, then names and values, each ended by NUL.
-fn startup_message(place: &ServerAddress) -> Vec<u8> {
+fn startup_message(address: &ServerAddress) -> Vec<u8> {
     let mut message = vec![0, 3, 0, 0];
     for text in [
         "user",
-        &place.user,
+        &address.user,
         "database",
-        &place.database,
+        &address.database,
         "application_name",
         "gauntlet",
         "client_encoding",
@@ -308,8 +309,7 @@ struct Scram {
 
 impl Scram {
     fn new() -> anyhow::Result<Self> {
-        let mut random = [0; 18];
-        getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("randomness: {e}"))?;
+        let random: [u8; 18] = random::array().context("randomness")?;
         Ok(Scram { nonce: BASE64.encode_to_string(random), server_signature: None })
     }
 

@@ -39,7 +39,6 @@ const OWN_FOLDERS: [&str; 11] = [
 ];
 /// Folder of the memory of senders.
 const HISTORY: &str = "history";
-/// Its files.
 const HISTORY_FILES: [&str; 3] = ["history.db-wal", "history.db-shm", "history.db"];
 /// Folder of the text logs.
 const TEXT_LOGS: &str = "logs";

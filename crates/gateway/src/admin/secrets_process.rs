@@ -65,7 +65,7 @@ fn dkim_id(key: &Key) -> KeyId {
 /// Everything that the process knows.
 pub struct State {
     load: LoadConfig,
-    /// What it reads.
+    /// The file that the secrets process has read it from.
     file: Option<PathBuf>,
     status: SandboxStatus,
     users: UserDatabase,

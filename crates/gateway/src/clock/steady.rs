@@ -152,6 +152,11 @@ impl SteadyClock {
         })
     }
 
+    /// The clock that it reads, whose monotonic time no step of the wall clock changes.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The wall clock that it compares with the time that has passed: for dates and due times.
     pub fn wall_ms(&self) -> i64 {
         self.clock.unix_ms()

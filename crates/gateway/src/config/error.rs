@@ -8,15 +8,15 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration {path}: {cause}")]
     Read {
-        /// Which file.
+        /// Path of the configuration file.
         path: String,
-        /// Why not.
+        /// The operating system's reason.
         cause: String,
     },
     /// Not TOML, an unknown key, or a value of the wrong type.
     #[error("{path}:{line}: {message}")]
     File {
-        /// Which file.
+        /// Path of the configuration file.
         path: String,
         /// Line, from 1.
         line: usize,
@@ -26,9 +26,9 @@ pub enum ConfigError {
     /// A variable that names no setting or has a wrong value.
     #[error("environment variable {name}: {message}")]
     Environment {
-        /// The variable.
+        /// Name of the environment variable.
         name: String,
-        /// What is wrong.
+        /// What is wrong with its value.
         message: String,
     },
     /// Values that read but cannot work.
@@ -36,7 +36,7 @@ pub enum ConfigError {
     Meaning {
         /// File and line, or variable, that set it, with `: `; empty for a default.
         place: String,
-        /// The setting.
+        /// Dotted name of the setting.
         key: String,
         /// What is wrong and what to do.
         message: String,

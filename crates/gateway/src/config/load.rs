@@ -22,16 +22,16 @@ const OTHER_VARIABLES: [&str; 3] = ["GAUNTLET_CORPUS", "GAUNTLET_BLESS", "GAUNTL
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The value that the program comes with.
     Default,
     /// The file, at this line.
     File {
-        /// Which file.
+        /// Path of the configuration file.
         path: PathBuf,
         /// Line, from 1.
         line: usize,
     },
-    /// An environment variable.
+    /// The environment variable of this name.
     Environment(String),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One effective setting.
+/// A setting as it is in force, and who set it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     /// Dotted name, e.g. `scan.threads`.
@@ -59,7 +59,7 @@ pub struct Setting {
 /// Settings, and where they came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// The settings.
+    /// All settings, checked.
     pub config: Config,
     /// The file that was read, if any.
     pub path: Option<PathBuf>,

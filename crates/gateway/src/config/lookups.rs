@@ -123,7 +123,7 @@ pub enum ListSubject {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DnsListSettings {
-    /// The list's zone.
+    /// DNS zone under which the list answers.
     pub zone: String,
     /// What is looked up.
     pub of: Vec<ListSubject>,

@@ -57,8 +57,8 @@ fn masked_url(url: &str, alone_is_secret: bool) -> String {
         None => {}
     }
     let query = rest.find(['?', '#']).map_or(rest.len(), |at| at + 1);
-    let (place, query) = rest.split_at(query);
-    out.push_str(place);
+    let (base, query) = rest.split_at(query);
+    out.push_str(base);
     for parameter in query.split_inclusive(['&', ';', '?', '#']) {
         let end = parameter.find(['&', ';', '?', '#']).unwrap_or(parameter.len());
         let (parameter, separator) = parameter.split_at(end);

@@ -21,14 +21,14 @@ pub fn trust_roots(set: &Path) -> PathBuf {
 
 /// As [`trust_roots`]; the variable is the one that OpenSSL and its like know. If it is set, it is
 /// the answer.
-fn first_of(set: &Path, variable: Option<&Path>, places: &[&str]) -> PathBuf {
+fn first_of(set: &Path, variable: Option<&Path>, paths: &[&str]) -> PathBuf {
     if !set.as_os_str().is_empty() {
         return set.to_owned();
     }
     if let Some(variable) = variable.filter(|v| !v.as_os_str().is_empty()) {
         return if variable.is_file() { variable.to_owned() } else { PathBuf::new() };
     }
-    let found = places.iter().map(PathBuf::from).find(|place| place.is_file());
+    let found = paths.iter().map(PathBuf::from).find(|path| path.is_file());
     found.unwrap_or_default()
 }
 
@@ -41,12 +41,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (one, none) = (folder.path().join("one.pem"), folder.path().join("none.pem"));
         std::fs::write(&one, "no certificate").unwrap();
-        let places = [none.to_str().unwrap(), one.to_str().unwrap()];
+        let paths = [none.to_str().unwrap(), one.to_str().unwrap()];
         let unset = Path::new("");
-        assert_eq!(first_of(unset, None, &places), one);
-        assert_eq!(first_of(unset, Some(unset), &places), one);
+        assert_eq!(first_of(unset, None, &paths), one);
+        assert_eq!(first_of(unset, Some(unset), &paths), one);
         assert_eq!(first_of(unset, None, &[]), unset);
-        assert_eq!(first_of(unset, Some(&none), &places), unset);
-        assert_eq!(first_of(&none, Some(&one), &places), none);
+        assert_eq!(first_of(unset, Some(&none), &paths), unset);
+        assert_eq!(first_of(&none, Some(&one), &paths), none);
     }
 }

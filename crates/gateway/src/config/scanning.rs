@@ -134,8 +134,8 @@ impl Default for RuleSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListSettings {
-    /// Never spam.
+    /// Senders whose mail is never spam.
     pub allow: Vec<String>,
-    /// Always spam.
+    /// Senders whose mail is always spam.
     pub block: Vec<String>,
 }

@@ -31,7 +31,7 @@ impl ServiceProtocol {
 /// Who keeps what the policy of a milter quarantines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Keeper {
+pub enum QuarantineOwner {
     /// The MTA, the whole message with all its recipients (Postfix: its hold queue).
     Mta,
     /// Our quarantine, for each recipient by itself; what is released goes to `route`.
@@ -42,7 +42,7 @@ pub enum Keeper {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceSettings {
-    /// What is spoken.
+    /// The protocol that its clients use.
     pub protocol: ServiceProtocol,
     /// Address and port, port 0 takes a free one; or `unix:` and the path of a socket.
     pub address: String,
@@ -64,7 +64,7 @@ pub struct ServiceSettings {
     /// Milter: wait for the next command while the MTA's client keeps quiet.
     pub idle_seconds_max: u64,
     /// Milter: who keeps what is quarantined.
-    pub quarantine: Keeper,
+    pub quarantine: QuarantineOwner,
     /// Milter: clients whose mail goes out; that of logged-in ones does always.
     pub outbound_networks: Vec<String>,
     /// Every message judged has its line in the message log (milter: always).
@@ -78,7 +78,7 @@ pub struct ServiceSettings {
     /// Users of one client whose words count apart: the names are the client's to invent.
     pub learn_users_per_client_max: u32,
     /// Http: what clients show as their bearer token; rspamd: the password of its commands that
-    /// teach and tell. Empty asks for none.
+    /// learn and that show statistics. Empty asks for none.
     pub token: String,
 }
 
@@ -95,7 +95,7 @@ impl Default for ServiceSettings {
             request_seconds_max: 300,
             memory_percent_max: 75,
             idle_seconds_max: 7_200,
-            quarantine: Keeper::Mta,
+            quarantine: QuarantineOwner::Mta,
             outbound_networks: Vec::new(),
             log: true,
             learn: false,

@@ -52,7 +52,7 @@ pub struct Config {
     pub domains: DomainSettings,
     /// Which recipients of ours exist.
     pub recipients: RecipientSettings,
-    /// Where mail goes.
+    /// Where mail goes that no `next_hop` takes.
     pub route: RouteSettings,
     /// Where mail for some addresses goes, one table a route; before `route`.
     pub next_hop: Vec<NextHopSettings>,
@@ -98,7 +98,7 @@ pub struct Config {
     pub group: Vec<GroupSettings>,
     /// Limits of questions to PostgreSQL servers.
     pub postgres: PostgresSettings,
-    /// Held mail.
+    /// How long held mail is kept, how much of it, and its encryption.
     pub quarantine: QuarantineSettings,
     /// Limits of single folders of the quarantine, one table a folder.
     pub folder: Vec<FolderSettings>,
@@ -112,7 +112,7 @@ pub struct Config {
     pub digest: DigestSettings,
     /// Reports by mail.
     pub report: MailedReportSettings,
-    /// Logs.
+    /// The message log and the text log.
     pub log: LogSettings,
 }
 

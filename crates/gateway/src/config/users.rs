@@ -251,7 +251,7 @@ impl Default for ConsoleSettings {
 
 impl ConsoleSettings {
     /// Where it is without `url`.
-    pub fn place(&self, address: &str) -> String {
+    pub fn url_at(&self, address: &str) -> String {
         format!("{}://{address}", if self.tls { "https" } else { "http" })
     }
 

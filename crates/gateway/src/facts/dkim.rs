@@ -35,7 +35,7 @@ const ARC_SETS_MAX: usize = 20;
 /// Smallest RSA key that proves anything, in bits (RFC 8301 section 3.2).
 const KEY_BITS_MIN: u16 = 1_024;
 
-/// Verifies signatures.
+/// Verifies DKIM signatures and ARC seals (RFC 6376, RFC 8617).
 pub struct Verifier {
     /// Only its arithmetic is used: its resolver has no servers.
     authenticator: MessageAuthenticator,
@@ -47,12 +47,12 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// What signatures say.
+/// The results of all DKIM signatures and of the ARC chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signed {
     /// Every signature, in the order of the fields.
     pub dkim: Vec<DkimSignature>,
-    /// The chain's result.
+    /// Result of the ARC chain.
     pub arc: AuthResult,
     /// Domain that sealed last.
     pub arc_domain: Option<String>,

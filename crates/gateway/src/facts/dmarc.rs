@@ -111,7 +111,7 @@ pub struct Identities<'a> {
     pub from: &'a str,
     /// Domain that SPF checked.
     pub spf_domain: &'a str,
-    /// What SPF said.
+    /// Result of SPF for MAIL FROM.
     pub spf: AuthResult,
     /// Signatures and what they said.
     pub dkim: &'a [DkimSignature],
@@ -120,7 +120,7 @@ pub struct Identities<'a> {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Judged {
-    /// The result.
+    /// The result, as `Authentication-Results` has it.
     pub result: AuthResult,
     /// The policy that applies.
     pub policy: DmarcPolicy,

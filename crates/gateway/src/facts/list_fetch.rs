@@ -186,10 +186,10 @@ async fn ask(tls: &HopTls, url: &Uri, known: &Validators) -> anyhow::Result<Resp
             tracing::debug!(%error, "the connection of a list broke off");
         }
     });
-    let place = url.path_and_query().map_or("/", |p| p.as_str());
+    let target = url.path_and_query().map_or("/", |p| p.as_str());
     let authority = url.authority().map_or(host.as_str(), |a| a.as_str());
     let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let mut request = Request::get(place)
+    let mut request = Request::get(target)
         .header(HOST, authority)
         .header(USER_AGENT, concat!("gauntlet/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT_ENCODING, "identity");

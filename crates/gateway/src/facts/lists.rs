@@ -43,13 +43,13 @@ struct List {
 pub struct Subjects<'a> {
     /// The client, if it is not ours.
     pub client: Option<IpAddr>,
-    /// Envelope.
+    /// What the connection said.
     pub envelope: &'a Envelope,
     /// Domains of the From fields.
     pub from: &'a [String],
     /// Signatures that verify.
     pub dkim: &'a [DkimSignature],
-    /// The message.
+    /// The message as it came.
     pub raw: &'a [u8],
 }
 
@@ -179,7 +179,7 @@ pub enum Meaning {
     Nonsense,
 }
 
-/// Reads an answer.
+/// What an address that a list answers with means (RFC 5782 section 2.3).
 pub fn meaning(answer: Ipv4Addr) -> Meaning {
     match answer.octets() {
         [127, 255, 255, _] => Meaning::Refused,

@@ -21,6 +21,7 @@ use memmap2::Mmap;
 
 use super::list_fetch::Remote;
 use super::lists::{self, Subjects};
+use crate::clock::Clock;
 use crate::config::{ListSubject, LocalListSettings, mask};
 use crate::net::tls::HopTls;
 use crate::net::web;
@@ -59,13 +60,15 @@ struct Schedule {
 /// All lists of our own, with what is looked up in them.
 #[derive(Debug, Default)]
 pub struct LocalLists {
+    clock: Clock,
     /// For lists from URLs.
     tls: Option<HopTls>,
     lists: Vec<(LocalList, Vec<ListSubject>, f64)>,
 }
 
 impl LocalLists {
-    /// Opens the lists of these settings; `folder` takes the indices of large ones.
+    /// Opens the lists of these settings; `folder` takes the indices of large ones. Lists of URLs
+    /// are due by `clock`.
     ///
     /// # Errors
     /// The list that cannot be read, or whose settings are wrong.
@@ -73,9 +76,10 @@ impl LocalLists {
         settings: &[LocalListSettings],
         folder: &Path,
         roots: &Path,
+        clock: Clock,
     ) -> anyhow::Result<Self> {
         let lists = settings.iter().map(|list| {
-            let opened = LocalList::of(list, folder)
+            let opened = LocalList::of(list, folder, clock.now())
                 .with_context(|| format!("local_list {:?}", list.name))?;
             Ok((opened, list.of.clone(), list.points))
         });
@@ -87,7 +91,7 @@ impl LocalLists {
             (true, false) => Some(HopTls::load(Path::new(""))?),
             (false, false) => None,
         };
-        Ok(LocalLists { tls, lists })
+        Ok(LocalLists { clock, tls, lists })
     }
 
     /// Fetches the lists that are due, one after the other; what fails is reported and stays as it
@@ -95,7 +99,7 @@ impl LocalLists {
     pub(super) async fn fetch(&self) {
         let Some(tls) = &self.tls else { return };
         for (list, _, _) in &self.lists {
-            match list.fetch(tls).await {
+            match list.fetch(tls, &self.clock).await {
                 Ok(false) => {}
                 Ok(true) => tracing::info!(list = list.name, entries = list.len(), "list fetched"),
                 Err(error) => {
@@ -203,7 +207,7 @@ impl Hashes {
 }
 
 impl LocalList {
-    fn of(settings: &LocalListSettings, folder: &Path) -> anyhow::Result<Self> {
+    fn of(settings: &LocalListSettings, folder: &Path, now: Instant) -> anyhow::Result<Self> {
         let (has_path, has_url) = (!settings.path.as_os_str().is_empty(), !settings.url.is_empty());
         ensure!(has_path != has_url, "give it a path or a url, one of them");
         if has_path {
@@ -218,7 +222,7 @@ impl LocalList {
         list.path = list.index.with_extension("list");
         let remote = Remote::new(&settings.url, settings.bytes_max, list.path.clone())?;
         let every = Duration::from_secs(settings.refresh_seconds);
-        list.remote = Some((remote, Schedule { every, due: Mutex::new(Instant::now()) }));
+        list.remote = Some((remote, Schedule { every, due: Mutex::new(now) }));
         // At the first start there is no copy yet: the list is empty until it is fetched.
         if list.path.exists() {
             list.reload()?;
@@ -227,20 +231,21 @@ impl LocalList {
     }
 
     /// Fetches the list if it comes from a URL and is due. Says whether there was a new one.
-    async fn fetch(&self, tls: &HopTls) -> anyhow::Result<bool> {
+    async fn fetch(&self, tls: &HopTls, clock: &Clock) -> anyhow::Result<bool> {
         let Some((remote, schedule)) = &self.remote else { return Ok(false) };
         {
             let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
-            if *due > Instant::now() {
+            let now = clock.now();
+            if *due > now {
                 return Ok(false);
             }
-            *due = Instant::now() + schedule.every;
+            *due = now + schedule.every;
         }
         let fetched = remote.fetch(tls).await;
         if fetched.is_err() {
             // Sooner than at the next turn: the error may pass soon.
             let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
-            *due = Instant::now() + schedule.every.min(RETRY_AFTER);
+            *due = clock.now() + schedule.every.min(RETRY_AFTER);
         }
         let Some(fresh) = fetched.with_context(|| mask(&remote.url))? else { return Ok(false) };
         tokio::task::block_in_place(|| {

@@ -42,7 +42,7 @@ pub enum Effect {
     Arc,
     /// Policy of the From domain.
     Dmarc,
-    /// Its logo.
+    /// A BIMI record, which names a logo.
     Bimi,
     /// Listings in DNS lists.
     List,
@@ -53,7 +53,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// In one word.
+    /// Its name, as records and commands have it.
     pub fn name(self) -> &'static str {
         match self {
             Effect::Reverse => "reverse",
@@ -79,13 +79,13 @@ const ANSWER_BYTES_MAX: usize = 512;
 const NOTES_MAX: usize = 16;
 
 impl<'r> LookupContext<'r> {
-    /// An lookups that may ask so much, for so long.
+    /// The look-ups of a message that may ask so much, for so long by the resolver's clock.
     pub fn new(resolver: &'r Resolver, questions_max: usize, wait: Duration) -> Self {
         LookupContext {
             resolver,
             left: AtomicUsize::new(questions_max),
             policies_left: AtomicUsize::new(POLICY_QUESTIONS_MAX),
-            until: Instant::now() + wait,
+            until: resolver.clock().now() + wait,
             record: Mutex::default(),
         }
     }
@@ -117,19 +117,19 @@ impl<'r> LookupContext<'r> {
     }
 
     async fn ask_within_time(&self, effect: Effect, name: &str, kind: Kind) -> Arc<Answer> {
-        let start = Instant::now();
+        let start = self.clock().now();
         // What is known costs no wait, so it is taken even when the time is over.
         if let Some(answer) = self.resolver.known(name, kind) {
             self.write_down(effect, name, kind, &answer, true, Duration::ZERO);
             return answer;
         }
-        let until = tokio::time::Instant::from_std(self.until);
-        let asked = tokio::time::timeout_at(until, self.resolver.ask(name, kind)).await;
+        let left = self.until.saturating_duration_since(start);
+        let asked = tokio::time::timeout(left, self.resolver.ask(name, kind)).await;
         let (answer, cached) = match asked {
             Ok(asked) => (asked.answer, asked.cached),
             Err(_) => (Arc::new(Answer::empty(Outcome::Timeout)), false),
         };
-        self.write_down(effect, name, kind, &answer, cached, start.elapsed());
+        self.write_down(effect, name, kind, &answer, cached, self.clock().elapsed(start));
         answer
     }
 
@@ -145,7 +145,7 @@ impl<'r> LookupContext<'r> {
 
     /// Whether the message's time is over.
     pub fn is_late(&self) -> bool {
-        Instant::now() >= self.until
+        self.clock().now() >= self.until
     }
 
     /// Notes an anomaly, once.

@@ -24,7 +24,7 @@ const VOIDS_MAX: u32 = 2;
 /// Hosts of one `mx` term, and names of a client that are looked up (section 4.6.4).
 const HOSTS_MAX: usize = 10;
 
-/// What is checked.
+/// Whom SPF is asked about.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Address of the client.
@@ -42,7 +42,7 @@ pub struct Subject<'a> {
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// The result.
+    /// The result, as `Authentication-Results` has it.
     pub result: AuthResult,
     /// The domain that was checked, in lower case.
     pub domain: String,
@@ -52,7 +52,7 @@ pub struct Checked {
     pub explanation: Option<String>,
 }
 
-/// Checks a client.
+/// Evaluates SPF for a client (RFC 7208 section 4.6).
 pub async fn check(lookups: &LookupContext<'_>, subject: &Subject<'_>) -> Checked {
     let helo = subject.helo.trim_end_matches('.');
     let sender = match subject.mail_from.rsplit_once('@') {

@@ -56,8 +56,8 @@ impl ChallengeListener {
     }
 
     /// Answers until the node stops.
-    pub async fn run(self, proofs: Arc<Proofs>, mut stopping: watch::Receiver<bool>) {
-        let admission = Arc::new(Admission::new(self.limits, Clock::system()));
+    pub async fn run(self, proofs: Arc<Proofs>, mut stopping: watch::Receiver<bool>, clock: Clock) {
+        let admission = Arc::new(Admission::new(self.limits, clock));
         loop {
             let next = async {
                 admission.wait_for_capacity().await;

@@ -35,11 +35,11 @@ use crate::trace_fields::count_received;
 /// A message that is complete.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Its id.
+    /// Id of the message in spool and log.
     pub id: u64,
     /// What the connection said.
     pub envelope: Envelope,
-    /// MAIL.
+    /// Arguments of the MAIL command.
     pub mail: MailCommand,
     /// RCPTs that were accepted.
     pub recipients: Vec<RcptCommand>,
@@ -60,19 +60,19 @@ pub struct Intake {
     pub clock: Clock,
     /// The settings in force: one generation for each message.
     pub settings: Current<InboundSettings>,
-    /// Counts for policies.
+    /// Rates of senders, which conditions of the policy read.
     pub rate_limiter: Arc<RateLimiter>,
     /// Notifications and model updates that policies ask for.
     pub actions: PolicyActions,
-    /// Judges.
+    /// Threads that judge messages.
     pub scan_pool: ScanPool,
-    /// Makes durable.
+    /// Where an accepted message is durable before its 250.
     pub spool: Arc<Spool>,
-    /// Delivers.
+    /// Delivers what is in the spool.
     pub queue: Arc<Queue>,
     /// Message log, for what is refused here.
     pub log: Arc<Log>,
-    /// Counts.
+    /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The spool keeps nothing.
     pub null: bool,

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gauntlet_smtp::scram::Credentials;
+use gauntlet_store::random;
 use gauntlet_store::users::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES};
 use gauntlet_store::{StoreError, User, Users};
 use tokio::sync::Semaphore;
@@ -66,8 +67,7 @@ impl Logins {
     /// # Errors
     /// If the system has no randomness to give.
     pub fn new(users: Arc<Users>, clock: Clock) -> std::io::Result<Self> {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(std::io::Error::other)?;
+        let key = random::array()?;
         let (checks, challenges) = (Semaphore::new(CHECKS_MAX), AtomicU64::new(0));
         Ok(Logins { clock, users, checks, key, challenges, state: Mutex::default() })
     }
@@ -220,12 +220,11 @@ impl Logins {
 
     /// A nonce for a challenge: never the same twice, and not predictable.
     fn nonce(&self) -> String {
-        let mut fresh = [0; 18];
-        if getrandom::fill(&mut fresh).is_err() {
+        let fresh: [u8; 18] = random::array().unwrap_or_else(|_| {
             let count = self.challenges.fetch_add(1, Ordering::Relaxed).to_le_bytes();
             let hash = blake3::keyed_hash(&self.key, &count);
-            fresh.copy_from_slice(hash.as_bytes().get(..18).unwrap_or(&[0; 18]));
-        }
+            hash.as_bytes().first_chunk().copied().unwrap_or_default()
+        });
         base64_simd::STANDARD.encode_to_string(fresh)
     }
 

@@ -20,7 +20,6 @@ use gauntlet_store::LogRecord;
 use gauntlet_store::record::Stage;
 use gauntlet_verdict::Change;
 
-use crate::clock::now_ms;
 use crate::config::PolicySettings;
 use crate::inbound::rates::Window;
 use crate::outbound::notification::{Notification, unsafe_reason, wanted};
@@ -31,24 +30,24 @@ const HOUR: i64 = 3_600;
 /// Addresses and rules remembered in each count.
 const KEYS_MAX: usize = 20_000;
 /// Messages that wait to be learned; their bodies stay in memory.
-const LESSONS_MAX: usize = 64;
+const UPDATES_MAX: usize = 64;
 
 /// Limits, and the way to the corrections journal.
 #[derive(Debug)]
 pub struct PolicyActions {
     notifications: Window,
     learned: Window,
-    lessons: Sender<Opinion>,
+    updates: Sender<Opinion>,
 }
 
 /// What is to be carried out for one message.
 #[derive(Debug, Default)]
 pub struct Ordered {
-    /// Under these ids.
+    /// Notifications with the ids that they will be queued under.
     notifications: Vec<(u64, Notification)>,
     /// The message's line of the log as far as it is known; only if somebody is notified.
     record: Option<Box<LogRecord>>,
-    lesson: Option<Opinion>,
+    update: Option<Opinion>,
 }
 
 impl PolicyActions {
@@ -57,12 +56,12 @@ impl PolicyActions {
     /// # Errors
     /// If it cannot be started.
     pub fn start(data: PathBuf) -> std::io::Result<Self> {
-        let (lessons, waiting) = bounded(LESSONS_MAX);
+        let (updates, waiting) = bounded(UPDATES_MAX);
         std::thread::Builder::new()
             .name("policy-learn".to_owned())
             .spawn(move || write(&data, &waiting))?;
         let (notifications, learned) = (Window::new(HOUR, KEYS_MAX), Window::new(HOUR, KEYS_MAX));
-        Ok(PolicyActions { notifications, learned, lessons })
+        Ok(PolicyActions { notifications, learned, updates })
     }
 
     /// What the dispositions of a message ask for. What is done and what is not is added to its stages.
@@ -82,7 +81,7 @@ impl PolicyActions {
         let mut stage = |name: &str, detail: String| {
             stages.push(Stage { detail, ..Stage::now(name, began) });
         };
-        let (now_s, mut notifications) = (now_ms() / 1_000, Vec::new());
+        let (now_s, mut notifications) = (queue.now_ms() / 1_000, Vec::new());
         let unsafe_reason = unsafe_reason(record, body);
         let most = settings.notifications_per_address_per_hour_max;
         for notification in wanted(&record.dispositions) {
@@ -98,14 +97,14 @@ impl PolicyActions {
                 notifications.push((id, notification));
             }
         }
-        let lesson = self.lesson(settings, record, body, now_s, &mut stage);
+        let update = self.update(settings, record, body, now_s, &mut stage);
         record.stages.extend(stages);
         let copy = (!notifications.is_empty()).then(|| Box::new(record.clone()));
-        Ordered { notifications, record: copy, lesson }
+        Ordered { notifications, record: copy, update }
     }
 
     /// What the policy says of the message's class; nothing if its rules contradict each other.
-    fn lesson(
+    fn update(
         &self,
         settings: &PolicySettings,
         record: &LogRecord,
@@ -124,7 +123,7 @@ impl PolicyActions {
             stage("not learned", format!("{who} and policy:{other} contradict each other"));
         } else if self.learned.count(rule, now_s) > settings.learned_per_rule_per_hour_max {
             stage("not learned", format!("{who}: over policy.learned_per_rule_per_hour_max"));
-        } else if self.lessons.is_full() {
+        } else if self.updates.is_full() {
             stage("not learned", format!("{who}: too many messages wait to be learned"));
         } else {
             stage("learned", format!("as {} by {who}", if spam { "spam" } else { "ham" }));
@@ -137,7 +136,7 @@ impl PolicyActions {
     /// Queues the notifications, and has the message learned. The message's own fate is decided: what fails
     /// here is logged.
     pub(crate) async fn carry_out(&self, queue: &Arc<Queue>, ordered: Ordered) {
-        let Ordered { notifications, record, lesson } = ordered;
+        let Ordered { notifications, record, update } = ordered;
         for (id, notification) in &notifications {
             let Some(record) = &record else { break };
             let (about, to) = (&record.id, &notification.to);
@@ -152,8 +151,8 @@ impl PolicyActions {
                 }
             }
         }
-        if let Some(lesson) = lesson
-            && let Err(unsent) = self.lessons.try_send(lesson)
+        if let Some(update) = update
+            && let Err(unsent) = self.updates.try_send(update)
         {
             let who = unsent.into_inner().who;
             tracing::warn!(who, "a message was not learned: too many wait");

@@ -44,13 +44,13 @@ const STRESS_PAUSE: Duration = Duration::from_millis(500);
 pub struct Receiver {
     /// What rates, waits and dates go by.
     pub clock: Clock,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: String,
     /// The settings in force.
     pub settings: Current<InboundSettings>,
     /// The way to next hops, which may be asked.
     pub sender: Arc<Sender>,
-    /// Sessions at once.
+    /// Who may connect, and how many sessions there may be.
     pub admission: Arc<Admission>,
     /// Memory for bodies.
     pub memory: Arc<MemoryBudget>,
@@ -58,13 +58,13 @@ pub struct Receiver {
     pub overflow: Arc<OverflowArea>,
     /// Rates, greylisting.
     pub rate_limiter: Arc<RateLimiter>,
-    /// Accepts messages.
+    /// Judges a received message and accepts it into the queue.
     pub intake: Arc<Intake>,
-    /// Makes ids.
+    /// Makes the ids of messages: unique, ordered by time.
     pub ids: Arc<Ids>,
     /// Who may log in.
     pub logins: Arc<Logins>,
-    /// Counts.
+    /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// True once the node stops: sessions end after their transaction.
     pub stopping: watch::Receiver<bool>,
@@ -132,7 +132,7 @@ impl Listener {
         self.tls.clone()
     }
 
-    /// Its role.
+    /// Which mail comes in there, and what its clients may do.
     pub fn role(&self) -> ListenerRole {
         self.role
     }

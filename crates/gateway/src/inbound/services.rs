@@ -45,16 +45,16 @@ const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
 pub struct ServiceCore {
     /// Facts and scan pool.
     pub intake: Arc<Intake>,
-    /// Makes ids.
+    /// Makes the ids of messages: unique, ordered by time.
     pub ids: Arc<Ids>,
     /// Memory for bodies, shared with the Receiver.
     pub memory: Arc<MemoryBudget>,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: String,
     /// The data folder, where corrections are written down.
     pub data: PathBuf,
     /// The service's index in the configuration.
-    pub place: usize,
+    pub index: usize,
     /// A connection that brings no request for so long leaves when all are taken.
     pub idle_min: Duration,
 }
@@ -97,7 +97,7 @@ pub struct Service {
     settings: ServiceSettings,
     networks: Vec<Network>,
     outbound: Vec<Network>,
-    place: String,
+    address: String,
 }
 
 /// What the connections of a service share.
@@ -137,7 +137,7 @@ impl ServiceContext {
     /// An empty share of the memory for a body of this client.
     fn memory_of(&self, client: Option<IpAddr>) -> MemoryShare {
         let percent_max = self.settings.memory_percent_max;
-        let mut holders = vec![Holder::Service { place: self.core.place, percent_max }];
+        let mut holders = vec![Holder::Service { index: self.core.index, percent_max }];
         if let Some(client) =
             client.filter(|ip| !self.core.intake.settings.get().rates.is_exempt(*ip))
         {
@@ -199,7 +199,9 @@ impl ServiceContext {
         let is_near = client.is_none_or(|ip| ip.is_loopback());
         let has_tokens = self.settings.protocol != ServiceProtocol::Spamd;
         if has_tokens && self.settings.token.is_empty() && !is_near {
-            return Err(NotLearned::Forbidden("without a token only this machine may teach"));
+            return Err(NotLearned::Forbidden(
+                "without a token only this machine may send corrections",
+            ));
         }
         let protocol = self.settings.protocol.name();
         let admitted =
@@ -243,7 +245,7 @@ impl Service {
     pub fn bind(settings: &ServiceSettings) -> io::Result<Self> {
         let networks = read_networks("networks", &settings.networks)?;
         let outbound = read_networks("outbound_networks", &settings.outbound_networks)?;
-        let (socket, place) = Socket::bind(settings)?;
+        let (socket, address) = Socket::bind(settings)?;
         let guarded = match settings.protocol {
             ServiceProtocol::Http => true,
             ServiceProtocol::Rspamd => settings.learn,
@@ -256,7 +258,7 @@ impl Service {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        Ok(Service { socket, settings: settings.clone(), networks, outbound, place })
+        Ok(Service { socket, settings: settings.clone(), networks, outbound, address })
     }
 
     /// Its protocol.
@@ -265,8 +267,8 @@ impl Service {
     }
 
     /// Where it listens, as it is shown.
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Answers until the node stops.

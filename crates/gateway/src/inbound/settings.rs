@@ -23,7 +23,7 @@ pub struct InboundSettings {
     pub recipients: Arc<Recipients>,
     /// Domains that are ours, and where their mail goes.
     pub routes: Arc<Routes>,
-    /// Asks the network.
+    /// Collects what the network says about a message before the scan.
     pub facts: Arc<FactCollector>,
     /// Limits of what the policy asks for beside dispositions.
     pub policy: PolicySettings,

@@ -28,14 +28,14 @@ use crate::secrets::{Failure, Secrets};
 
 /// Who keeps account, key and certificate: the secrets process if there is one, else this one.
 #[derive(Debug, Clone, Copy)]
-pub struct Keeper<'k> {
+pub struct AcmeStore<'k> {
     /// The current settings.
     pub config: &'k Config,
     /// The secrets process.
     pub secrets: Option<&'k Arc<Secrets>>,
 }
 
-impl Keeper<'_> {
+impl AcmeStore<'_> {
     /// See [`renew_at`].
     ///
     /// # Errors

@@ -45,7 +45,7 @@ const UDP_BYTES: u16 = 1_232;
 /// An answer with how it came.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// What was said.
+    /// The answer, or how the question ended.
     pub answer: Arc<Answer>,
     /// It was known already.
     pub cached: bool,

@@ -267,7 +267,7 @@ fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
 /// What a next hop's certificate has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
-    /// Whatever it is.
+    /// Any certificate is accepted: TLS against eavesdroppers only.
     Any,
     /// Valid for the host's name, by the roots that are trusted.
     Valid,
@@ -369,7 +369,7 @@ pub enum HandshakeError {
     /// The host is no name that a certificate can be for.
     #[error("{host}: {error}")]
     Name {
-        /// The host.
+        /// The host as it is configured.
         host: String,
         /// What is wrong with it.
         error: tokio_rustls::rustls::pki_types::InvalidDnsNameError,

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::ServerConfig;
 use super::Node;
 use crate::config::Config;
 use crate::inbound::challenge_listener::ChallengeListener;
-use crate::net::acme::{self, Keeper, Proofs};
+use crate::net::acme::{self, AcmeStore, Proofs};
 use crate::secrets::Failure;
 
 /// Between two polls whether a certificate is due.
@@ -28,13 +28,13 @@ impl Node {
         let proofs = Arc::new(Proofs::default());
         let has_listener = listener.is_some();
         if let Some(listener) = listener {
-            tokio::spawn(listener.run(proofs.clone(), self.stop.subscribe()));
+            tokio::spawn(listener.run(proofs.clone(), self.stop.subscribe(), self.clock.clone()));
         }
         let mut failures = 0;
         loop {
             let config = self.config();
             // Without an answer there is nothing to renew: the node is about to end.
-            let renew_at = self.keeper(&config).renew_at().unwrap_or(i64::MAX);
+            let renew_at = self.acme_store(&config).renew_at().unwrap_or(i64::MAX);
             let due = config.acme.is_on() && renew_at <= self.clock.unix_s();
             let mut pause = POLL_INTERVAL;
             if due {
@@ -67,8 +67,8 @@ impl Node {
                 has_listener,
                 "acme.address is bound at the start only: restart the node"
             );
-            let ordered = acme::obtain(self.keeper(config), proofs).await?;
-            self.keeper(config).keep(ordered)?;
+            let ordered = acme::obtain(self.acme_store(config), proofs).await?;
+            self.acme_store(config).keep(ordered)?;
             let all = self.prepare_certificates(config)?;
             all.into_iter().for_each(|(tls, keys)| tls.apply(keys));
             anyhow::Ok(())
@@ -85,14 +85,14 @@ impl Node {
             }
         };
         let has_failed = failed.is_some();
-        if let Err(error) = self.keeper(config).note(failed) {
+        if let Err(error) = self.acme_store(config).note(failed) {
             let error = format!("{error:#}");
             tracing::warn!(error, "how the attempt went cannot be kept for `gauntlet doctor`");
         }
         !has_failed
     }
 
-    fn keeper<'k>(&'k self, config: &'k Config) -> Keeper<'k> {
-        Keeper { config, secrets: self.secrets.as_ref() }
+    fn acme_store<'k>(&'k self, config: &'k Config) -> AcmeStore<'k> {
+        AcmeStore { config, secrets: self.secrets.as_ref() }
     }
 }

@@ -66,9 +66,9 @@ pub(super) fn open_spool(
     }
     if damaged > 0 {
         let folder = config.node.inside(&settings.path);
-        let hint = "the damaged places stay in its files; put the folder back from a backup while the node \
+        let hint = "the damaged parts stay in its files; put the folder back from a backup while the node \
                     is stopped, or have what is missing sent again";
-        tracing::error!(damaged, folder = %folder.display(), mend = hint, "the spool is damaged");
+        tracing::error!(damaged, folder = %folder.display(), hint, "the spool is damaged");
     }
     Ok((Arc::new(spool), recovery))
 }

@@ -38,7 +38,7 @@ pub(super) struct Generation {
     pub(super) config: Arc<Config>,
     /// For mail that comes in.
     pub(super) inbound: Arc<InboundSettings>,
-    /// For deliveries.
+    /// Settings of deliveries.
     pub(super) outbound: Arc<OutboundSettings>,
 }
 
@@ -92,7 +92,8 @@ fn fact_collector(
 ) -> anyhow::Result<FactCollector> {
     let (host, resolver) = (config.node.host_name(), sources.resolver.clone());
     let folder = config.node.data.join("lists");
-    let lists = LocalLists::open(&config.local_list, &folder, &config.sender.roots)?;
+    let clock = resolver.clock().clone();
+    let lists = LocalLists::open(&config.local_list, &folder, &config.sender.roots, clock)?;
     let collector = FactCollector::new(resolver, &config.facts, &config.dns_list, &host)?
         .with_limits(&config.limits)
         .with_local_lists(lists)
@@ -135,7 +136,7 @@ impl Node {
         self.in_force.get().config.clone()
     }
 
-    /// What judges now.
+    /// The judge in force; taken once for each message.
     pub fn judge(&self) -> Arc<Judge> {
         self.in_force.get().inbound.judge.clone()
     }

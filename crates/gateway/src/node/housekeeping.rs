@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::StoreError;
 use tokio::sync::Notify;
 
@@ -73,7 +74,7 @@ impl Node {
     /// # Errors
     /// If it cannot be written down.
     pub fn accept_clock(&self) -> std::io::Result<usize> {
-        // What is damaged is not mended by it.
+        // It repairs nothing that is damaged.
         let questions = self.questions().len().saturating_sub(self.log.damaged_days().len());
         self.retention.clock.accept()?;
         self.retention.accepted.store(true, Ordering::Relaxed);
@@ -103,7 +104,7 @@ impl Node {
         let (config, now) = (self.config(), self.retention.clock.now_ms());
         self.log.retain(now, config.log.retention_days)?;
         let q = &config.quarantine;
-        let before_ms = now - i64::from(q.retention_days) * 86_400_000;
+        let before_ms = now - i64::from(q.retention_days) * DAY_MS;
         let mut folders = crate::admin::quarantine::folder_limits(&config);
         let accepted = self.retention.accepted.swap(false, Ordering::Relaxed);
         let (expired, held) = self.quarantine.count_expired(before_ms, &folders, now)?;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use gauntlet_mail::date::HOUR_MS;
 
 use super::Node;
-use crate::clock::{Day, HOUR_MS};
+use crate::clock::Day;
 use crate::config::ReportSettings;
 use crate::reports::round::{Ready, Reported, reports};
 use crate::reports::tls_round::tls_reports;
@@ -81,7 +82,7 @@ impl Node {
 
     /// A message of our own with the signatures of its From domain's keys, if there are any.
     fn signed(&self, mail: Vec<u8>) -> Vec<u8> {
-        match self.in_force.get().outbound.key_ring.sign(&mail[..].into()) {
+        match self.in_force.get().outbound.key_ring.sign(&mail[..].into(), self.clock.unix_s()) {
             Ok(fields) => [fields.as_bytes(), &mail].concat(),
             Err(error) => {
                 tracing::error!(%error, "a report goes out unsigned");

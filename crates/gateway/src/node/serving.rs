@@ -51,13 +51,13 @@ impl Node {
             metrics: metrics.clone(),
             null: opening::is_null(&config),
         });
-        for (place, service) in services.into_iter().enumerate() {
+        for (index, service) in services.into_iter().enumerate() {
             let (ids, stopping) = (self.ids.clone(), self.stop.subscribe());
             let host = config.node.host_name();
             let (intake, memory) = (intake.clone(), self.budgets.memory.clone());
             let data = config.node.data.clone();
             let idle_min = Duration::from_secs(config.stress.idle_seconds_min);
-            let core = ServiceCore { intake, ids, memory, host, data, place, idle_min };
+            let core = ServiceCore { intake, ids, memory, host, data, index, idle_min };
             tokio::spawn(service.run(core, stopping));
         }
         let receiver = Arc::new(Receiver {

@@ -44,7 +44,7 @@ const FIELDS: [&str; 20] = [
 /// What is known of the chain so far (`cv=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chain {
-    /// There is none.
+    /// The message has no ARC set.
     None,
     /// Every seal is good.
     Pass,
@@ -167,12 +167,12 @@ impl Sets {
     fn of(header: &[u8]) -> Self {
         let mut sets: BTreeMap<u32, [Vec<u8>; 3]> = BTreeMap::new();
         for field in fields(header) {
-            let place = NAMES.iter().position(|name| is_named(field, name.as_bytes()));
-            let Some(place) = place else { continue };
+            let index = NAMES.iter().position(|name| is_named(field, name.as_bytes()));
+            let Some(index) = index else { continue };
             let line = relaxed(field);
             let instance = tag(&line, "i").and_then(|i| i.parse().ok());
             let Some(instance) = instance.filter(|i| (1..=SETS_MAX).contains(i)) else { continue };
-            if let Some(own) = sets.entry(instance).or_default().get_mut(place) {
+            if let Some(own) = sets.entry(instance).or_default().get_mut(index) {
                 *own = line;
             }
         }

@@ -1,8 +1,8 @@
 //! Delivery status notifications (RFC 3464): telling a sender what became of a message.
 
+use gauntlet_mail::date;
 use gauntlet_store::Delivery;
 
-use crate::clock;
 use crate::outbound::queued_message::{News, QueuedMessage};
 
 /// Bytes of the original's header that are quoted.
@@ -34,7 +34,7 @@ impl News {
             News::Delayed => {
                 format!(
                     "It is tried until {}; you need not send it again.",
-                    clock::rfc5322(expires_ms)
+                    date::rfc5322(expires_ms)
                 )
             }
             News::Delivered => "You asked for this report.".to_owned(),
@@ -57,7 +57,7 @@ impl News {
 pub struct Original<'a> {
     /// Its envelope and targets.
     pub message: &'a QueuedMessage,
-    /// Its body.
+    /// The message as it is in the spool.
     pub body: &'a [u8],
 }
 
@@ -74,7 +74,7 @@ pub fn report(
 ) -> Vec<u8> {
     let Original { message: original, body } = *original;
     let envelope = &original.record.envelope;
-    let date = clock::rfc5322(now_ms);
+    let date = date::rfc5322(now_ms);
     let boundary = format!("=_gauntlet_{id}");
     let mut text = format!(
         "From: Mail delivery <MAILER-DAEMON@{host}>\r\nTo: <{}>\r\n\
@@ -97,10 +97,10 @@ pub fn report(
         "\r\nIt was received on {} and has the reference {}.\r\n{}\r\n\r\n\
          --{boundary}\r\nContent-Type: message/delivery-status\r\n\r\n\
          Reporting-MTA: dns; {host}\r\nArrival-Date: {}\r\n",
-        clock::rfc5322(original.record.received_ms),
+        date::rfc5322(original.record.received_ms),
         original.record.id,
         closing,
-        clock::rfc5322(original.record.received_ms),
+        date::rfc5322(original.record.received_ms),
     ));
     if let Some(envid) = &original.envid {
         text.push_str(&format!("Original-Envelope-Id: {}\r\n", clean(envid)));
@@ -120,7 +120,7 @@ pub fn report(
             clean(&delivery.reply),
         ));
         if news == News::Delayed {
-            text.push_str(&format!("Will-Retry-Until: {}\r\n", clock::rfc5322(expires_ms)));
+            text.push_str(&format!("Will-Retry-Until: {}\r\n", date::rfc5322(expires_ms)));
         }
     }
     text.push_str(&format!("\r\n--{boundary}\r\nContent-Type: text/rfc822-headers\r\n\r\n"));
@@ -160,7 +160,7 @@ fn status(reply: &str, news: News) -> String {
     }
 }
 
-/// One line, cut.
+/// The text as one line of bounded length, for fields of a report.
 fn clean(text: &str) -> String {
     gauntlet_smtp::text::excerpt(text, DIAGNOSTIC_BYTES_MAX)
 }

@@ -77,14 +77,14 @@ pub enum Pins {
 /// Why there is no host to hand mail to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteError {
-    /// Try again later.
+    /// A passing error: try again later.
     Later(String),
     /// There never will be: the reply for the report, an enhanced code first.
     Never(String),
 }
 
 impl RouteError {
-    /// The reason.
+    /// The reason as the text of a reply.
     pub fn into_text(self) -> String {
         let (RouteError::Later(text) | RouteError::Never(text)) = self;
         text

@@ -49,7 +49,7 @@ impl Holder {
         Ok(Holder { queue })
     }
 
-    /// Queues a message.
+    /// Queues a message for the thread that writes; `done` is called when it is durable.
     pub fn hold(&self, job: HoldJob) {
         if let Err(unsent) = self.queue.send(job) {
             (unsent.0.done)(Err(HoldError::Ended));

@@ -35,7 +35,7 @@ pub enum MaildirError {
 
 /// A message for one address.
 pub struct MaildirJob {
-    /// Names the file.
+    /// Name of the file in `new`, unique and the same at each attempt.
     pub name: String,
     /// Return-Path and Delivered-To.
     pub sender: String,
@@ -77,12 +77,12 @@ impl Maildir {
         Ok(Maildir { folder: folder.to_owned(), queue })
     }
 
-    /// Where it is.
+    /// The Maildir's path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Queues a message.
+    /// Queues a message for the thread that writes; `done` is called when it is durable.
     pub fn deliver(&self, job: MaildirJob) {
         if let Err(unsent) = self.queue.send(job) {
             (unsent.0.done)(Err(MaildirError::Ended));
@@ -104,22 +104,22 @@ fn run(folder: &Path, jobs: &Receiver<MaildirJob>) {
             .zip(written)
             .map(|(job, written)| {
                 written.and_then(|()| {
-                    let place = place(folder, job);
-                    let (tmp, new) = (place.join("tmp"), place.join("new"));
+                    let home = home_of(folder, job);
+                    let (tmp, new) = (home.join("tmp"), home.join("new"));
                     std::fs::rename(tmp.join(&job.name), new.join(&job.name))
                 })
             })
             .collect();
         let mut synced: BTreeMap<PathBuf, io::Result<()>> = BTreeMap::new();
         for job in &batch {
-            let new = place(folder, job).join("new");
+            let new = home_of(folder, job).join("new");
             synced.entry(new).or_insert_with_key(|new| File::open(new).and_then(|f| f.sync_all()));
         }
         for (job, result) in batch.into_iter().zip(renamed) {
-            let place = place(folder, &job);
-            let result = match (&result, synced.get(&place.join("new"))) {
+            let home = home_of(folder, &job);
+            let result = match (&result, synced.get(&home.join("new"))) {
                 (Err(error), _) | (Ok(()), Some(Err(error))) => Err(MaildirError::NotWritten {
-                    folder: place.display().to_string(),
+                    folder: home.display().to_string(),
                     // One failed sync of the folder concerns all of the batch.
                     error: io::Error::new(error.kind(), error.to_string()),
                 }),
@@ -131,7 +131,7 @@ fn run(folder: &Path, jobs: &Receiver<MaildirJob>) {
 }
 
 /// The Maildir, or its folder, that a message goes into.
-fn place(folder: &Path, job: &MaildirJob) -> PathBuf {
+fn home_of(folder: &Path, job: &MaildirJob) -> PathBuf {
     job.subfolder.as_ref().map_or_else(|| folder.to_owned(), |name| folder.join(name))
 }
 
@@ -149,7 +149,7 @@ fn make_subfolder(folder: &Path) -> io::Result<()> {
 }
 
 fn write(folder: &Path, job: &MaildirJob) -> io::Result<()> {
-    let folder = &place(folder, job);
+    let folder = &home_of(folder, job);
     if job.subfolder.is_some() {
         make_subfolder(folder)?;
     }

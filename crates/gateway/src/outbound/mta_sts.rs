@@ -54,7 +54,7 @@ pub enum Mode {
     None,
 }
 
-/// A policy.
+/// An MTA-STS policy (RFC 8461 section 3.2).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// What to do with it.

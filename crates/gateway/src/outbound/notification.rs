@@ -4,12 +4,11 @@
 //! auto-generated`, to addresses that the policy names alone, and never about mail that is itself from the
 //! null sender or an automatic answer.
 
-use gauntlet_mail::fields;
+use gauntlet_mail::{date, fields};
 use gauntlet_smtp::text::excerpt;
 use gauntlet_store::LogRecord;
 use gauntlet_verdict::{Change, Disposition};
 
-use crate::clock;
 use crate::outbound::queued_message::{QueuedMessage, own_record};
 
 /// Longest line about the message, in bytes.
@@ -20,7 +19,7 @@ const RECIPIENTS_MAX: usize = 50;
 /// A notification for one address about one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// Who gets it.
+    /// Address of the recipient.
     pub to: String,
     /// Texts of the rules that ask for it, each once.
     texts: Vec<String>,
@@ -93,7 +92,7 @@ pub fn compose(
     let score = format!("{} ({:.1} points)", verdict.class, verdict.score);
     for (name, value) in [
         ("Reference", original.id.as_str()),
-        ("Received", &clock::rfc5322(original.received_ms)),
+        ("Received", &date::rfc5322(original.received_ms)),
         ("Sender", &envelope.mail_from),
         ("From", &original.from),
         ("Subject", &original.subject),
@@ -112,7 +111,7 @@ pub fn compose(
         "From: Mail gateway <postmaster@{host}>\r\nTo: <{to}>\r\nSubject: {subject}\r\nDate: {}\r\n\
          Message-ID: <{id}@{host}>\r\nAuto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\n\
          Content-Type: text/plain; charset=utf-8\r\n",
-        clock::rfc5322(now_ms),
+        date::rfc5322(now_ms),
     );
     if text.is_ascii() && text.lines().all(|line| line.len() <= 900) {
         raw.push_str("\r\n");

@@ -79,9 +79,9 @@ pub struct QueueParts {
     pub settings: Current<OutboundSettings>,
     /// Makes ids for bounces.
     pub ids: Arc<Ids>,
-    /// Counts.
+    /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// Our name.
+    /// Host name of this node, as HELO and trace fields have it.
     pub host: String,
     /// Remembers which messages are in flight, for the case of a crash.
     pub in_flight: InFlight,
@@ -165,7 +165,7 @@ impl Queue {
     }
 
     /// The wall clock, Unix milliseconds: due times and dates.
-    fn now_ms(&self) -> i64 {
+    pub(crate) fn now_ms(&self) -> i64 {
         self.parts.clock.wall_ms()
     }
 
@@ -330,8 +330,8 @@ impl Queue {
     /// Logs messages whose first attempt takes long, so that the log shows them.
     fn log_slow(&self) {
         let slow: Vec<Arc<Active>> = {
-            let state = self.state();
-            let late = |a: &&Arc<Active>| a.since.elapsed() > LOG_AFTER;
+            let (state, clock) = (self.state(), self.parts.clock.clock());
+            let late = |a: &&Arc<Active>| clock.elapsed(a.since) > LOG_AFTER;
             state.active.values().filter(late).cloned().collect()
         };
         for active in slow {
@@ -361,7 +361,7 @@ impl Queue {
             id,
             message,
             body,
-            since: Instant::now(),
+            since: self.parts.clock.clock().now(),
             settings,
             slot: self.parts.in_flight.take(id),
             progress: Mutex::new(progress),

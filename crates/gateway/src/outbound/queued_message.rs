@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 pub enum Action {
     /// It is sent on, or delivered into the Maildir.
     Send,
-    /// It is held.
+    /// It goes to the quarantine.
     Quarantine {
         /// Folder of the quarantine.
         folder: String,
     },
-    /// It is dropped.
+    /// It is neither delivered nor kept.
     Discard,
     /// It is refused although other recipients of the message were accepted.
     Refuse {
@@ -33,7 +33,7 @@ pub enum Action {
 pub struct Target {
     /// The address.
     pub address: String,
-    /// What happens.
+    /// What the policy has decided for this recipient.
     pub action: Action,
     /// Changes on the way, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -65,7 +65,7 @@ pub enum News {
 pub struct QueuedMessage {
     /// Its line of the log; `deliveries` has one entry for each target, in their order.
     pub record: LogRecord,
-    /// Where it goes.
+    /// Recipients, each with its action.
     pub targets: Vec<Target>,
     /// The body holds bytes over 127.
     #[serde(default)]

@@ -17,7 +17,7 @@ pub enum Route {
     Hops(Arc<NextHop>),
     /// The mail exchangers of a domain.
     Exchangers {
-        /// The domain.
+        /// The recipients' domain.
         domain: String,
         /// TLS there; none is that of the settings.
         tls: Option<HopTlsPolicy>,

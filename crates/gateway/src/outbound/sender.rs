@@ -52,7 +52,7 @@ pub enum Probe {
     Taken,
     /// It does not; its answer, one line.
     Refused(String),
-    /// It said neither.
+    /// Neither: a passing refusal, or no answer.
     Unclear,
 }
 
@@ -67,7 +67,7 @@ pub struct DeliveryJob {
     pub targets: Vec<usize>,
     /// The message.
     pub body: OutgoingMessage,
-    /// Called once.
+    /// Called once with the outcome for each recipient.
     pub done: OnSettled,
 }
 
@@ -127,9 +127,9 @@ pub struct SenderContext {
     pub resolver: Arc<Resolver>,
     /// MTA-STS policies.
     pub sts: Arc<MtaSts>,
-    /// Who we are.
+    /// Our name and addresses, by which a delivery to ourselves is found.
     pub us: Arc<Ourselves>,
-    /// Choices among equals.
+    /// Chooses among hops of equal preference.
     pub random: Arc<Random>,
     /// Counts how connections to exchangers were encrypted.
     pub outcomes: Arc<TlsOutcomes>,
@@ -273,7 +273,7 @@ async fn work(hop: Arc<Hop>, context: SenderContext) {
     close(connection).await;
 }
 
-/// Says QUIT.
+/// Ends a session with QUIT, without waiting long for the answer.
 async fn close(connection: Option<Connection>) {
     if let Some(mut connection) = connection {
         let mut out = Vec::new();

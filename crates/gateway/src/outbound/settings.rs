@@ -8,7 +8,7 @@ use crate::outbound::route::Routes;
 use crate::outbound::signing::KeyRing;
 use crate::secrets::Secrets;
 
-/// Why policies are not followed, though they should be, and what mends it.
+/// Why policies are not followed, though they should be, and how to correct it.
 pub const MTA_STS_OFF: &str = "MTA-STS is off: no trusted roots can be used; install ca-certificates, name a PEM \
 bundle in sender.roots, or set sender.mta_sts = false";
 
@@ -17,7 +17,7 @@ bundle in sender.roots, or set sender.mta_sts = false";
 pub struct OutboundSettings {
     /// Limits, waits, retries.
     pub sender: SenderSettings,
-    /// Where mail goes.
+    /// Which next hop, exchangers or Maildir take the mail of which recipient.
     pub routes: Arc<Routes>,
     /// Keys that sign and seal.
     pub key_ring: KeyRing,

@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use gauntlet_mail::Message;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::facts::AuthResult;
+use gauntlet_store::random;
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
 use mail_auth::common::headers::Writable;
 use mail_auth::dkim::generate::DkimKeyPair;
@@ -22,7 +23,6 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::canonical;
-use crate::clock::now_ms;
 use crate::facts::key_record::{self, Publication};
 use crate::facts::{fields, is_named};
 use crate::message::OutgoingMessage;
@@ -70,16 +70,16 @@ pub enum Algorithm {
 /// Whether a key signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyState {
-    /// It signs.
+    /// Its signatures are put on mail.
     Active,
     /// It will sign once its record is published.
     Next,
-    /// It signed.
+    /// Signed before; its record stays for mail on its way.
     Old,
 }
 
 impl KeyState {
-    /// In one word.
+    /// Its name, as records and commands have it.
     pub fn name(self) -> &'static str {
         match self {
             KeyState::Active => "active",
@@ -112,7 +112,7 @@ pub struct Key {
 
 /// Where the private half is.
 enum Secret {
-    /// In this process.
+    /// The key itself, in this process.
     Here(DkimKey),
     /// In the secrets process.
     Elsewhere(RemoteKey),
@@ -402,11 +402,12 @@ impl KeyRing {
     }
 
     /// Signs a message with the active keys of its From domain, or of the nearest domain above it.
-    /// Gives the header fields to put on top; empty if there is no key.
+    /// Gives the header fields to put on top, dated `now_s` (Unix seconds); empty if there is no
+    /// key.
     ///
     /// # Errors
     /// If a key cannot sign.
-    pub fn sign(&self, message: &OutgoingMessage) -> anyhow::Result<String> {
+    pub fn sign(&self, message: &OutgoingMessage, now_s: i64) -> anyhow::Result<String> {
         if self.keys.is_empty() {
             return Ok(String::new());
         }
@@ -417,9 +418,9 @@ impl KeyRing {
             let mut active =
                 self.keys_of(name).iter().filter(|k| k.state == KeyState::Active).peekable();
             if active.peek().is_some() {
-                let (hash, now) = (message.body_hash(), now_ms() / 1_000);
+                let hash = message.body_hash();
                 let keys = active.take(SIGNATURES_MAX);
-                return keys.map(|key| key.sign(message.header(), hash, now)).collect();
+                return keys.map(|key| key.sign(message.header(), hash, now_s)).collect();
             }
             match name.split_once('.') {
                 Some((_, parent)) => name = parent,
@@ -459,8 +460,7 @@ impl KeyRing {
                 ("RSA PRIVATE KEY", pair.private_key().to_vec())
             }
             Algorithm::Ed25519 => {
-                let mut seed = [0; 32];
-                getrandom::fill(&mut seed).map_err(|e| anyhow::anyhow!("no key: {e}"))?;
+                let seed = random::array().context("no key")?;
                 ("PRIVATE KEY", ed25519_pkcs8(&seed))
             }
         };
@@ -566,7 +566,7 @@ mod tests {
     fn keys_are_made_used_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let mut ring = KeyRing::load(&folder.path().join("dkim")).unwrap();
-        assert_eq!(ring.sign(&MAIL.into()).unwrap(), "");
+        assert_eq!(ring.sign(&MAIL.into(), 1_795_234_751).unwrap(), "");
         let first = ring.create("Example.org", "s1", Algorithm::Ed25519, 0).unwrap();
         assert_eq!(first.state, KeyState::Active);
         assert!(
@@ -580,13 +580,13 @@ mod tests {
         assert_eq!(publication(&[]), Publication::Different);
         let second = ring.create("example.org", "s2", Algorithm::Ed25519, 0).unwrap();
         assert_eq!(second.state, KeyState::Next);
-        let header = ring.sign(&MAIL.into()).unwrap();
+        let header = ring.sign(&MAIL.into(), 1_795_234_751).unwrap();
         assert!(header.contains("d=example.org") && header.contains("s=s1"), "{header}");
         assert_eq!(ring.activate("example.org", "s2").unwrap(), ["s2", "s1"]);
         let ring = KeyRing::load(&folder.path().join("dkim")).unwrap();
         let states: Vec<_> = ring.keys().map(|k| (k.selector.as_str(), k.state)).collect();
         assert_eq!(states, [("s1", KeyState::Old), ("s2", KeyState::Active)]);
-        let header = ring.sign(&MAIL.into()).unwrap();
+        let header = ring.sign(&MAIL.into(), 1_795_234_751).unwrap();
         assert!(header.contains("s=s2") && header.matches("DKIM-Signature").count() == 1);
         use std::os::unix::fs::PermissionsExt;
         let mode = ring.keys().next().unwrap().path.metadata().unwrap().permissions().mode();

@@ -45,20 +45,20 @@ pub struct Failed {
     pub address: Option<IpAddr>,
     /// What the failure said.
     pub reason: String,
-    /// How many.
+    /// Number of sessions that failed so.
     pub count: u64,
 }
 
 /// Connections under one policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// The policy.
+    /// The policy that was in force (RFC 8460 section 4.4).
     pub policy: PolicySeen,
     /// Encrypted as the policy asks.
     pub good: u64,
     /// Not, or not at all.
     pub bad: u64,
-    /// How they failed.
+    /// Failed sessions, by what failed.
     pub failed: Vec<Failed>,
 }
 
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(again.of(day), read);
         again.enable(true);
         for n in 1..=3 {
-            again.count("a.example", &policy, None, now + n * crate::clock::DAY_MS);
+            again.count("a.example", &policy, None, now + n * gauntlet_mail::date::DAY_MS);
         }
         assert!(again.of(day).is_empty() && !again.of(Day(20_003)).is_empty());
     }

@@ -29,7 +29,7 @@ pub struct Row {
     pub disposition: &'static str,
     /// Whether that is what the domain asks for.
     pub as_asked: bool,
-    /// The message passed.
+    /// Whether the message passed DMARC.
     pub passed: bool,
     /// Domain that SPF checked, whether that is the HELO name, and its result.
     pub spf: (String, bool, &'static str),

@@ -2,15 +2,15 @@
 
 use std::io::Write as _;
 
+use gauntlet_mail::date;
 use gauntlet_smtp::text::breaks_line;
 
 use super::Reporter;
-use crate::clock;
 
-/// What is sent.
+/// The parts of a report by mail.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'p> {
-    /// Whom to.
+    /// Address of the recipient.
     pub to: &'p str,
     /// Subject.
     pub subject: &'p str,
@@ -54,7 +54,7 @@ pub fn message(reporter: &Reporter, parts: &Parts<'_>, attachment: &[u8]) -> Str
         line(&reporter.from),
         line(parts.to),
         line(parts.subject),
-        clock::rfc5322(parts.now_ms),
+        date::rfc5322(parts.now_ms),
         line(parts.id),
         parts.fields,
         text.replace("\r\n", "\n").replace('\n', "\r\n"),

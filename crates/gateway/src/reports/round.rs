@@ -6,7 +6,6 @@ use super::destinations::{Published, ask};
 use super::dmarc::{Collected, Tally};
 use super::{Reporter, mail, xml};
 use crate::clock::Day;
-use crate::clock::now_ms;
 use crate::config::ReportSettings;
 use crate::net::resolver::Resolver;
 
@@ -63,7 +62,8 @@ pub async fn reports(
             break;
         }
         let published = ask(resolver, domain).await;
-        ready.push(report(reporter, settings, day, domain, tally, published)?);
+        let now_ms = resolver.clock().unix_ms();
+        ready.push(report(reporter, settings, (day, now_ms), domain, tally, published)?);
     }
     Ok(ready)
 }
@@ -71,7 +71,7 @@ pub async fn reports(
 fn report(
     reporter: &Reporter,
     settings: &ReportSettings,
-    day: Day,
+    (day, now_ms): (Day, i64),
     domain: &str,
     tally: &Tally,
     published: Option<Published>,
@@ -128,7 +128,7 @@ fn report(
             multipart: "multipart/mixed",
             fields: "",
             attached: ("application/gzip", &name),
-            now_ms: now_ms(),
+            now_ms,
         };
         mails.push((to.clone(), mail::message(reporter, &parts, &attachment)));
         reported.to.push(to);

@@ -6,7 +6,6 @@ use super::round::{Ready, Reported};
 use super::tls::{TlsDestination, destinations_of, document, id};
 use super::{Reporter, mail, post};
 use crate::clock::Day;
-use crate::clock::now_ms;
 use crate::config::ReportSettings;
 use crate::net::resolver::Resolver;
 use crate::net::tls::HopTls;
@@ -70,7 +69,8 @@ pub async fn tls_reports(
                 }
                 TlsDestination::Mail(address) => {
                     let to = address.address;
-                    mails.push((to.clone(), message(reporter, domain, day, &to, &attachment)));
+                    let on = (day, resolver.clock().unix_ms());
+                    mails.push((to.clone(), message(reporter, domain, on, &to, &attachment)));
                     reported.to.push(to);
                 }
             }
@@ -85,7 +85,13 @@ fn too_large(reported: &Reported, settings: &ReportSettings) -> String {
 }
 
 /// The report by mail (RFC 8460 section 5.3).
-fn message(reporter: &Reporter, domain: &str, day: Day, to: &str, attachment: &[u8]) -> String {
+fn message(
+    reporter: &Reporter,
+    domain: &str,
+    (day, now_ms): (Day, i64),
+    to: &str,
+    attachment: &[u8],
+) -> String {
     let id = id(reporter, domain, day);
     let (begin, end) = (day.begin_ms() / 1_000, day.end_ms() / 1_000 - 1);
     let name = format!("{}!{domain}!{begin}!{end}!tls.json.gz", reporter.host);
@@ -104,7 +110,7 @@ fn message(reporter: &Reporter, domain: &str, day: Day, to: &str, attachment: &[
             reporter.host
         ),
         attached: (KIND, &name),
-        now_ms: now_ms(),
+        now_ms,
     };
     mail::message(reporter, &parts, attachment)
 }

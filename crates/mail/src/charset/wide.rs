@@ -57,10 +57,10 @@ pub(super) fn decode<'a>(bytes: &[u8], label: &[u8]) -> Option<Text<'a>> {
     None
 }
 
-/// How many of the first characters of `width` bytes have a zero at `place`.
-fn zeros(bytes: &[u8], width: usize, place: usize) -> usize {
+/// How many of the first characters of `width` bytes have a zero at `index`.
+fn zeros(bytes: &[u8], width: usize, index: usize) -> usize {
     let probe = bytes.get(..PROBE_BYTES_MAX).unwrap_or(bytes);
-    probe.chunks_exact(width).filter(|unit| unit[place] == 0).count()
+    probe.chunks_exact(width).filter(|unit| unit[index] == 0).count()
 }
 
 fn utf32<'a>(bytes: &[u8], order: fn([u8; 4]) -> u32) -> Text<'a> {

@@ -65,8 +65,8 @@ fn irrelevant_markers(bytes: &[u8]) -> usize {
     let from = |at: usize| bytes.get(at..).unwrap_or_default().chunks(PIECE);
     let pieces = from(0).zip(from(1)).zip(from(2));
     let in_piece = |((before, here), after): ((&[u8], &[u8]), &[u8])| {
-        let places = before.iter().zip(here).zip(after);
-        places.fold(0u8, |count, location| count.wrapping_add(u8::from(is_irrelevant(location))))
+        let triples = before.iter().zip(here).zip(after);
+        triples.fold(0u8, |count, location| count.wrapping_add(u8::from(is_irrelevant(location))))
     };
     pieces.map(in_piece).map(usize::from).sum()
 }

@@ -66,7 +66,6 @@ impl Pending {
         self.slots.get(rule as usize).map_or(Work::Done, |slot| slot.0)
     }
 
-    /// Defers a rule.
     pub(crate) fn defer(&mut self, rule: u32, work: Work) {
         if let Some(slot) = self.slots.get_mut(rule as usize) {
             if slot.0 == Work::Done {

@@ -12,10 +12,10 @@ pub enum Disagreement {
     /// The prefilter would not try the pattern, though it matches.
     #[error("it matches, but the prefilter rules it out")]
     Prefilter,
-    /// The pattern matches before the place from which the prefilter tries it.
+    /// The pattern matches before the position from which the prefilter tries it.
     #[error("it matches before {0}, where the prefilter lets it begin")]
     PrefilterStart(usize),
-    /// The search by first bytes finds another match from this place on.
+    /// The search by first bytes finds another match from this position on.
     #[error("from {0} on the starts lead to another match")]
     Starts(usize),
     /// The pattern matches, though its tree says that nothing can.
@@ -25,7 +25,7 @@ pub enum Disagreement {
 
 impl Pattern {
     /// Runs every engine on a text and compares their answers, with `prefilter_start` giving the
-    /// place from which the prefilter lets the pattern be tried.
+    /// position from which the prefilter lets the pattern be tried.
     pub(crate) fn compare_engines(
         &self,
         text: &[u8],

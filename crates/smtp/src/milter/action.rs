@@ -9,7 +9,7 @@ pub(super) const CHUNK_BYTES: usize = 65_535;
 /// A change before the final [`Reply`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Inserts a field.
+    /// Inserts a header field (`SMFIR_INSHEADER`).
     InsertHeader {
         /// Position in the header, from 0.
         index: u32,
@@ -27,7 +27,7 @@ pub enum Action {
         /// The new value, as in [`Action::InsertHeader`]; none removes the field.
         value: Option<Vec<u8>>,
     },
-    /// Replaces the body.
+    /// Replaces the body, or a part of it (`SMFIR_REPLBODY`).
     ReplaceBody(Vec<u8>),
     /// Adds an envelope recipient.
     AddRecipient(String),

@@ -30,7 +30,7 @@ pub struct Peer {
     pub helo: String,
 }
 
-/// A complete message.
+/// A message as the MTA has handed it over, from connect to end of body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
     /// The SMTP client.

@@ -6,10 +6,8 @@
 
 use std::sync::LazyLock;
 
+use gauntlet_mail::date::{DAY_SECONDS, MONTHS, days_from_civil, days_in_month};
 use regex::bytes::Regex;
-
-const MONTHS: [&str; 12] =
-    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
 /// Zone names with their offset as `hhmm`, signed.
 const ZONES: [(&str, i64); 49] = [
@@ -81,7 +79,7 @@ pub(super) fn parse(text: &[u8]) -> Option<i64> {
     let (date, seconds, offset) = usual(text).or_else(|| pieces(text))?;
     let (day, month, year) = date;
     let days = days_in_range(day, month, year)?;
-    let local = days * 86_400 + seconds;
+    let local = days * DAY_SECONDS + seconds;
     // East of Greenwich the first hours of 1970 would be negative; they count as zero.
     Some(if offset > 0 && local < offset { 0 } else { local - offset })
 }
@@ -259,15 +257,6 @@ fn offset(rest: &[u8]) -> i64 {
     zone.map_or(0, |&(_, hhmm)| in_seconds(hhmm))
 }
 
-fn days_in_month(month: i64, year: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
 /// Days since 1970; `None` if the day is 0, or does not exist in the year after it was moved into
 /// range.
 fn days_in_range(mut day: i64, mut month: i64, mut year: i64) -> Option<i64> {
@@ -284,17 +273,6 @@ fn days_in_range(mut day: i64, mut month: i64, mut year: i64) -> Option<i64> {
         return None;
     }
     Some(days_from_civil(year, month, day))
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar: months counted from March, so that the
-/// leap day is the last of its year.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The first address.
     pub(super) const FIRST_ADDRESS: Wanted = Wanted {
         raw: false,
         address: true,

@@ -139,7 +139,6 @@ impl Text {
         Text { chars, wide: false }
     }
 
-    /// A wide string.
     pub(crate) fn wide(chars: String) -> Self {
         Text { chars, wide: true }
     }

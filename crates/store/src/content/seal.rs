@@ -19,6 +19,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::ContentHash;
 use crate::error::StoreError;
+use crate::random;
 
 const MAGIC: &[u8; 8] = b"GNTLSEAL";
 const FORMAT_1: u8 = 1;
@@ -149,8 +150,7 @@ impl BodyKeys {
         self.refresh()?;
         let key = self.known().keys.first().cloned();
         let key = key.ok_or_else(|| self.wrong("there is no key in it"))?;
-        let mut salt = [0; SALT_BYTES];
-        getrandom::fill(&mut salt).map_err(|e| self.wrong(&e.to_string()))?;
+        let salt: [u8; SALT_BYTES] = random::array().map_err(|e| self.wrong(&e.to_string()))?;
         let mut out = Vec::with_capacity(HEAD_BYTES + bytes.len() + CHACHA20_POLY1305.tag_len());
         out.extend_from_slice(MAGIC);
         out.push(FORMAT_1);
@@ -242,8 +242,7 @@ fn nonce() -> Nonce {
 }
 
 fn new_key() -> Result<Key, StoreError> {
-    let mut key = [0; KEY_BYTES];
-    getrandom::fill(&mut key).map_err(|e| StoreError::Invalid {
+    let key = random::array().map_err(|e| StoreError::Invalid {
         what: "a new key",
         cause: format!("the system provides no randomness: {e}"),
     })?;

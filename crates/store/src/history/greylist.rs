@@ -14,7 +14,7 @@ const NETWORKS_COUNTED_MAX: usize = 100_000;
 /// Decision of greylisting for a delivery attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GreylistDecision {
-    /// Accept it.
+    /// The sender has come back after the pause, or is known: accept.
     Pass,
     /// Defer it with 451.
     Wait {

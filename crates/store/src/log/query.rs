@@ -39,7 +39,7 @@ pub struct Query {
     pub since_ms: Option<i64>,
     /// Received before this Unix time in milliseconds.
     pub until_ms: Option<i64>,
-    /// Lowest score.
+    /// Least score that is found; none for any.
     pub score_min: Option<f64>,
     /// Continue after this message of the previous page.
     pub after: Option<Cursor>,

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_verdict::Class;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::Log;
-use super::seq::{DAY_MS, ms_of, seq_of};
+use super::seq::{ms_of, seq_of};
 use super::{addresses, tops};
 use crate::error::StoreError;
 

@@ -1,11 +1,12 @@
 //! Searching the log.
 
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_verdict::Class;
 use rusqlite::{Connection, Row, params_from_iter, types::Value};
 
 use super::index::{self, Clause, Pattern};
 use super::query::{Cursor, Page, Query, Summary};
-use super::seq::{DAY_MS, ms_of, seq_of};
+use super::seq::{ms_of, seq_of};
 use super::terms::{self, Field};
 use super::{Log, RECEIVED_MS_MAX, addresses};
 use crate::error::StoreError;

@@ -2,8 +2,6 @@
 //!
 //! So the row id orders messages and selects them by time, without a second index.
 
-/// Milliseconds of a day.
-pub(crate) const DAY_MS: i64 = 86_400_000;
 /// Most messages of one millisecond.
 pub(crate) const SEQ_PER_MS: i64 = 4096;
 

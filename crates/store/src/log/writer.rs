@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use gauntlet_mail::date::{DAY_MS, day_name};
+
 use super::day::{Appended, DayWriter};
 use super::schema::MIGRATIONS;
-use super::seq::{DAY_MS, tie_break};
-use super::{LogOptions, OnLogged, day_name, day_path, dictionary};
+use super::seq::tie_break;
+use super::{LogOptions, OnLogged, day_path, dictionary};
 use crate::database;
 use crate::error::StoreError;
 use crate::inbox::{Reader, RecvError};

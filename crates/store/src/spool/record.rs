@@ -20,6 +20,8 @@
 
 use std::io;
 
+use crate::random;
+
 /// Magic number of a file.
 const FILE_MAGIC: &[u8; 8] = b"GNTSPOOL";
 /// Format version that this program writes; newer ones are refused.
@@ -195,9 +197,7 @@ impl Format {
     /// # Errors
     /// If the system provides no randomness.
     pub(super) fn new() -> io::Result<Self> {
-        let mut key = [0; KEY_BYTES];
-        getrandom::fill(&mut key).map_err(|e| io::Error::other(e.to_string()))?;
-        Ok(Format::Keyed(Some(FileKey(key))))
+        Ok(Format::Keyed(Some(FileKey(random::array()?))))
     }
 
     /// Length of the file header.

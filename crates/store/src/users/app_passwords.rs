@@ -10,10 +10,10 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::audit::audit;
-use super::random::random_text;
 use super::scram::{self, ScramKeys};
 use super::{SecondFactor, User, UserDatabase};
 use crate::error::StoreError;
+use crate::random;
 
 /// Most app passwords of one user.
 pub const APP_PASSWORDS_MAX: i64 = 20;
@@ -60,7 +60,7 @@ impl UserDatabase {
                 "{name:?} is no name: letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}"
             )));
         }
-        let password = random_text(PASSWORD_CHARS)?;
+        let password = random::text(PASSWORD_CHARS)?;
         let salt = self.stored_scram_keys(login)?.into_iter().next().map(|keys| keys.salt);
         let keys = scram::keys_with(&password, salt)?;
         let added = self.change(|batch| {

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::UserDatabase;
 use super::audit::audit;
-use super::random::random_bytes;
 use crate::error::StoreError;
+use crate::random;
 
 /// Longest link that is verified, in bytes.
 const LINK_BYTES_MAX: usize = 2_000;
@@ -161,7 +161,7 @@ impl UserDatabase {
         let kept = match found {
             Some(kept) => kept,
             None => {
-                let fresh = random_bytes(KEY_BYTES)?;
+                let fresh = random::bytes(KEY_BYTES)?;
                 self.change(|batch| {
                     let sql = "INSERT OR IGNORE INTO secret (name, value) VALUES (?1, ?2)";
                     batch.execute(sql, params![name, fresh])?;

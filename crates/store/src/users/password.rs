@@ -5,9 +5,9 @@ use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, Salt
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::audit::audit;
-use super::random::{random_bytes, random_text};
 use super::{COLUMNS, COLUMNS_COUNT, User, UserDatabase, app_passwords, scram, session, user};
 use crate::error::StoreError;
+use crate::random;
 
 /// Shortest password accepted, in characters.
 pub const PASSWORD_CHARS_MIN: usize = 10;
@@ -27,7 +27,7 @@ impl UserDatabase {
     /// # Errors
     /// If the system provides no randomness.
     pub fn one_time_password(&self) -> Result<String, StoreError> {
-        random_text(ONE_TIME_CHARS)
+        random::text(ONE_TIME_CHARS)
     }
 
     /// Sets a password, ends all sessions of the user, and revokes their app passwords: the old
@@ -87,7 +87,7 @@ pub(super) fn hash_password(password: &str) -> Result<String, StoreError> {
         let cause = format!("{PASSWORD_CHARS_MIN} characters to {PASSWORD_BYTES_MAX} bytes");
         return Err(invalid(format!("a password has {cause}")));
     }
-    let salt = SaltString::encode_b64(&random_bytes(SALT_BYTES)?);
+    let salt = SaltString::encode_b64(&random::bytes(SALT_BYTES)?);
     let salt = salt.map_err(|e| invalid(e.to_string()))?;
     let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
     Ok(hash.map_err(|e| invalid(e.to_string()))?.to_string())

@@ -7,9 +7,9 @@ use ring::{digest, hmac, pbkdf2};
 use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
 
-use super::random::random_bytes;
 use super::{COLUMNS, COLUMNS_COUNT, User, UserDatabase, user};
 use crate::error::StoreError;
+use crate::random;
 
 /// PBKDF2 iterations: RFC 7677 asks for 4,096 at least. Each guess at a stolen file costs as many.
 pub const SCRAM_ITERATIONS: u32 = 100_000;
@@ -43,7 +43,7 @@ pub(super) fn keys_of(password: &str) -> Result<String, StoreError> {
 
 /// The same, with this salt if there is one.
 pub(super) fn keys_with(password: &str, salt: Option<Vec<u8>>) -> Result<String, StoreError> {
-    let salt = salt.map_or_else(|| random_bytes(SCRAM_SALT_BYTES), Ok)?;
+    let salt = salt.map_or_else(|| random::bytes(SCRAM_SALT_BYTES), Ok)?;
     let rounds = NonZeroU32::new(SCRAM_ITERATIONS).unwrap_or(NonZeroU32::MIN);
     let mut salted = [0; KEY_BYTES];
     let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;

@@ -4,9 +4,9 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::audit::audit;
-use super::random::random_text;
 use super::{COLUMNS, COLUMNS_COUNT, Role, User, UserDatabase, user};
 use crate::error::StoreError;
+use crate::random;
 
 /// Characters of a session's token, five random bits each.
 const TOKEN_CHARS: usize = 40;
@@ -94,7 +94,7 @@ impl UserDatabase {
         now_ms: i64,
     ) -> Result<StartedSession, StoreError> {
         let started =
-            StartedSession { token: random_text(TOKEN_CHARS)?, csrf: random_text(TOKEN_CHARS)? };
+            StartedSession { token: random::text(TOKEN_CHARS)?, csrf: random::text(TOKEN_CHARS)? };
         self.change(|batch| {
             batch.execute(
                 "INSERT INTO session (token, login, csrf, seen_ms, begun_ms, proof, address) \

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::UserDatabase;
 use super::audit::audit;
-use super::random::random_text;
 use crate::error::StoreError;
+use crate::random;
 
 /// Prefix of tokens, so that secret scanners recognise leaked ones.
 pub const TOKEN_PREFIX: &str = "gauntlet_";
@@ -184,7 +184,7 @@ impl UserDatabase {
         if expires_ms <= now_ms || expires_ms > token_end(now_ms, TOKEN_DAYS_MAX) {
             return invalid(format!("it lives up to {TOKEN_DAYS_MAX} days, and not into the past"));
         }
-        let secret = format!("{TOKEN_PREFIX}{}", random_text(TOKEN_CHARS)?);
+        let secret = format!("{TOKEN_PREFIX}{}", random::text(TOKEN_CHARS)?);
         let list: Vec<&str> = scopes.iter().map(|s| s.name()).collect();
         let added = self.change(|batch| {
             let count: i64 = batch.query_row("SELECT count(*) FROM token", [], |r| r.get(0))?;

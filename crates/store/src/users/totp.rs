@@ -9,9 +9,9 @@ use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 use super::audit::audit;
-use super::random::{random_bytes, random_text};
 use super::{UserDatabase, session};
 use crate::error::StoreError;
+use crate::random;
 
 /// Seconds of a step (RFC 6238, section 4.1).
 const STEP_SECONDS: i64 = 30;
@@ -70,7 +70,7 @@ impl UserDatabase {
     /// # Errors
     /// If one is enabled, or the change could not be made durable.
     pub fn begin_totp(&self, login: &str) -> Result<String, StoreError> {
-        let secret = random_bytes(SECRET_BYTES)?;
+        let secret = random::bytes(SECRET_BYTES)?;
         let begun = self.change(|batch| {
             let done = batch.execute(
                 "INSERT INTO totp (login, secret, enabled, last_step) VALUES (?1, ?2, 0, 0) \
@@ -99,7 +99,7 @@ impl UserDatabase {
         if !self.consume_code(login, code, now_ms)? {
             return Ok(None);
         }
-        let codes = (0..RECOVERY_CODES).map(|_| random_text(RECOVERY_CHARS));
+        let codes = (0..RECOVERY_CODES).map(|_| random::text(RECOVERY_CHARS));
         let codes = codes.collect::<Result<Vec<String>, StoreError>>()?;
         self.change(|batch| {
             batch.execute("UPDATE totp SET enabled = 1 WHERE login = ?1", [login])?;

@@ -1,5 +1,7 @@
 //! Who writes to whom: users of three domains a side, most messages to one, some to many.
 
+use gauntlet_engine::random::Random;
+
 /// Recipients of a message at most.
 const RECIPIENTS_MAX: u64 = 32;
 /// Messages of a thousand that have one recipient.
@@ -33,35 +35,26 @@ impl Default for AddressPool {
     }
 }
 
-/// SplitMix64 (G. L. Steele and others, "Fast splittable pseudorandom number generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
+/// A number below `limit`, evenly enough: limits are far below 2^64.
+fn below(random: &mut Random, limit: u64) -> u64 {
+    random.next_u64() % limit.max(1)
 }
 
 impl AddressPool {
     /// Sender and recipients of a message: always the same for the same seed, instance and number.
     pub(super) fn envelope(&self, instance: usize, sequence: u64) -> (String, Vec<String>) {
-        let mut random = Random(self.seed ^ ((instance as u64) << 48) ^ sequence);
+        let mut random = Random::new(self.seed ^ ((instance as u64) << 48) ^ sequence);
         let mut user = |domain: &str| {
-            let (name, number) = (random.below(self.names) + 1, random.below(self.domains) + 1);
+            let (name, number) =
+                (below(&mut random, self.names) + 1, below(&mut random, self.domains) + 1);
             format!("user{name}@{number}.{domain}")
         };
         let from = user(&self.from_domain);
         let mut to = vec![user(&self.to_domain)];
         let count = recipients(&mut random);
         while (to.len() as u64) < count {
-            let (name, number) = (random.below(self.names) + 1, random.below(self.domains) + 1);
+            let (name, number) =
+                (below(&mut random, self.names) + 1, below(&mut random, self.domains) + 1);
             let next = format!("user{name}@{number}.{}", self.to_domain);
             // With few users the same one may be drawn for ever.
             if to.contains(&next) && self.names * self.domains > RECIPIENTS_MAX * 2 {
@@ -78,14 +71,14 @@ impl AddressPool {
 
 /// 94 % one; of the rest half two, a quarter three, and so on, the tail evenly up to 32.
 fn recipients(random: &mut Random) -> u64 {
-    if random.below(1_000) < SINGLE {
+    if below(random, 1_000) < SINGLE {
         return 1;
     }
     let mut count = 2;
-    while count < 6 && random.below(2) == 0 {
+    while count < 6 && below(random, 2) == 0 {
         count += 1;
     }
-    if count < 6 { count } else { 6 + random.below(RECIPIENTS_MAX - 5) }
+    if count < 6 { count } else { 6 + below(random, RECIPIENTS_MAX - 5) }
 }
 
 #[cfg(test)]

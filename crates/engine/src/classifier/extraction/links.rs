@@ -8,10 +8,10 @@ use crate::classifier::group::Group;
 use crate::classifier::scratch::ClassifierScratch;
 use crate::classifier::tokens::start;
 
-/// Most links.
+/// Links of a message that are read; the others say the same as a rule.
 const LINKS_MAX: usize = 40;
 
-/// Most parts.
+/// Parts of a message whose types are read.
 const PARTS_MAX: usize = 20;
 
 pub(super) fn links(

@@ -38,13 +38,13 @@ pub struct Values<'a> {
     pub sender: &'a str,
     /// The domain that is checked at the moment.
     pub domain: &'a str,
-    /// The client.
+    /// Address of the SMTP client.
     pub client: IpAddr,
     /// What it called itself.
     pub helo: &'a str,
     /// Its validated name; `unknown` if there is none.
     pub validated: &'a str,
-    /// Our own name.
+    /// Host name of this node, for `%{r}`.
     pub host: &'a str,
     /// Unix time in seconds.
     pub now: i64,

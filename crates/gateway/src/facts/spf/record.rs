@@ -67,10 +67,10 @@ pub struct Record {
     pub explanation: Option<Template>,
 }
 
-/// Who may send.
+/// A mechanism: which clients it matches (RFC 7208 section 5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Everybody.
+    /// `all`: every client.
     All,
     /// Whom another domain lets send.
     Include(Template),

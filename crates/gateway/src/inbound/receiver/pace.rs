@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub(super) struct LeastRate {
     /// Bytes a second; 0 sets no rate.
     pub(super) bytes_per_second: u64,
-    /// Over so long.
+    /// Time over which the rate is taken.
     pub(super) over: Duration,
 }
 

@@ -82,7 +82,7 @@ struct Conversation {
     /// When a chunk began that belongs to no message.
     skipping_since: Option<Instant>,
     tls: Option<TlsSession>,
-    /// Who logged in.
+    /// The user of AUTH; none before it succeeds.
     login: Option<Arc<User>>,
     /// Who is about to prove a login.
     candidate: Option<Arc<User>>,

@@ -85,10 +85,12 @@ async fn scan(mut asked: Asked, context: &ServiceContext) -> Answer {
         Ok(raw) => raw,
         Err(refusal) => return refusal,
     };
-    let envelope = match Said::of(&asked).envelope(&raw, context.core.recipients_max()) {
-        Ok(envelope) => envelope,
-        Err(refusal) => return refusal,
-    };
+    let core = &context.core;
+    let envelope =
+        match Said::of(&asked).envelope(&raw, core.recipients_max(), core.clock().unix_s()) {
+            Ok(envelope) => envelope,
+            Err(refusal) => return refusal,
+        };
     let record = match context.core.judge(raw, envelope).await {
         Ok(record) => record,
         Err(why) => {

@@ -113,8 +113,8 @@ mod tests {
             match action {
                 Action::ChangeHeader { index, name, value } => {
                     let of_name = |f: &Vec<u8>| super::name(f).eq_ignore_ascii_case(name);
-                    let mut places = (0..header.len()).filter(|&i| of_name(&header[i]));
-                    let at = places.nth(*index as usize - 1).unwrap();
+                    let mut positions = (0..header.len()).filter(|&i| of_name(&header[i]));
+                    let at = positions.nth(*index as usize - 1).unwrap();
                     match value {
                         Some(v) => header[at] = [name.as_bytes(), b":", v].concat(),
                         None => drop(header.remove(at)),

@@ -16,13 +16,11 @@ use hyper::{Request, StatusCode};
 use serde::Serialize;
 
 use super::ServiceContext;
-use crate::clock::now_ms;
 use crate::memory::MemoryShare;
 
 /// Bytes inflated at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// An answer.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) kind: &'static str,
@@ -44,7 +42,7 @@ impl Answer {
 
     /// What is wrong, and what to do about it.
     pub(super) fn error(status: StatusCode, error: impl Display, hint: &str) -> Self {
-        let value = serde_json::json!({ "error": error.to_string(), "mend": hint });
+        let value = serde_json::json!({ "error": error.to_string(), "remediation": hint });
         Answer { status, ..Self::json(&value) }
     }
 }
@@ -55,7 +53,7 @@ pub(super) struct Asked {
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// Inflated.
+    /// The body, decompressed.
     pub(super) body: Vec<u8>,
 }
 
@@ -198,9 +196,13 @@ impl Said {
     ///
     /// # Errors
     /// A word whose value is none.
-    pub(super) fn envelope(&self, raw: &[u8], recipients_max: usize) -> Result<Envelope, Answer> {
+    pub(super) fn envelope(
+        &self,
+        raw: &[u8],
+        recipients_max: usize,
+        now_s: i64,
+    ) -> Result<Envelope, Answer> {
         let wrong = |why: String, hint: &str| Answer::error(StatusCode::BAD_REQUEST, why, hint);
-        let now_s = now_ms() / 1_000;
         let mut envelope = of_trace(&Message::parse(raw), now_s);
         let path = |text: &str| canonical(text.trim().trim_matches(['<', '>'])).into_owned();
         let word = |name: &str| self.last(name).filter(|v| !v.is_empty()).map(str::to_owned);
@@ -246,7 +248,7 @@ impl Said {
 
 /// An address; rspamd's proxy names the port too.
 fn address(text: &str) -> Option<IpAddr> {
-    let with_port = || text.parse().ok().map(|place: SocketAddr| place.ip());
+    let with_port = || text.parse().ok().map(|address: SocketAddr| address.ip());
     text.parse().ok().or_else(with_port)
 }
 
@@ -287,21 +289,21 @@ mod tests {
     fn an_envelope_from_head_and_query() {
         let fields = [("from", "<a@b>"), ("rcpt", "c@d"), ("rcpt", "e@f, g@h"), ("ip", "::1")];
         let said = Said::of(&asked("helo=x%2Ey+z&from=q%40b%", &fields));
-        let Ok(envelope) = said.envelope(b"Subject: x\n\n", 3) else { panic!("an envelope") };
+        let Ok(envelope) = said.envelope(b"Subject: x\n\n", 3, 0) else { panic!("an envelope") };
         assert_eq!((&*envelope.mail_from, &*envelope.helo), ("q@b%", "x.y z"));
         assert_eq!(envelope.rcpt_to, ["c@d", "e@f", "g@h"]);
         assert_eq!(envelope.client_ip, Some("::1".parse().unwrap()));
         for (ip, expected) in
             [("127.0.0.1:25", "127.0.0.1"), ("%5B2001:db8::1%5D:25", "2001:db8::1")]
         {
-            let said = Said::of(&asked(&format!("ip={ip}"), &[])).envelope(b"", 3);
+            let said = Said::of(&asked(&format!("ip={ip}"), &[])).envelope(b"", 3, 0);
             assert_eq!(said.ok().and_then(|e| e.client_ip), expected.parse().ok(), "{ip}");
         }
-        assert!(said.envelope(b"", 2).is_err(), "too many recipients");
+        assert!(said.envelope(b"", 2, 0).is_err(), "too many recipients");
         for wrong in ["ip=x", "direction=up"] {
-            assert!(Said::of(&asked(wrong, &[])).envelope(b"", 2).is_err(), "{wrong}");
+            assert!(Said::of(&asked(wrong, &[])).envelope(b"", 2, 0).is_err(), "{wrong}");
         }
-        let user = Said::of(&asked("user=ann", &[])).envelope(b"", 2);
+        let user = Said::of(&asked("user=ann", &[])).envelope(b"", 2, 0);
         assert!(user.is_ok_and(|e| e.direction == Direction::Outbound));
     }
 

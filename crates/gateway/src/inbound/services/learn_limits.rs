@@ -61,7 +61,9 @@ impl LearnLimits {
         };
         let most = settings.learn_per_client_per_hour_max;
         if self.by_client.count(&client.to_string(), now_s) > most {
-            return Err("this client taught too much this hour (learn_per_client_per_hour_max)");
+            return Err(
+                "this client sent too many corrections this hour (learn_per_client_per_hour_max)",
+            );
         }
         let user = user.filter(|user| {
             let name = self.hasher.hash_one(user);
@@ -75,7 +77,9 @@ impl LearnLimits {
         });
         let key = format!("{client} {}", user.unwrap_or_default());
         if self.by_user.count(&key, now_s) > settings.learn_per_user_per_hour_max {
-            return Err("this user taught too much this hour (learn_per_user_per_hour_max)");
+            return Err(
+                "this user sent too many corrections this hour (learn_per_user_per_hour_max)",
+            );
         }
         Ok(user)
     }

@@ -35,7 +35,7 @@ use gauntlet_verdict::Change;
 use tokio::io::AsyncWriteExt;
 
 use super::{ServiceContext, edits};
-use crate::config::Keeper;
+use crate::config::QuarantineOwner;
 use crate::facts::auth_results::stamp;
 use crate::ids;
 use crate::inbound::admission::Admitted;
@@ -259,7 +259,7 @@ impl Course {
         context: &ServiceContext,
     ) -> Self {
         let message = QueuedMessage::new(record, &MailCommand::default(), &[]);
-        let by_mta = context.settings.quarantine == Keeper::Mta;
+        let by_mta = context.settings.quarantine == QuarantineOwner::Mta;
         let (mut wanted, mut changes, mut hold) = (Vec::new(), Vec::new(), None);
         for target in &message.targets {
             match &target.action {
@@ -313,7 +313,7 @@ impl Course {
             let text = format!("cannot sign now, try again later (reference {id})");
             return Reply::ReplyCode(451, (4, 3, 0), text).into();
         }
-        let by_node = context.settings.quarantine == Keeper::Node;
+        let by_node = context.settings.quarantine == QuarantineOwner::Node;
         if by_node
             && let Err(error) = context.core.intake.queue.quarantine(&self.message, body).await
         {

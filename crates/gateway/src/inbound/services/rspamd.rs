@@ -79,8 +79,8 @@ pub(super) struct Counts {
 
 impl Counts {
     fn count(&self, action: Action) {
-        let place = Action::ALL.iter().position(|a| *a == action).unwrap_or_default();
-        if let Some(count) = self.actions.get(place) {
+        let index = Action::ALL.iter().position(|a| *a == action).unwrap_or_default();
+        if let Some(count) = self.actions.get(index) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -124,10 +124,12 @@ async fn check(mut asked: Asked, context: &ServiceContext) -> Answer {
         return Answer::error(StatusCode::BAD_REQUEST, "there is no message", hint);
     }
     let raw = Bytes::from(std::mem::take(&mut asked.body));
-    let envelope = match Said::of(&asked).envelope(&raw, context.core.recipients_max()) {
-        Ok(envelope) => envelope,
-        Err(refusal) => return refusal,
-    };
+    let core = &context.core;
+    let envelope =
+        match Said::of(&asked).envelope(&raw, core.recipients_max(), core.clock().unix_s()) {
+            Ok(envelope) => envelope,
+            Err(refusal) => return refusal,
+        };
     let thresholds = context.core.intake.settings.get().judge.snapshot.thresholds;
     let ignored = ["settings", "settings-id"].iter().any(|name| asked.headers.contains_key(*name));
     let mut value = match context.core.judge(raw.clone(), envelope).await {

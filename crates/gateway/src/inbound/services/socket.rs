@@ -42,8 +42,8 @@ impl Socket {
                 Ok(socket) => {
                     socket.set_nonblocking(true)?;
                     let socket = TcpListener::from_std(socket)?;
-                    let place = socket.local_addr()?.to_string();
-                    return Ok((Socket::Tcp(socket), place));
+                    let address = socket.local_addr()?.to_string();
+                    return Ok((Socket::Tcp(socket), address));
                 }
                 Err(error) => last = error,
             }

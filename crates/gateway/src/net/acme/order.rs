@@ -14,7 +14,7 @@ use instant_acme::{
     Error, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 
-use super::Keeper;
+use super::AcmeStore;
 use super::proofs::{Proofs, Shown};
 use crate::net::tls::HopTls;
 use crate::net::web;
@@ -40,9 +40,9 @@ impl HttpClient for Authority {
             let (head, body) = request.into_parts();
             let Ok(body) = body.collect().await;
             let request = Request::from_parts(head, Full::new(body.to_bytes()));
-            let place = request.uri().to_string();
+            let uri = request.uri().to_string();
             let answer = web::exchange(request, &tls).await;
-            let answer = answer.map_err(|e| Error::Other(format!("{place}: {e:#}").into()))?;
+            let answer = answer.map_err(|e| Error::Other(format!("{uri}: {e:#}").into()))?;
             Ok(BytesResponse::from(answer.map(Full::new)))
         })
     }
@@ -61,33 +61,33 @@ pub struct Ordered {
 ///
 /// # Errors
 /// A sentence that names the culprit, the cause and what to do.
-pub async fn obtain(keeper: Keeper<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Ordered> {
+pub async fn obtain(acme_store: AcmeStore<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Ordered> {
     let attempts = async {
         let mut left = ORDERS_MAX;
         loop {
             left -= 1;
-            match order(keeper, proofs).await {
+            match order(acme_store, proofs).await {
                 Err(error) if left > 0 && error.is::<StaleNonce>() => {}
                 ended => return ended,
             }
         }
     };
     let ordered = tokio::time::timeout(ORDER_WAIT, attempts).await;
-    let directory = &keeper.config.acme.directory;
+    let directory = &acme_store.config.acme.directory;
     ordered
         .unwrap_or_else(|_| Err(anyhow!("no certificate within {} s", ORDER_WAIT.as_secs())))
         .with_context(|| format!("acme.directory {directory}"))
 }
 
-async fn order(keeper: Keeper<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Ordered> {
-    let config = keeper.config;
+async fn order(acme_store: AcmeStore<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Ordered> {
+    let config = acme_store.config;
     let roots = crate::config::trust_roots(&config.acme.roots);
     let tls = Arc::new(HopTls::load_for(&roots, "acme.roots")?);
-    let account = open_account(keeper, &tls).await.map_err(|e| explained(e, keeper))?;
+    let account = open_account(acme_store, &tls).await.map_err(|e| explained(e, acme_store))?;
     let names = config.acme.names(&config.node.host_name());
     let identifiers: Vec<Identifier> = names.iter().cloned().map(Identifier::Dns).collect();
     let order = account.new_order(&NewOrder::new(&identifiers)).await;
-    let mut order = order.map_err(|e| explained(e, keeper))?;
+    let mut order = order.map_err(|e| explained(e, acme_store))?;
     let mut shown = proofs.show();
     show_proofs(&mut order, &mut shown).await?;
     let patience = RetryPolicy::new().timeout(POLL_WAIT);
@@ -99,21 +99,21 @@ async fn order(keeper: Keeper<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Order
             let why = refusal(&mut order).await;
             return Err(why.map_or_else(|| plain(Error::Api(problem)), |why| anyhow!(why)));
         }
-        Err(error) => return Err(explained(error, keeper)),
+        Err(error) => return Err(explained(error, acme_store)),
     }
-    let (key, request) = keeper.request(names)?;
-    order.finalize_csr(&request).await.map_err(|e| explained(e, keeper))?;
-    let chain = order.poll_certificate(&patience).await.map_err(|e| explained(e, keeper))?;
+    let (key, request) = acme_store.request(names)?;
+    order.finalize_csr(&request).await.map_err(|e| explained(e, acme_store))?;
+    let chain = order.poll_certificate(&patience).await.map_err(|e| explained(e, acme_store))?;
     Ok(Ordered { key, chain })
 }
 
 /// The account with the authority; made if there is none with this one.
-async fn open_account(keeper: Keeper<'_>, tls: &Arc<HopTls>) -> Result<Account, Error> {
-    let config = keeper.config;
+async fn open_account(acme_store: AcmeStore<'_>, tls: &Arc<HopTls>) -> Result<Account, Error> {
+    let config = acme_store.config;
     let directory = &config.acme.directory;
     let http = || Box::new(Authority(tls.clone()));
     // The file is the library's own form; which authority it is for is its member `directory`.
-    let known = keeper.account().filter(|bytes| {
+    let known = acme_store.account().filter(|bytes| {
         let value = serde_json::from_slice::<serde_json::Value>(bytes).unwrap_or_default();
         value["directory"] == directory.as_str()
     });
@@ -130,7 +130,7 @@ async fn open_account(keeper: Keeper<'_>, tls: &Arc<HopTls>) -> Result<Account, 
     let made = Account::builder_with_http(http()).create(&new, directory.clone(), None).await;
     let (account, credentials) = made?;
     let text = serde_json::to_vec(&credentials)?;
-    keeper.keep_account(text).map_err(|e| Error::Other(format!("{e:#}").into()))?;
+    acme_store.keep_account(text).map_err(|e| Error::Other(format!("{e:#}").into()))?;
     tracing::info!(directory, account = account.id(), "a new account with the authority");
     Ok(account)
 }
@@ -184,10 +184,10 @@ fn plain(error: Error) -> anyhow::Error {
 
 /// An error with what to do; an account that the authority does not know is forgotten, so that the
 /// next attempt makes one.
-fn explained(error: Error, keeper: Keeper<'_>) -> anyhow::Error {
+fn explained(error: Error, acme_store: AcmeStore<'_>) -> anyhow::Error {
     if let Error::Api(problem) = &error
         && kind(problem) == "accountDoesNotExist"
-        && let Err(error) = keeper.forget_account()
+        && let Err(error) = acme_store.forget_account()
     {
         let error = format!("{error:#}");
         tracing::warn!(error, "the account's file cannot be removed");

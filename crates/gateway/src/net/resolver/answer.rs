@@ -29,7 +29,7 @@ pub enum Kind {
     Soa,
     /// Certificates of a service (RFC 6698).
     Tlsa,
-    /// Texts.
+    /// Texts (TXT).
     Txt,
 }
 
@@ -65,7 +65,7 @@ impl Kind {
 /// How a question ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// There are records.
+    /// There is at least one record of the kind.
     Answered,
     /// There is no such name (NXDOMAIN).
     NoName,
@@ -144,7 +144,7 @@ pub enum Data {
         selector: u8,
         /// Matching type: 0 as it is, 1 SHA-256, 2 SHA-512.
         matching: u8,
-        /// What must match.
+        /// The certificate association data of TLSA (RFC 6698 section 2.1.4).
         data: Vec<u8>,
     },
     /// TXT: its character strings in one.
@@ -170,7 +170,7 @@ impl fmt::Display for Data {
 /// The answer to one question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// How it ended.
+    /// Whether there were records, none, or no answer.
     pub outcome: Outcome,
     /// The records, sorted as text except for [`Kind::Mx`], which is sorted by preference.
     pub data: Vec<Data>,

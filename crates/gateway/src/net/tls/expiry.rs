@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use gauntlet_mail::date;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
@@ -95,8 +96,8 @@ fn moment(tag: u8, text: &str) -> anyhow::Result<i64> {
         Ok(full.get(at).context("a short time")?.parse()?)
     };
     let name = format!("{:04}-{:02}-{:02}", number(0..4)?, number(4..6)?, number(6..8)?);
-    let day = gauntlet_store::log::day_number(&name).context("a day that does not exist")?;
-    Ok(day * 86_400 + number(8..10)? * 3_600 + number(10..12)? * 60 + number(12..14)?)
+    let day = date::day_number(&name).context("a day that does not exist")?;
+    Ok(day * date::DAY_SECONDS + number(8..10)? * 3_600 + number(10..12)? * 60 + number(12..14)?)
 }
 
 #[cfg(test)]

@@ -25,16 +25,16 @@ impl Queue {
         body: &Bytes,
         changes: &[Change],
     ) -> Result<OutgoingMessage, String> {
-        let keys = &settings.key_ring;
+        let (keys, now_s) = (&settings.key_ring, self.now_ms() / 1_000);
         let mut message = with_changes(OutgoingMessage::from(body.clone()), changes);
         if changes.contains(&Change::DkimSign) {
-            message = with_fields(message, keys, |message| keys.sign(message))?;
+            message = with_fields(message, keys, |message| keys.sign(message, now_s))?;
         }
         if !seals(settings, record) {
             return Ok(message);
         }
-        let (host, arc, now) = (&self.parts.host, record.facts.arc, self.now_ms() / 1_000);
-        with_fields(message, keys, |message| keys.seal(message, host, arc, now))
+        let (host, arc) = (&self.parts.host, record.facts.arc);
+        with_fields(message, keys, |message| keys.seal(message, host, arc, now_s))
     }
 }
 

@@ -134,8 +134,8 @@ impl CutThroughJournal {
     }
 
     /// An outcome is in the log.
-    pub fn logged(&self, Noted(place): Noted) {
-        if let Some(half) = self.turns().files.get_mut(place) {
+    pub fn logged(&self, Noted(index): Noted) {
+        if let Some(half) = self.turns().files.get_mut(index) {
             half.open = half.open.saturating_sub(1);
         }
     }

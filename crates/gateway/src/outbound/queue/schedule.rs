@@ -1,6 +1,7 @@
 //! When a message is tried again, given up, and when that is reported to its sender: pure rules,
 //! without a clock.
 
+use gauntlet_engine::random::SPLIT_MIX_STEP;
 use gauntlet_store::Outcome;
 
 use crate::config::SenderSettings;
@@ -68,7 +69,7 @@ fn milliseconds(seconds: u64) -> i64 {
 
 /// `seconds` in milliseconds, up to a tenth more or less, by the bits of `seed`.
 fn jittered_ms(seconds: u64, seed: u64) -> i64 {
-    let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    let mixed = seed.wrapping_mul(SPLIT_MIX_STEP) >> 40;
     let ms = seconds.saturating_mul(1_000);
     let jitter = ms / 5 * (mixed % 1_001) / 1_000;
     i64::try_from(ms - ms / 10 + jitter).unwrap_or(i64::MAX / 4)

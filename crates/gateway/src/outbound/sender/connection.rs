@@ -79,7 +79,7 @@ struct Attempt<'a> {
 enum Failure {
     /// The TLS handshake failed.
     Handshake(String),
-    /// Anything else.
+    /// Another error, in words.
     Other(String),
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) peer: SocketAddr,
     pub(super) messages: usize,
-    /// It is encrypted.
+    /// Whether the connection is under TLS.
     secured: bool,
     /// What is to be written after the replies.
     body: Option<OutgoingMessage>,

@@ -64,9 +64,7 @@ pub(super) enum Color {
 }
 
 impl Color {
-    /// White.
     pub(super) const WHITE: Color = Color::Rgb(255, 255, 255);
-    /// Black.
     pub(super) const BLACK: Color = Color::Rgb(0, 0, 0);
 
     fn of_number(rgb: u32) -> Color {

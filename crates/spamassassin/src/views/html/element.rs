@@ -3,7 +3,6 @@
 /// Properties of an element.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Element {
-    /// Its name.
     pub(super) name: &'static str,
     /// An element of HTML 4.01, XHTML 1.0 or one of the few others that count as valid.
     pub(super) valid: bool,

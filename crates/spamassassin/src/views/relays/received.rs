@@ -15,6 +15,7 @@ mod programs;
 
 use std::sync::LazyLock;
 
+use gauntlet_mail::date::MONTHS;
 use regex::bytes::Regex;
 
 use self::authentication::authentication;
@@ -159,12 +160,12 @@ fn without_date(line: &[u8]) -> usize {
     };
     let number = |w: &[u8]| !w.is_empty() && w.iter().all(u8::is_ascii_digit);
     let parts = || time.split(|&b| b == b':');
-    let months: [&[u8]; 12] = [
-        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
-        b"Dec",
-    ];
     let timed = matches!(parts().count(), 2 | 3) && parts().all(number);
-    if zone.is_empty() || !timed || !number(year) || !months.contains(&month) {
+    if zone.is_empty()
+        || !timed
+        || !number(year)
+        || !MONTHS.iter().any(|name| name.as_bytes() == month)
+    {
         return line.len();
     }
     // The day may follow a semicolon directly, and a weekday may stand before it.

@@ -154,7 +154,8 @@ impl Conversation {
         let wait = self.receiver.settings.get().receiver.memory_wait_seconds_max;
         let written = overflow.as_ref().map_or(0, |o| o.written());
         let bytes = tail.capacity() as u64 + written;
-        if !self.memory.resize_for_whole(bytes, Duration::from_secs(wait)).await {
+        let (wait, clock) = (Duration::from_secs(wait), &self.receiver.clock);
+        if !self.memory.resize_for_whole(bytes, wait, clock).await {
             return None;
         }
         let Some(overflow) = overflow else { return Some(tail) };

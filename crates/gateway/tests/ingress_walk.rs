@@ -1,5 +1,5 @@
 //! A walk through messages with odd bytes from a fixed seed, over all ways in: what is judged
-//! equals what is sent. The fuzz target `ways` asks the same for longer.
+//! equals what is sent. The fuzz target `ingress` asks the same for longer.
 
 /// Messages.
 const ROUNDS: usize = 6_000;
@@ -64,7 +64,7 @@ fn what_is_judged_equals_what_is_sent() {
             input.splice(at.min(input.len())..at.min(input.len()), odd.iter().copied());
         }
         let shown = input.clone();
-        let asked = std::panic::catch_unwind(move || crate::ways_bytes::ask(&input));
+        let asked = std::panic::catch_unwind(move || crate::ingress_bytes::ask(&input));
         assert!(asked.is_ok(), "round {round}: {}", shown.escape_ascii());
     }
 }
