@@ -2,6 +2,7 @@
 //! replay the mail of the last days, keep versions and go back.
 
 mod replay;
+mod unpacker;
 mod versions;
 
 use std::io::Write;
@@ -105,14 +106,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Explain { message, policy, to, from, outbound, json, ruleset } => {
             let raw = file::read(message)?;
             let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
-            let judge =
-                Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
+            let judge = Judge::new(policy.as_deref(), ruleset)?;
             let (verdict, explanations) = judge.explain(&raw, direction, from.clone(), to.clone());
             print_explanations(&verdict, &explanations, *json)
         }
         Action::Test { cases, policy, ruleset } => {
-            let judge =
-                Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
+            let judge = Judge::new(policy.as_deref(), ruleset)?;
             test(cases, &judge)
         }
         Action::Replay(args) => replay::run(args),
@@ -144,9 +143,15 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
 struct Judge {
     policy: Policy,
     snapshot: Snapshot,
+    unpacker: unpacker::Unpacker,
 }
 
 impl Judge {
+    fn new(policy: Option<&Path>, ruleset: &RulesetArgs) -> anyhow::Result<Self> {
+        let (policy, snapshot) = (read_policy(policy)?, ruleset.load()?);
+        Ok(Judge { policy, snapshot, unpacker: unpacker::Unpacker::default() })
+    }
+
     fn explain(
         &self,
         raw: &[u8],
@@ -162,7 +167,7 @@ impl Judge {
         if let Some(mail_from) = mail_from {
             envelope.mail_from = mail_from;
         }
-        let facts = Facts::default();
+        let facts = Facts { content: self.unpacker.tree(&message), ..Facts::default() };
         let verdict = scan(&message, &envelope, &facts, &self.snapshot, &mut Scratch::default());
         let explanations = self.policy.explain(&PolicyInput {
             id: "none",

@@ -10,10 +10,13 @@
 
 pub mod disposition;
 pub mod lists;
+mod released_by;
+pub mod removal;
 pub mod thresholds;
 pub mod verdict;
 
 pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
 pub use lists::List;
+pub use removal::{Original, Removal, RemovedPart, RenamedPart};
 pub use thresholds::{Thresholds, probability_reached_by};
 pub use verdict::{Class, Counterfactual, FilterCost, Verdict};
