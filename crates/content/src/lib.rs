@@ -14,6 +14,7 @@
 //! Decoders never fail and never panic on purpose; one that does is a defect of its object.
 
 mod digest;
+pub mod disarm;
 mod formats;
 mod host;
 mod limits;

@@ -7,7 +7,7 @@ mod cpio;
 mod gzip;
 mod sevenz;
 pub(super) mod tar;
-pub(super) mod zip;
+pub(crate) mod zip;
 
 use gauntlet_sniff::FileKind as K;
 

@@ -52,6 +52,11 @@ impl Unpacking {
         self.pool.unpack(&roots, &self.limits, &words, None)
     }
 
+    /// The processes, and the limits of a request, for what else they do.
+    pub fn tools(&self) -> (Arc<Pool>, Limits) {
+        (self.pool.clone(), self.limits)
+    }
+
     /// A turn to unpack: as many at once as there are workers. None if the node stops.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
