@@ -19,6 +19,7 @@ mod formats;
 mod host;
 mod limits;
 pub mod process;
+pub mod sealed;
 mod test_file;
 mod text;
 mod unpack;

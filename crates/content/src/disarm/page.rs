@@ -116,24 +116,15 @@ fn attribute_edits(tag: &Tag<'_>) -> Vec<(std::ops::Range<usize>, &'static str)>
         let value = plain(&attribute.value);
         let is_picture = matches!(tag.name.as_str(), "img" | "image" | "source")
             && PICTURES.iter().any(|kind| value.starts_with(kind));
-        let what = if attribute.name.starts_with("on") {
-            Some("script")
-        } else if ["formaction", "srcdoc", "background-script", "attributename"]
-            .contains(&attribute.name.as_str())
-        {
-            Some("script")
-        } else if SCHEMES.iter().any(|scheme| value.starts_with(scheme)) && !is_picture {
-            Some("script")
-        } else if attribute.name == "style"
-            && ["expression(", "javascript:", "behavior:", "-moz-binding"]
-                .iter()
-                .any(|word| value.contains(word))
-        {
-            Some("script")
-        } else {
-            None
-        };
-        found.extend(what.map(|what| (attribute.range, what)));
+        let runs_by_name = attribute.name.starts_with("on")
+            || ["formaction", "srcdoc", "attributename"].contains(&attribute.name.as_str());
+        let runs_by_scheme = SCHEMES.iter().any(|scheme| value.starts_with(scheme)) && !is_picture;
+        let words = ["expression(", "javascript:", "behavior:", "-moz-binding"];
+        let runs_by_style =
+            attribute.name == "style" && words.iter().any(|word| value.contains(word));
+        if runs_by_name || runs_by_scheme || runs_by_style {
+            found.push((attribute.range, "script"));
+        }
     }
     found
 }

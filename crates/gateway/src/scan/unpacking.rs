@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use gauntlet_content::process::client::Pool;
-use gauntlet_content::{Limits, Password, Root, Tree};
+use gauntlet_content::process::client::{OnObject, Pool};
+use gauntlet_content::{Limits, Object, Password, Root, Tree};
 use gauntlet_mail::{Message, passwords};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -37,6 +37,10 @@ impl Unpacking {
 
     /// The files of a message, and everything in them. Blocks.
     pub fn tree(&self, message: &Message<'_>) -> Tree {
+        self.unpack(message, None)
+    }
+
+    fn unpack(&self, message: &Message<'_>, look: Option<&mut OnObject<'_>>) -> Tree {
         let files = message.files();
         let roots: Vec<Root<'_>> = files
             .iter()
@@ -49,7 +53,20 @@ impl Unpacking {
         let of_message = passwords::candidates(message, max).into_iter();
         let word = |(word, source): (String, &str)| Password { word, source: source.to_owned() };
         let words: Vec<Password> = of_message.map(word).chain(self.words.iter().cloned()).collect();
-        self.pool.unpack(&roots, &self.limits, &words, None)
+        self.pool.unpack(&roots, &self.limits, &words, look)
+    }
+
+    /// The object of this SHA-256 (64 hexadecimal digits) anywhere in the message: its name and its
+    /// bytes. Blocks.
+    pub fn object(&self, message: &Message<'_>, sha256: &str) -> Option<(String, Vec<u8>)> {
+        let mut found = None;
+        let mut look = |object: &Object, bytes: &[u8]| {
+            if found.is_none() && object.sha256 == sha256 {
+                found = Some((object.name.clone(), bytes.to_vec()));
+            }
+        };
+        self.unpack(message, Some(&mut look));
+        found
     }
 
     /// The processes, and the limits of a request, for what else they do.
