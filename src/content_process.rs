@@ -15,6 +15,7 @@ use gauntlet_content::process::supervisor::{self, Settings};
 use gauntlet_gateway::config::{Config, Sandbox};
 use gauntlet_gateway::privileges::Account;
 use gauntlet_gateway::scan::engines::EngineHost;
+use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_mail::Message;
 
 /// Arguments of `gauntlet content-process`.
@@ -95,6 +96,20 @@ pub(crate) fn engine_host(config: &Config, user: &str) -> anyhow::Result<EngineH
     let launcher = Launcher::start(command);
     let launcher = launcher.context("the process that starts commands of engines")?;
     Ok(EngineHost::new(Some((Arc::new(launcher), commands))))
+}
+
+/// What opens files and asks engines for a command that runs without a node.
+///
+/// # Errors
+/// If a process cannot be started, or a file of an engine cannot be read.
+pub(crate) fn start_unpacking(config: &Config, workers_max: usize) -> anyhow::Result<Unpacking> {
+    let workers = Settings {
+        memory_bytes_max: config.content.worker_memory_bytes_max,
+        ..Settings::default()
+    };
+    let pool = start(&workers, workers_max)?;
+    let engines = engine_host(config, "")?.engines(&config.engine, &config.content)?;
+    Ok(Unpacking::new(&config.content, Arc::new(pool), Arc::new(engines)))
 }
 
 fn command(memory_bytes_max: u64) -> Command {

@@ -2,6 +2,7 @@
 //! replay the mail of the last days, keep versions and go back.
 
 mod replay;
+mod unpacker;
 mod versions;
 
 use std::io::Write;
@@ -150,6 +151,7 @@ struct Judge {
     snapshot: Snapshot,
     /// Opens files and looks for data, if the policy asks for any.
     data_loss: Option<Looking>,
+    unpacker: unpacker::Unpacker,
 }
 
 impl Judge {
@@ -166,7 +168,8 @@ impl Judge {
         for what in data_loss.iter().flat_map(|looking| looking.never_found(&policy)) {
             eprintln!("gauntlet: {what}");
         }
-        Ok(Judge { policy, snapshot, data_loss })
+        let unpacker = unpacker::Unpacker::new(dlp::config_of(config)?);
+        Ok(Judge { policy, snapshot, data_loss, unpacker })
     }
 
     fn explain(
@@ -184,12 +187,11 @@ impl Judge {
         if let Some(mail_from) = mail_from {
             envelope.mail_from = mail_from;
         }
-        let looks = |_: &&Looking| self.policy.asks_data_loss(direction);
-        let data_loss = self.data_loss.as_ref().filter(looks);
-        let facts = data_loss.map_or_else(Facts::default, |looking| looking.facts(&message));
+        let facts = Facts { content: self.unpacker.tree(&message), ..Facts::default() };
         let mut verdict =
             scan(&message, &envelope, &facts, &self.snapshot, &mut Scratch::default());
-        if let Some(looking) = data_loss {
+        let looks = |_: &&Looking| self.policy.asks_data_loss(direction);
+        if let Some(looking) = self.data_loss.as_ref().filter(looks) {
             looking.look(&message, &facts, &mut verdict);
         }
         let explanations = self.policy.explain(&PolicyInput {

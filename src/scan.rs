@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
@@ -297,7 +297,10 @@ impl Scanner<'_> {
         if !wanted || !facts.content.is_empty() {
             return Ok(facts);
         }
-        let start = || self.start_unpacking(config).map_err(|error| format!("{error:#}"));
+        let threads = self.threads;
+        let start = || {
+            content_process::start_unpacking(config, threads).map_err(|error| format!("{error:#}"))
+        };
         let unpacking = started.get_or_init(start).as_ref().map_err(Clone::clone)?;
         facts.content = unpacking.tree(message, raw);
         match unpacking::tempfail(&facts.content) {
@@ -308,17 +311,6 @@ impl Scanner<'_> {
 
     fn asks_engines(&self) -> bool {
         self.unpacking.as_ref().is_some_and(|(config, _)| !config.engine.is_empty())
-    }
-
-    fn start_unpacking(&self, config: &Config) -> anyhow::Result<Unpacking> {
-        let workers = gauntlet_content::process::supervisor::Settings {
-            memory_bytes_max: config.content.worker_memory_bytes_max,
-            ..Default::default()
-        };
-        let pool = content_process::start(&workers, self.threads)?;
-        let engines = content_process::engine_host(config, "")?;
-        let engines = engines.engines(&config.engine, &config.content)?;
-        Ok(Unpacking::new(&config.content, Arc::new(pool), Arc::new(engines)))
     }
 
     fn work(&self, jobs: &Receiver<Job>, done: &Sender<Done>, progress: &Progress) {

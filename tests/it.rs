@@ -59,6 +59,7 @@ mod serve_private;
 mod serve_rates;
 mod serve_recipients;
 mod serve_reload;
+mod serve_removals;
 mod serve_resources;
 mod serve_root;
 mod serve_secrets;

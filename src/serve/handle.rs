@@ -122,6 +122,22 @@ impl NodeHandle for Handle {
         node_state::send_web_request(&self.node.config(), request).map_err(|e| with_causes(&e))
     }
 
+    fn sealed_object(
+        &self,
+        raw: &[u8],
+        sha256: &str,
+        password: &str,
+    ) -> Result<Vec<u8>, NodeError> {
+        let judge = self.node.judge();
+        let unpacking = judge.unpacking.as_ref();
+        let unpacking = unpacking.ok_or_else(|| NodeError::new("content.enabled is false"))?;
+        let found = unpacking.object(&gauntlet_mail::Message::parse(raw), sha256);
+        let (name, bytes) = found.ok_or_else(|| NodeError::new("the message has no such file"))?;
+        let last = name.rsplit(['/', '\\']).next().filter(|last| !last.is_empty());
+        let name = last.unwrap_or("unnamed");
+        gauntlet_content::sealed::seal(name, &bytes, password).map_err(NodeError::new)
+    }
+
     fn groups(&self) -> Groups {
         self.node.judge().policy.groups.clone()
     }

@@ -66,6 +66,14 @@ pub trait NodeHandle: Send + Sync {
     /// It is no policy, another version was saved meanwhile, or it is saved but not in use yet.
     fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError>;
 
+    /// One file of a message, attached or found in another, by its SHA-256 (64 hexadecimal digits):
+    /// an encrypted ZIP that this password opens.
+    ///
+    /// # Errors
+    /// The message has no such file, or files are not opened here.
+    fn sealed_object(&self, raw: &[u8], sha256: &str, password: &str)
+    -> Result<Vec<u8>, NodeError>;
+
     /// Messages that wait for delivery or are on their way, oldest first.
     fn queue(&self, max: usize) -> Vec<QueuedMail>;
 

@@ -13,7 +13,7 @@ pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod messages;
 pub(crate) mod metrics;
-mod objects;
+pub(crate) mod objects;
 pub(crate) mod oidc;
 pub(crate) mod overview;
 pub(crate) mod own;

@@ -2,7 +2,8 @@
 
 use crate::api::OPERATIONS;
 use crate::pages::{
-    account, activity, app_passwords, files, held, link, message, messages, overview, quarantine,
+    account, activity, app_passwords, files, held, link, message, messages, objects, overview,
+    quarantine,
 };
 use crate::pages::{
     export, form, health, metrics, oidc, own, policy, queue, replay, reports, rules, searches,
@@ -34,6 +35,7 @@ const PAGES: &[Route] = &[
     get("/quarantine/{id}", Access::Own, held::show),
     get("/quarantine/{id}/html", Access::Own, held::html_frame),
     get("/quarantine/{id}/download", Access::Reviewer, held::download),
+    post("/quarantine/{id}/object", Access::Administrator, objects::fetch),
     get("/rules", Access::Administrator, rules::show),
     post("/rules/measure", Access::Administrator, rules::measure_now),
     get("/reports", Access::Reviewer, reports::show),

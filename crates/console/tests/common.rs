@@ -54,6 +54,18 @@ pub(crate) struct ListNode {
 }
 
 impl NodeHandle for ListNode {
+    fn sealed_object(
+        &self,
+        raw: &[u8],
+        sha256: &str,
+        password: &str,
+    ) -> Result<Vec<u8>, NodeError> {
+        match sha256.starts_with("00") {
+            true => Err(NodeError::new("the message has no such file")),
+            false => Ok(format!("{} {sha256} {password}", raw.len()).into_bytes()),
+        }
+    }
+
     fn status(&self) -> NodeStatus {
         NodeStatus {
             name: "mx1.example.com".to_owned(),

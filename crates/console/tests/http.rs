@@ -229,6 +229,31 @@ fn hostile_mail_is_text_everywhere() {
 }
 
 #[test]
+fn an_administrator_fetches_one_file_and_the_audit_log_says_so() {
+    let console = start();
+    let raw = b"Subject: x\r\n\r\ny";
+    put(&console, "two", Some("spam"), "a@example.com", raw);
+    let (path, hash) = ("/quarantine/held-two/object", "ab".repeat(32));
+    let ask = |login: &str, hash: &str, password: &str| {
+        let cookie = console.sign_in(login);
+        let form = format!("csrf={}&sha256={hash}&password={password}", console.csrf(&cookie));
+        console.request("POST", path, &cookie, &form)
+    };
+    assert_eq!(ask("rita", &hash, "infected").status, 403, "reviewers may not");
+    assert_eq!(ask("admin", "zz", "infected").status, 400);
+    assert_eq!(ask("admin", &hash, "").status, 400);
+    assert_eq!(ask("admin", &"00".repeat(32), "infected").status, 400);
+    let fetched = ask("admin", &hash, "infected");
+    assert_eq!(fetched.status, 200, "{}", fetched.body);
+    assert_eq!(fetched.header("content-type"), Some("application/zip"));
+    assert!(fetched.header("content-disposition").unwrap().starts_with("attachment"));
+    assert_eq!(fetched.body, format!("{} {hash} infected", raw.len()));
+    let noted = console.state.quarantine.audit_log("held-two", 10).unwrap();
+    let lines: Vec<_> = noted.iter().filter(|l| l.action == "fetch object").collect();
+    assert_eq!((lines.len(), lines[0].who.as_str()), (1, "admin"));
+}
+
+#[test]
 fn filters_find_and_refuse_nonsense() {
     let console = start();
     put(&console, "one", None, "a@example.com", b"Subject: Invoice 4711\r\n\r\ny");

@@ -5,7 +5,7 @@
 //! compressed bytes by [`Unpacker::read`] only, which knows the limits, and asks
 //! [`Unpacker::is_over`] once per entry.
 
-mod archive;
+pub(crate) mod archive;
 mod carve;
 mod encoding;
 mod image_file;

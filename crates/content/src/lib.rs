@@ -14,11 +14,13 @@
 //! Decoders never fail and never panic on purpose; one that does is a defect of its object.
 
 mod digest;
+pub mod disarm;
 pub mod engines;
 mod formats;
 mod host;
 mod limits;
 pub mod process;
+pub mod sealed;
 mod test_file;
 mod text;
 mod unpack;

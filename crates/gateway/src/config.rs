@@ -45,8 +45,8 @@ pub use roots::trust_roots;
 pub use scanning::{LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings};
 pub use services::{QuarantineOwner, ServiceProtocol, ServiceSettings};
 pub use settings::{
-    Config, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
-    QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
+    Config, DigestSettings, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings,
+    PolicySettings, QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
 };
 pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod challenge_listener;
 pub mod intake;
 pub mod logins;
+pub mod originals;
 pub mod policy_actions;
 pub mod rate_limiter;
 pub mod rates;

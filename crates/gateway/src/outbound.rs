@@ -2,6 +2,7 @@
 //! quarantine.
 
 pub mod arc;
+pub mod disarming;
 pub mod dsn;
 pub mod exchangers;
 pub mod hold;

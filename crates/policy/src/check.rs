@@ -4,6 +4,8 @@ use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
 use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
+use crate::objects::ObjectCondition;
+use crate::removals::{self, is_folder_name};
 use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT, RULES_MAX, Rule};
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 
@@ -79,11 +81,6 @@ fn release_problem(rule: &Rule, release: ReleasedBy) -> Option<String> {
     })
 }
 
-fn is_folder_name(name: &str) -> bool {
-    (1..=64).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
-}
-
 /// Texts that go onto the wire must be one printable line, or they inject lines of their own.
 fn one_line(text: &str, bytes_max: usize) -> Option<String> {
     if text.chars().any(char::is_control) {
@@ -93,7 +90,10 @@ fn one_line(text: &str, bytes_max: usize) -> Option<String> {
 }
 
 fn change_problem(change: &ChangeTemplate) -> Option<String> {
-    let ChangeTemplate::Fixed(change) = change else { return None };
+    let change = match change {
+        ChangeTemplate::Fixed(change) => change,
+        other => return removals::problem(other),
+    };
     let field = |name: &str| {
         let fine = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         (!fine).then(|| format!("{name:?} is no header field name"))
@@ -155,6 +155,9 @@ fn condition_problem(when: &Condition, groups: &Groups) -> Option<String> {
         return Some(format!(
             "no group {group:?}; define it with [[group]] or in the configuration"
         ));
+    }
+    if let Some(problem) = when.object.as_ref().and_then(ObjectCondition::problem) {
+        return Some(problem);
     }
     for (name, list) in [("all", &when.all), ("any", &when.any)] {
         if list.as_ref().is_some_and(Vec::is_empty) {

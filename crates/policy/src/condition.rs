@@ -1,13 +1,13 @@
 //! Conditions: data, not code. All fields of one table must hold; `all`, `any` and `not` nest.
 
-use std::str::FromStr;
-
 use gauntlet_mail::NameKind;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
 use gauntlet_verdict::Class;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
+pub use crate::bytes::Bytes;
 use crate::data_condition::DataCondition;
+use crate::objects::ObjectCondition;
 use crate::pattern::{OneOrMany, Pattern};
 
 /// Deepest nesting of `all`, `any` and `not`.
@@ -49,6 +49,8 @@ pub struct Condition {
     pub size_below: Option<Bytes>,
     /// An attachment that fits all that is given.
     pub attachment: Option<AttachmentCondition>,
+    /// A file, attached or found inside another, that fits all that is given.
+    pub object: Option<ObjectCondition>,
     /// Attachments, at least.
     pub attachments_min: Option<usize>,
     /// Host of any URL in the message; `*.example.org` style patterns.
@@ -167,43 +169,6 @@ pub struct RateCondition {
     pub per_hour_min: u32,
 }
 
-/// A number of bytes: `300`, `"64 KB"`, `"10 MB"` (powers of 1024).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u64);
-
-impl FromStr for Bytes {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size; write e.g. 300, \"64 KB\" or \"10 MB\"");
-        let text = text.trim();
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let number: u64 = text[..split].parse().map_err(|_| wrong())?;
-        let factor: u64 = match text[split..].trim().to_ascii_lowercase().as_str() {
-            "" | "b" => 1,
-            "k" | "kb" | "kib" => 1 << 10,
-            "m" | "mb" | "mib" => 1 << 20,
-            "g" | "gb" | "gib" => 1 << 30,
-            _ => return Err(wrong()),
-        };
-        number.checked_mul(factor).map(Bytes).ok_or_else(wrong)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(n) => Ok(Bytes(n)),
-            Either::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
-
 /// Minutes since midnight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -249,6 +214,12 @@ impl TimeCondition {
 }
 
 impl Condition {
+    /// The conditions on objects that must hold where this one does.
+    pub fn objects(&self) -> Vec<&ObjectCondition> {
+        let nested = self.all.iter().flatten().flat_map(Condition::objects);
+        self.object.iter().chain(nested).collect()
+    }
+
     /// How deep `all`, `any` and `not` nest; 1 for a flat table.
     pub fn depth(&self) -> usize {
         let lists = [&self.all, &self.any];
@@ -263,9 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times() {
-        assert_eq!("64 KB".parse(), Ok(Bytes(65_536)));
-        assert!("12 apples".parse::<Bytes>().is_err());
+    fn times() {
         let night = TimeCondition {
             from: TimeOfDay(22 * 60),
             to: TimeOfDay(6 * 60),

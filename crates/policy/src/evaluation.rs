@@ -3,6 +3,8 @@
 mod changes;
 mod data;
 mod fields;
+mod objects;
+mod removals;
 
 use std::cell::OnceCell;
 
@@ -59,11 +61,12 @@ impl Evaluation<'_> {
     /// All fields of a table; the first that fails decides.
     pub(crate) fn table(&self, when: &Condition) -> Answer {
         let mut held = Vec::new();
-        let checks: [fn(&Self, &Condition) -> Option<Answer>; 7] = [
+        let checks: [fn(&Self, &Condition) -> Option<Answer>; 8] = [
             Self::verdict_fields,
             Self::envelope_fields,
             Self::message_fields,
             Self::attachment_fields,
+            Self::object_fields,
             Self::network_fields,
             Self::data_fields,
             Self::nested,

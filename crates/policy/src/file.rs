@@ -12,6 +12,7 @@ use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
 use crate::pattern::OneOrMany;
 use crate::people::People;
+use crate::removals::{NamesShape, RemovalShape};
 use crate::rule::{ChangeTemplate, Rule};
 use crate::suggestion::with_nearest;
 use gauntlet_verdict::{Change, Final, ReleasedBy};
@@ -99,6 +100,9 @@ enum ActionShape {
     Copy(OneOrMany<String>),
     Notify(NotifyShape),
     Learn(LearnShape),
+    Strip(RemovalShape),
+    Disarm(RemovalShape),
+    ConvertNames(NamesShape),
 }
 
 #[derive(Deserialize)]
@@ -184,7 +188,7 @@ fn read_rule(shape: RuleShape, line: usize) -> Result<Option<Rule>, PolicyError>
         OneOrMany::Many(actions) => actions,
     };
     for action in actions {
-        match read_action(action, &rule.name) {
+        match read_action(action, &rule.name, rule.when.as_ref()) {
             Action::Change(change) => rule.changes.push(change),
             Action::End(end) => {
                 if let Some(first) = &rule.end {
@@ -205,7 +209,7 @@ enum Action {
     End(Final),
 }
 
-fn read_action(shape: ActionShape, rule: &str) -> Action {
+fn read_action(shape: ActionShape, rule: &str, when: Option<&Condition>) -> Action {
     let rule = rule.to_owned();
     let change = |change| Action::Change(ChangeTemplate::Fixed(change));
     match shape {
@@ -229,6 +233,9 @@ fn read_action(shape: ActionShape, rule: &str) -> Action {
         ActionShape::Learn(l) => {
             change(Change::Learn { spam: matches!(l, LearnShape::Spam), rule })
         }
+        ActionShape::Strip(shape) => Action::Change(shape.template(false, rule, when)),
+        ActionShape::Disarm(shape) => Action::Change(shape.template(true, rule, when)),
+        ActionShape::ConvertNames(shape) => Action::Change(shape.template(rule)),
         ActionShape::StripAttachments(s) => {
             Action::Change(ChangeTemplate::StripAttachments { which: s.which, note: s.note })
         }

@@ -7,6 +7,7 @@
 //! [`rewrite::apply`] makes the changes that a disposition asks for.
 
 mod bounds;
+mod bytes;
 mod check;
 pub mod condition;
 pub mod data_condition;
@@ -20,8 +21,10 @@ pub mod finding;
 pub mod groups;
 pub mod input;
 mod language;
+pub mod objects;
 pub mod pattern;
 pub mod people;
+mod removals;
 pub mod replay;
 pub mod rewrite;
 pub mod rule;

@@ -1,6 +1,10 @@
 //! Patterns in policies: `*` stands for any run of characters, case is ignored.
 
-use serde::Deserialize;
+use std::marker::PhantomData;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 /// A shell-like pattern without brackets: `*@example.org`, `*.exe`, `bank`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -45,13 +49,41 @@ impl Pattern {
 }
 
 /// One value or a list of them: `class = "spam"` and `class = ["spam", "phishing"]` both read.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OneOrMany<T> {
     /// A single value.
     One(T),
     /// A list.
     Many(Vec<T>),
+}
+
+/// Not as an untagged enum, which forgets what was wrong with the value.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
+    }
+}
+
+struct OneOrManyVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
+    type Value = OneOrMany<T>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("one value or a list of them")
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        T::deserialize(StrDeserializer::new(value)).map(OneOrMany::One)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, value: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(value)).map(OneOrMany::One)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(list)).map(OneOrMany::Many)
+    }
 }
 
 impl<T> OneOrMany<T> {

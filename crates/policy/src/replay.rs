@@ -125,6 +125,18 @@ fn change(
             let stripped = |c: &&Change| matches!(c, Change::StripAttachments { .. });
             past.disposition.changes.iter().find(stripped).cloned()
         }
+        ChangeTemplate::Remove { disarms, removal, .. } if !past.is_complete => {
+            let same = |c: &&Change| match c {
+                Change::Strip(then) => !disarms && then.rule == removal.rule,
+                Change::Disarm(then) => *disarms && then.rule == removal.rule,
+                _ => false,
+            };
+            past.disposition.changes.iter().find(same).cloned()
+        }
+        ChangeTemplate::ConvertNames { .. } if !past.is_complete => {
+            let converted = |c: &&Change| matches!(c, Change::ConvertNames { .. });
+            past.disposition.changes.iter().find(converted).cloned()
+        }
         _ => eval.change(template),
     }
 }
@@ -136,6 +148,7 @@ impl Evaluation<'_> {
             || when.url_host.is_some()
             || when.language.is_some()
             || when.attachment.is_some()
+            || when.object.is_some()
             || when.attachments_min.is_some();
         let nested = when.all.is_some() || when.any.is_some() || when.not.is_some();
         // The log has what was found, if that day's policy asked for it.
@@ -153,6 +166,7 @@ impl Evaluation<'_> {
                 url_host: None,
                 language: None,
                 attachment: None,
+                object: None,
                 attachments_min: None,
                 ..rest
             },

@@ -1,21 +1,33 @@
 //! Making the changes of a disposition to the bytes of a message.
 //!
 //! Everything that is not changed stays byte for byte as it was, so that signatures over it still
-//! verify. Nothing inside `multipart/signed` or `multipart/encrypted` is touched.
+//! verify. Nothing inside `multipart/signed` or `multipart/encrypted` is touched, except by `strip`,
+//! `disarm` and `convert_names`, which say so in the header.
 
 use std::ops::Range;
 
+mod names;
+mod removal;
+
 use gauntlet_mail::{Message, Part, fields};
+use gauntlet_verdict::Change;
 
 use crate::pattern::Pattern;
-use gauntlet_verdict::Change;
+
+pub use removal::{DisarmOutcome, DisarmedPart};
 
 /// Characters of base64 in one line (RFC 2045 section 6.8).
 const BASE64_LINE: usize = 76;
 
-/// Returns the message with these changes made, in order. Changes that are not about its bytes
-/// (copy, notify, learn, sign) are left to the caller.
+/// As [`apply_with`], where nothing was disarmed: what should have been is stripped.
 pub fn apply(message: &Message<'_>, changes: &[Change]) -> Vec<u8> {
+    apply_with(message, changes, &[])
+}
+
+/// Returns the message with these changes made, in order. Changes that are not about its bytes
+/// (copy, notify, learn, sign) are left to the caller. `disarmed` has what became of the parts that
+/// were to be disarmed; one that is not among them is stripped.
+pub fn apply_with(message: &Message<'_>, changes: &[Change], disarmed: &[DisarmedPart]) -> Vec<u8> {
     let mut edits = Edits { message, top: Vec::new(), list: Vec::new(), replaced: Vec::new() };
     for change in changes {
         match change {
@@ -23,6 +35,9 @@ pub fn apply(message: &Message<'_>, changes: &[Change]) -> Vec<u8> {
             Change::RemoveHeader { name } => edits.remove_header(name),
             Change::TagSubject { tag } => edits.tag_subject(tag),
             Change::StripAttachments { parts, note } => edits.strip(parts, note),
+            Change::Strip(removal) => edits.strip_parts(removal),
+            Change::Disarm(removal) => edits.disarm_parts(removal, disarmed),
+            Change::ConvertNames { parts, rule } => edits.convert_names(parts, rule),
             Change::Disclaimer { text } => edits.disclaimer(text),
             Change::Copy { .. }
             | Change::DkimSign
@@ -131,37 +146,52 @@ impl Edits<'_> {
     /// Replaces a part's body, and the fields that describe it, by UTF-8 text in base64. Its other
     /// fields stay where they are, for other changes. A part is replaced once.
     fn replace_content(&mut self, part: &Part<'_>, kind: &str, text: &str) {
+        let fields = format!("Content-Type: {kind}; charset=utf-8{}", self.line_end());
+        self.replace(part, &[], &fields, text.as_bytes());
+    }
+
+    /// Replaces a part's body by these bytes in base64, and by whole `fields` those that describe
+    /// it, except those named in `kept`. A part is replaced once: says whether it was now.
+    fn replace(&mut self, part: &Part<'_>, kept: &[&str], fields: &str, bytes: &[u8]) -> bool {
         if self.replaced.contains(&part.body_range.start) {
-            return;
+            return false;
         }
         self.replaced.push(part.body_range.start);
+        let (raw, end) = (self.message.raw(), self.line_end());
+        let fields = format!("{fields}Content-Transfer-Encoding: base64{end}");
+        let fields_end = self.replace_fields(part, kept, &fields);
+        let mut block = Vec::new();
+        // Between the fields and a body is an empty line; where there was no body there is none.
+        if !raw[fields_end..part.body_range.start].ends_with(b"\n") {
+            block.extend_from_slice(end.as_bytes());
+        }
+        let encoded = base64_simd::STANDARD.encode_to_string(bytes);
+        for line in encoded.as_bytes().chunks(BASE64_LINE) {
+            block.extend_from_slice(line);
+            block.extend_from_slice(end.as_bytes());
+        }
+        self.list.push((part.body_range.clone(), block));
+        true
+    }
+
+    /// Puts whole fields behind those of a part, and takes out all `Content-` fields but those in
+    /// `kept`. Says where its fields end.
+    fn replace_fields(&mut self, part: &Part<'_>, kept: &[&str], fields: &str) -> usize {
         let (raw, end) = (self.message.raw(), self.line_end());
         let mut fields_end = part.header_range.start;
         for header in &part.headers {
             let value_end = header.value_offset(raw) + header.raw_value.len();
             fields_end =
                 memchr::memchr(b'\n', &raw[value_end..]).map_or(raw.len(), |i| value_end + i + 1);
-            if header.name.to_ascii_lowercase().starts_with(b"content-") {
+            let describes = header.name.to_ascii_lowercase().starts_with(b"content-");
+            if describes && !kept.iter().any(|name| header.is(name)) {
                 self.list.push((header.offset..fields_end, Vec::new()));
             }
         }
         let unfinished = fields_end > part.header_range.start && raw[fields_end - 1] != b'\n';
         let before = if unfinished { end } else { "" };
-        let fields = format!(
-            "{before}Content-Type: {kind}; charset=utf-8{end}Content-Transfer-Encoding: base64{end}"
-        );
-        self.list.push((fields_end..fields_end, fields.into_bytes()));
-        let mut block = Vec::new();
-        // Between the fields and a body is an empty line; where there was no body there is none.
-        if !raw[fields_end..part.body_range.start].ends_with(b"\n") {
-            block.extend_from_slice(end.as_bytes());
-        }
-        let encoded = base64_simd::STANDARD.encode_to_string(text.as_bytes());
-        for line in encoded.as_bytes().chunks(BASE64_LINE) {
-            block.extend_from_slice(line);
-            block.extend_from_slice(end.as_bytes());
-        }
-        self.list.push((part.body_range.clone(), block));
+        self.list.push((fields_end..fields_end, format!("{before}{fields}").into_bytes()));
+        fields_end
     }
 
     /// Makes the edits. Of two that overlap, the one that begins first (then the longer) is made;

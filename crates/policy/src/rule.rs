@@ -1,9 +1,10 @@
 //! One rule of a policy, as it was read.
 
 use gauntlet_mail::Direction;
-use gauntlet_verdict::{Change, Final, ReleasedBy};
+use gauntlet_verdict::{Change, Final, ReleasedBy, Removal};
 
 use crate::condition::{AttachmentCondition, Condition};
+use crate::objects::ObjectCondition;
 
 /// In `notify`: the postmaster of our side's domain.
 pub(crate) const NOTIFY_POSTMASTER: &str = "postmaster";
@@ -44,5 +45,23 @@ pub enum ChangeTemplate {
         which: Option<AttachmentCondition>,
         /// What the note says.
         note: String,
+    },
+    /// Strips or disarms the files that fit.
+    Remove {
+        /// They are made harmless, not taken out.
+        disarms: bool,
+        /// Which: those that fit one of these, all files if there is none.
+        which: Vec<ObjectCondition>,
+        /// All but the parts.
+        removal: Removal,
+    },
+    /// Appends to the names of the files that fit.
+    ConvertNames {
+        /// Which.
+        which: AttachmentCondition,
+        /// What is appended, with its dot.
+        append: String,
+        /// The rule that says so.
+        rule: String,
     },
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::released_by::ReleasedBy;
+use crate::removal::{Removal, RenamedPart};
+
 /// The final action on a message for one recipient. Exactly one is logged for each accepted
 /// recipient (design invariant 3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,26 +75,6 @@ impl fmt::Display for Final {
     }
 }
 
-/// Who may release a held message. Ordered: [`ReleasedBy::Admin`] is stricter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReleasedBy {
-    /// Its recipient, to themselves.
-    User,
-    /// Reviewers of the folder and administrators only.
-    Admin,
-}
-
-impl ReleasedBy {
-    /// Name in settings, policies and the API: `user`, `admin`.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReleasedBy::User => "user",
-            ReleasedBy::Admin => "admin",
-        }
-    }
-}
-
 /// Folders whose mail is never released by its recipients, whatever is set for them.
 pub const ADMIN_ONLY_FOLDERS: [&str; 3] = ["phishing", "malware", "unscannable"];
 
@@ -123,6 +106,17 @@ pub enum Change {
         /// What the note says.
         note: String,
     },
+    /// Replaces parts by a note; the original is kept.
+    Strip(Removal),
+    /// Takes macros, scripts and the like out of parts; the original is kept.
+    Disarm(Removal),
+    /// Gives parts other file names.
+    ConvertNames {
+        /// The parts.
+        parts: Vec<RenamedPart>,
+        /// The policy rule that asks for it.
+        rule: String,
+    },
     /// Adds text at the end of the first text part of each alternative.
     Disclaimer {
         /// The text; escaped where the part is HTML.
@@ -153,6 +147,24 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         rule: String,
     },
+}
+
+impl Change {
+    /// What is taken out of the message, if something is.
+    pub fn removal(&self) -> Option<&Removal> {
+        match self {
+            Change::Strip(removal) | Change::Disarm(removal) => Some(removal),
+            _ => None,
+        }
+    }
+
+    /// The same, to say where the original is.
+    pub fn removal_mut(&mut self) -> Option<&mut Removal> {
+        match self {
+            Change::Strip(removal) | Change::Disarm(removal) => Some(removal),
+            _ => None,
+        }
+    }
 }
 
 /// A policy rule that was tried, and what came of it.

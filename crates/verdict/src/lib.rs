@@ -11,11 +11,14 @@
 pub mod data_loss;
 pub mod disposition;
 pub mod lists;
+mod released_by;
+pub mod removal;
 pub mod thresholds;
 pub mod verdict;
 
 pub use data_loss::{DataEvidence, DataFinding, DataLoss};
 pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
 pub use lists::List;
+pub use removal::{Original, Removal, RemovedPart, RenamedPart};
 pub use thresholds::{Thresholds, probability_reached_by};
 pub use verdict::{Class, Counterfactual, FilterCost, Verdict};

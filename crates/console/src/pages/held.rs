@@ -9,7 +9,7 @@ use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
 use super::quarantine::Seen;
-use super::{activity, quarantine, senders, verdict};
+use super::{activity, objects, quarantine, senders, verdict};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -46,6 +46,11 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 (decision(request, &seen))
                 @if let Some(logged) = &logged {
                     section.card.flush { h2 { (t("Why")) } (verdict::hits(&logged.record.verdict)) }
+                }
+                @if let Some(tree) = logged.as_ref().map(|l| &l.record.facts.content)
+                    && !tree.is_empty() && raw.is_some()
+                {
+                    section.card.flush { h2 { (t("Files")) } (objects::held_table(request, &item.id, tree)) }
                 }
                 (content(item.id.as_str(), message.as_ref(), hits, user))
             }

@@ -12,7 +12,7 @@ mod lz;
 mod ms_compress;
 mod sevenz;
 pub(super) mod tar;
-pub(super) mod zip;
+pub(crate) mod zip;
 
 use gauntlet_sniff::FileKind as K;
 

@@ -12,10 +12,12 @@ use gauntlet_sniff::FileKind;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::protocol::{
-    self, COMMAND_BYTES, KILL, Kind, Request, START_TOOL, START_WORKER, VALUE_BYTES_MAX,
+    self, COMMAND_BYTES, DisarmRequest, KILL, Kind, Request, START_TOOL, START_WORKER,
+    VALUE_BYTES_MAX,
 };
 use super::tool;
 use crate::digest;
+use crate::disarm::Disarmed;
 use crate::host::{ConvertError, Root};
 use crate::limits::Limits;
 use crate::object::{DefectKind, Object, ObjectDefect, Tree};
@@ -144,8 +146,22 @@ impl Pool {
         passwords: &[Password],
         on_object: Option<&mut OnObject<'_>>,
     ) -> Result<Tree, WorkerError> {
+        self.with_worker(|worker| self.ask(worker, roots, limits, passwords, on_object))
+    }
+
+    /// Disarms a file in a worker; blocks as [`Pool::unpack`] does. A worker that fails refuses.
+    pub fn disarm(&self, bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
+        let done = self.with_worker(|worker| ask_disarm(worker, bytes, is_page, limits));
+        done.unwrap_or_else(|error| Disarmed::Refused(error.to_string()))
+    }
+
+    /// Has a worker answer one request; one that fails is replaced.
+    fn with_worker<T>(
+        &self,
+        ask: impl FnOnce(&mut Worker) -> io::Result<T>,
+    ) -> Result<T, WorkerError> {
         let mut worker = self.take()?;
-        let asked = self.ask(&mut worker, roots, limits, passwords, on_object);
+        let asked = ask(&mut worker);
         let done = asked.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => WorkerError::OutOfTime,
             _ => WorkerError::Failed(error),
@@ -340,6 +356,29 @@ impl Drop for Pool {
             let _reaped = supervisor.process.wait();
         }
     }
+}
+
+fn ask_disarm(
+    worker: &Worker,
+    bytes: &[u8],
+    is_page: bool,
+    limits: &Limits,
+) -> io::Result<Disarmed> {
+    let until = Instant::now() + limits.time_max + GRACE;
+    let mut socket = Timed { socket: &worker.socket, until };
+    let request = DisarmRequest { limits: *limits, is_page };
+    protocol::write_value(&mut socket, Kind::Disarm, &request)?;
+    protocol::write(&mut socket, Kind::Bytes, bytes)?;
+    let (Kind::Disarmed, body) = protocol::read(&mut socket, VALUE_BYTES_MAX)? else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let mut disarmed: Disarmed = protocol::value(&body)?;
+    if let Disarmed::Changed(harmless) = &mut disarmed {
+        // Names and tags only become fewer; a package may be compressed less well.
+        let bytes_max = (bytes.len() as u64).saturating_mul(2).max(limits.object_bytes_max);
+        harmless.bytes = expect_bytes(&mut socket, bytes_max)?;
+    }
+    Ok(disarmed)
 }
 
 fn largest(roots: &[Root<'_>]) -> u64 {

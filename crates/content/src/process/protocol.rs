@@ -64,11 +64,23 @@ pub enum Kind {
     NotConverted = 5,
     /// The tree: the request is done.
     Tree = 6,
+    /// A [`DisarmRequest`]; the bytes of the file follow.
+    Disarm = 7,
+    /// A [`crate::disarm::Disarmed`]: that request is done. The bytes of a changed file follow.
+    Disarmed = 8,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] =
-        [Kind::Request, Kind::Bytes, Kind::Object, Kind::Convert, Kind::NotConverted, Kind::Tree];
+    const ALL: [Kind; 8] = [
+        Kind::Request,
+        Kind::Bytes,
+        Kind::Object,
+        Kind::Convert,
+        Kind::NotConverted,
+        Kind::Tree,
+        Kind::Disarm,
+        Kind::Disarmed,
+    ];
 }
 
 /// What a worker is asked to do.
@@ -82,6 +94,15 @@ pub struct Request {
     pub roots: Vec<(String, String)>,
     /// Whether each object's bytes are to be sent before the tree.
     pub wants_objects: bool,
+}
+
+/// A file that a worker is to disarm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisarmRequest {
+    /// What it may cost.
+    pub limits: Limits,
+    /// A reader shows it as HTML, whatever its bytes are.
+    pub is_page: bool,
 }
 
 fn bad(why: &str) -> io::Error {

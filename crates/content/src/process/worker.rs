@@ -7,7 +7,8 @@ use std::time::Duration;
 use gauntlet_sandbox::{Resource, landlock, limit, seccomp};
 use gauntlet_sniff::FileKind;
 
-use super::protocol::{self, Kind, Request, VALUE_BYTES_MAX};
+use super::protocol::{self, DisarmRequest, Kind, Request, VALUE_BYTES_MAX};
+use crate::disarm::Disarmed;
 use crate::host::{Child, ConvertError, Host, Root};
 use crate::object::Object;
 
@@ -61,12 +62,19 @@ pub fn serve(mut socket: UnixStream, reader: MessageReader) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         };
-        if kind != Kind::Request {
-            return Err(io::ErrorKind::InvalidData.into());
+        match kind {
+            Kind::Request => {
+                let request: Request = protocol::value(&body)?;
+                alarm(request.limits.time_max + GRACE);
+                answer(&mut socket, &request, reader)?;
+            }
+            Kind::Disarm => {
+                let request: DisarmRequest = protocol::value(&body)?;
+                alarm(request.limits.time_max + GRACE);
+                disarm(&mut socket, &request)?;
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         }
-        let request: Request = protocol::value(&body)?;
-        alarm(request.limits.time_max + GRACE);
-        answer(&mut socket, &request, reader)?;
         alarm(Duration::ZERO);
     }
 }
@@ -95,6 +103,18 @@ fn answer(socket: &mut UnixStream, request: &Request, reader: MessageReader) -> 
         return Err(error);
     }
     protocol::write_value(socket, Kind::Tree, &tree)?;
+    socket.flush()
+}
+
+fn disarm(socket: &mut UnixStream, request: &DisarmRequest) -> io::Result<()> {
+    let (Kind::Bytes, file) = protocol::read(socket, ROOT_BYTES_MAX)? else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let disarmed = crate::disarm::disarm(&file, request.is_page, &request.limits);
+    protocol::write_value(socket, Kind::Disarmed, &disarmed)?;
+    if let Disarmed::Changed(harmless) = &disarmed {
+        protocol::write(socket, Kind::Bytes, &harmless.bytes)?;
+    }
     socket.flush()
 }
 

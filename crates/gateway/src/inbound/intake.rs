@@ -20,6 +20,7 @@ use crate::current::Current;
 use crate::facts::auth_results::{stamp_in, without_return_path_in};
 use crate::facts::rules::CachedViews;
 use crate::ids;
+use crate::inbound::originals::Originals;
 use crate::inbound::policy_actions::{Ordered, PolicyActions};
 use crate::inbound::rate_limiter::RateLimiter;
 use crate::inbound::settings::InboundSettings;
@@ -64,6 +65,8 @@ pub struct Intake {
     pub rate_limiter: Arc<RateLimiter>,
     /// Notifications and model updates that policies ask for.
     pub actions: PolicyActions,
+    /// Says where the originals of changed messages are.
+    pub originals: Originals,
     /// Threads that judge messages.
     pub scan_pool: ScanPool,
     /// Where an accepted message is durable before its 250.
@@ -207,6 +210,7 @@ impl Intake {
         let spam = record.verdict.class >= gauntlet_verdict::Class::Spam;
         settings.facts.remember(&record.envelope, &record.facts, spam);
         settings.facts.apply(&record.verdict);
+        self.originals.name(&settings.digest, &mut record).await;
         record.latency_ms = milliseconds_since(began);
         Ok((record, body))
     }

@@ -77,6 +77,11 @@ impl Logins {
         &self.users
     }
 
+    /// The same, to keep.
+    pub fn shared_users(&self) -> Arc<Users> {
+        self.users.clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{PolicySettings, ReceiverSettings, StressSettings};
+use crate::config::{DigestSettings, PolicySettings, ReceiverSettings, StressSettings};
 use crate::facts::FactCollector;
 use crate::inbound::rate_limiter::RateRules;
 use crate::inbound::recipients::Recipients;
@@ -27,6 +27,8 @@ pub struct InboundSettings {
     pub facts: Arc<FactCollector>,
     /// Limits of what the policy asks for beside dispositions.
     pub policy: PolicySettings,
+    /// Where people reach the console, for links in notes.
+    pub digest: DigestSettings,
     /// Ruleset, model and policy.
     pub judge: Arc<Judge>,
 }

@@ -73,6 +73,7 @@ impl Generation {
             routes: outbound.routes.clone(),
             facts: Arc::new(facts),
             policy: config.policy.clone(),
+            digest: config.digest.clone(),
             judge: Arc::new(judge),
         };
         let (config, inbound, outbound) = (Arc::new(config), Arc::new(inbound), Arc::new(outbound));

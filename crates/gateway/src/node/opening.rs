@@ -14,6 +14,7 @@ use crate::current::Current;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::net::resolver::Resolver;
+use crate::outbound::disarming::Disarming;
 use crate::outbound::exchangers::Ourselves;
 use crate::outbound::hold::Holder;
 use crate::outbound::mta_sts::MtaSts;
@@ -67,6 +68,7 @@ pub(super) fn queue(
         spool: spool.clone(),
         log: log.clone(),
         holder: Holder::start(quarantine.clone())?,
+        disarming: Disarming::start()?,
         maildir: folder::open_maildir(&config.node.inside(&config.route.maildir))?,
         sender,
         settings,

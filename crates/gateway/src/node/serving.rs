@@ -8,6 +8,7 @@ use anyhow::Context;
 use super::{Node, opening};
 use crate::inbound::challenge_listener::ChallengeListener;
 use crate::inbound::intake::Intake;
+use crate::inbound::originals::Originals;
 use crate::inbound::policy_actions::PolicyActions;
 use crate::inbound::receiver::{Listener, Receiver};
 use crate::inbound::services::{Service, ServiceCore};
@@ -38,9 +39,13 @@ impl Node {
         let wait = Duration::from_secs(scan.wait_seconds_max);
         let metrics = &self.metrics;
         let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, metrics)?;
+        if let Some(unpacking) = &self.in_force.inbound().get().judge.unpacking {
+            self.queue.set_disarming(unpacking.tools());
+        }
         let actions = PolicyActions::start(config.node.data.clone())?;
         let intake = Arc::new(Intake {
             actions,
+            originals: Originals::new(self.logins.shared_users()),
             rate_limiter: self.rate_limiter.clone(),
             scan_pool,
             clock: self.clock.clone(),

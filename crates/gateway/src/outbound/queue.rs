@@ -20,6 +20,7 @@ pub mod drain;
 mod groups;
 pub mod in_flight;
 mod notifications;
+mod removals;
 mod reports;
 pub mod schedule;
 
@@ -36,6 +37,7 @@ use crate::clock::steady::SteadyClock;
 use crate::current::Current;
 use crate::ids::{self, Ids};
 use crate::metrics::Metrics;
+use crate::outbound::disarming::{Disarming, Tools};
 use crate::outbound::hold::Holder;
 use crate::outbound::maildir::Maildir;
 use crate::outbound::queue::cut_through_journal::CutThroughJournal;
@@ -71,6 +73,8 @@ pub struct QueueParts {
     pub log: Arc<Log>,
     /// The way into quarantine.
     pub holder: Holder,
+    /// Takes macros and scripts out of files.
+    pub disarming: Disarming,
     /// The way into the Maildir.
     pub maildir: Maildir,
     /// The way to next hops.
@@ -207,6 +211,11 @@ impl Queue {
     /// The way to next hops.
     pub fn sender(&self) -> Arc<Sender> {
         self.parts.sender.clone()
+    }
+
+    /// Says by what files are disarmed.
+    pub(crate) fn set_disarming(&self, tools: Tools) {
+        self.parts.disarming.set_tools(tools);
     }
 
     /// The settings in force.

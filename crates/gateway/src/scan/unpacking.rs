@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gauntlet_content::engines::{Contents, EngineSet};
-use gauntlet_content::process::client::Pool;
+use gauntlet_content::process::client::{OnObject, Pool};
 use gauntlet_content::{
     EngineReport, Limits, Object, OnFailure, Password, Property, PropertyKind, Root, Tree,
 };
+use gauntlet_mail::files::MessageFile;
 use gauntlet_mail::readings::{self, ReadingFile};
 use gauntlet_mail::{Defect, Message, passwords};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -112,6 +113,29 @@ impl Unpacking {
     /// The files of a message, everything in them, and what engines say of it. `raw` is the message
     /// as it came. Blocks.
     pub fn tree(&self, message: &Message<'_>, raw: &[u8]) -> Tree {
+        if self.engines.is_empty() {
+            return self.unpack(message, None);
+        }
+        let mut contents = Contents::default();
+        let bytes_max = self.engines.bytes_max();
+        let mut keep = |object: &Object, bytes: &[u8]| contents.add(object, bytes, bytes_max);
+        let keeps = self.engines.wants_objects();
+        let look: Option<&mut OnObject<'_>> = if keeps { Some(&mut keep) } else { None };
+        let mut tree = self.unpack(message, look);
+        // A worker that failed gave no bytes of objects; those of the files are here.
+        let files = message.files();
+        for object in tree.objects.iter().filter(|o| keeps && o.parent.is_none()) {
+            if let Some(file) = files.get(object.root as usize) {
+                contents.add(object, file.bytes, bytes_max);
+            }
+        }
+        let raw = self.engines.wants_messages().then_some(raw);
+        self.engines.scan(&mut tree, &contents, raw);
+        tree
+    }
+
+    /// The files of a message in every reading, and everything in them.
+    fn unpack(&self, message: &Message<'_>, look: Option<&mut OnObject<'_>>) -> Tree {
         let files = message.files();
         let readings = is_ambiguous(&message.defects()).then(|| message.readings());
         let others: Vec<(String, &ReadingFile)> = readings
@@ -119,36 +143,20 @@ impl Unpacking {
             .flat_map(|readings| &readings.files)
             .map(|f| (format!("{}{}/{}", READING, f.reading, f.name), f))
             .collect();
-        let roots: Vec<Root<'_>> = files
-            .iter()
-            .map(|f| Root { name: &f.name, declared_type: &f.declared_type, bytes: f.bytes })
-            .chain(others.iter().map(|(name, f)| Root {
-                name,
-                declared_type: &f.declared_type,
-                bytes: &f.bytes,
-            }))
-            .collect();
-        let mut contents = Contents::default();
-        let bytes_max = self.engines.bytes_max();
-        let mut keep = |object: &Object, bytes: &[u8]| contents.add(object, bytes, bytes_max);
+        let usual = |f| {
+            let f: &MessageFile<'_> = f;
+            Root { name: &f.name, declared_type: &f.declared_type, bytes: f.bytes }
+        };
+        let mut roots: Vec<Root<'_>> = files.iter().map(usual).collect();
+        roots.extend(others.iter().map(|(name, f)| Root {
+            name,
+            declared_type: &f.declared_type,
+            bytes: &f.bytes,
+        }));
         let mut tree = match roots.is_empty() {
             true => Tree::default(),
-            false => {
-                let words = self.words(message);
-                let keeps = self.engines.wants_objects();
-                let on_object: Option<&mut gauntlet_content::process::client::OnObject<'_>> =
-                    if keeps { Some(&mut keep) } else { None };
-                self.pool.unpack(&roots, &self.limits, &words, on_object)
-            }
+            false => self.pool.unpack(&roots, &self.limits, &self.words(message), look),
         };
-        // A worker that failed gave no bytes of objects; those of the files are here.
-        if self.engines.wants_objects() {
-            for object in tree.objects.iter().filter(|o| o.parent.is_none()) {
-                if let Some(root) = roots.get(object.root as usize) {
-                    contents.add(object, root.bytes, bytes_max);
-                }
-            }
-        }
         for object in tree.objects.iter_mut().filter(|o| o.parent.is_none()) {
             let other = (object.root as usize).checked_sub(files.len());
             if let Some((_, file)) = other.and_then(|index| others.get(index)) {
@@ -157,8 +165,6 @@ impl Unpacking {
             }
         }
         tree.all_readings = readings.is_some_and(|readings| readings.complete);
-        let raw = self.engines.wants_messages().then_some(raw);
-        self.engines.scan(&mut tree, &contents, raw);
         tree
     }
 
@@ -167,6 +173,24 @@ impl Unpacking {
         let of_message = passwords::candidates(message, max).into_iter();
         let word = |(word, source): (String, &str)| Password { word, source: source.to_owned() };
         of_message.map(word).chain(self.words.iter().cloned()).collect()
+    }
+
+    /// The object of this SHA-256 (64 hexadecimal digits) anywhere in the message: its name and its
+    /// bytes. Blocks.
+    pub fn object(&self, message: &Message<'_>, sha256: &str) -> Option<(String, Vec<u8>)> {
+        let mut found = None;
+        let mut look = |object: &Object, bytes: &[u8]| {
+            if found.is_none() && object.sha256 == sha256 {
+                found = Some((object.name.clone(), bytes.to_vec()));
+            }
+        };
+        self.unpack(message, Some(&mut look));
+        found
+    }
+
+    /// The processes, and the limits of a request, for what else they do.
+    pub fn tools(&self) -> (Arc<Pool>, Limits) {
+        (self.pool.clone(), self.limits)
     }
 
     /// The engine because of which a message waits, counted and logged.

@@ -30,6 +30,12 @@ impl Evaluation<'_> {
                 Some(Change::Notify { to, template: self.fill(template), rule: rule.clone() })
             }
             ChangeTemplate::Fixed(change) => Some(change.clone()),
+            ChangeTemplate::Remove { disarms, which, removal } => {
+                self.removal(*disarms, which, removal)
+            }
+            ChangeTemplate::ConvertNames { which, append, rule } => {
+                self.converted_names(which, append, rule)
+            }
             ChangeTemplate::StripAttachments { which, note } => {
                 let parts = self.input.message.parts().iter().zip(0u16..);
                 let fits = |p: &Part<'_>| {
@@ -91,7 +97,7 @@ impl Evaluation<'_> {
     }
 
     /// `{id}`, `{class}`, `{score}`, `{hits}` and `{recipient}` in texts.
-    fn fill(&self, text: &str) -> String {
+    pub(super) fn fill(&self, text: &str) -> String {
         if !text.contains('{') {
             return text.to_owned();
         }

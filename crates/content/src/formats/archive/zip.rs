@@ -18,6 +18,70 @@ use crate::unpack::Unpacker;
 
 use directory::{Directory, Entry};
 
+/// A file of an archive that is made anew.
+#[derive(Debug, Clone)]
+pub(crate) struct PackedFile<'b> {
+    pub(crate) name: Vec<u8>,
+    pub(crate) flags: u16,
+    pub(crate) method: u16,
+    pub(crate) time: u16,
+    pub(crate) crc: u32,
+    /// Compressed.
+    pub(crate) data: &'b [u8],
+    /// Bytes of the file.
+    pub(crate) size: u64,
+}
+
+impl PackedFile<'_> {
+    /// Its name, whatever its encoding.
+    pub(crate) fn text_name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// Its bytes; none if there are not as many as it says, or over `bytes_max`.
+    pub(crate) fn unpack(&self, bytes_max: u64) -> Option<Vec<u8>> {
+        if self.size > bytes_max {
+            return None;
+        }
+        let file =
+            method::try_unpack(self.method, self.data, (self.size, self.flags), self.size + 1)?;
+        (file.len() as u64 == self.size).then_some(file)
+    }
+}
+
+/// The files of an archive that every program reads in one way.
+///
+/// # Errors
+/// If it is read in several ways, or not at all.
+pub(crate) fn packed_files(bytes: &[u8]) -> Result<Vec<PackedFile<'_>>, String> {
+    let directory = Directory::read(bytes);
+    let is_odd = !directory.differences.is_empty()
+        || directory.is_volume
+        || directory.has_more
+        || directory.prefix > 0
+        || !overlaps(&directory.entries).is_empty();
+    if is_odd || directory.entries.is_empty() {
+        return Err("programs may read different files of the package".to_owned());
+    }
+    if directory.entries.iter().any(|e| e.is_encrypted() || e.is_link()) {
+        return Err("the package is encrypted or has links".to_owned());
+    }
+    let mut names = BTreeSet::new();
+    if !directory.entries.iter().all(|e| names.insert(e.name.to_ascii_lowercase())) {
+        return Err("two files of the package have one name".to_owned());
+    }
+    let file = |e: &Entry| PackedFile {
+        name: e.name.clone(),
+        flags: e.flags,
+        method: e.method,
+        time: e.time,
+        crc: e.crc,
+        data: e.bytes(bytes),
+        size: e.size,
+    };
+    Ok(directory.entries.iter().map(file).collect())
+}
+
 /// Adds every file of the archive.
 pub(crate) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let directory = Directory::read(bytes);

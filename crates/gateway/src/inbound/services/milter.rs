@@ -321,6 +321,13 @@ impl Course {
             let text = format!("insufficient storage, try again later (reference {id})");
             return Reply::ReplyCode(452, (4, 3, 1), text).into();
         }
+        if self.goes_on
+            && let Err(error) = context.core.intake.queue.keep_originals(&self.message, body).await
+        {
+            tracing::error!(id, %error, "the original of a message could not be kept");
+            let text = format!("insufficient storage, try again later (reference {id})");
+            return Reply::ReplyCode(452, (4, 3, 1), text).into();
+        }
         let at_ms = context.core.clock().unix_ms();
         let targets = self.message.targets.iter();
         for (target, delivery) in targets.zip(&mut self.message.record.deliveries) {
@@ -371,7 +378,7 @@ fn changed(
         return Ok(Vec::new());
     }
     let body = Bytes::from(stamped.unwrap_or_else(|| original.to_vec()));
-    let changed = queue.changed(&settings, record, &body, changes)?;
+    let changed = queue.changed(&settings, record, &body, changes, &[])?;
     Ok(edits::between(original, &changed.to_vec()))
 }
 

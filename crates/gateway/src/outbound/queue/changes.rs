@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use gauntlet_mail::{Direction, Message};
-use gauntlet_policy::rewrite;
+use gauntlet_policy::rewrite::{self, DisarmedPart};
 use gauntlet_store::LogRecord;
 use gauntlet_verdict::Change;
 
@@ -13,7 +13,8 @@ use crate::outbound::settings::OutboundSettings;
 use crate::outbound::signing::KeyRing;
 
 impl Queue {
-    /// The message with these changes made, signed and sealed last.
+    /// The message with these changes made, signed and sealed last. Parts that were to be disarmed
+    /// and are not in `disarmed` are stripped.
     ///
     /// # Errors
     /// If it was to be signed and the secrets process has ended: it must wait then, not go out
@@ -24,9 +25,10 @@ impl Queue {
         record: &LogRecord,
         body: &Bytes,
         changes: &[Change],
+        disarmed: &[DisarmedPart],
     ) -> Result<OutgoingMessage, String> {
         let (keys, now_s) = (&settings.key_ring, self.now_ms() / 1_000);
-        let mut message = with_changes(OutgoingMessage::from(body.clone()), changes);
+        let mut message = with_changes(OutgoingMessage::from(body.clone()), changes, disarmed);
         if changes.contains(&Change::DkimSign) {
             message = with_fields(message, keys, |message| keys.sign(message, now_s))?;
         }
@@ -44,7 +46,11 @@ pub(crate) fn seals(settings: &OutboundSettings, record: &LogRecord) -> bool {
 }
 
 /// The message with these changes. Those of the header leave the body where it is.
-fn with_changes(message: OutgoingMessage, changes: &[Change]) -> OutgoingMessage {
+fn with_changes(
+    message: OutgoingMessage,
+    changes: &[Change],
+    disarmed: &[DisarmedPart],
+) -> OutgoingMessage {
     let of_header = |change: &&Change| {
         matches!(
             change,
@@ -52,11 +58,19 @@ fn with_changes(message: OutgoingMessage, changes: &[Change]) -> OutgoingMessage
         )
     };
     let of_body = |change: &&Change| {
-        matches!(change, Change::StripAttachments { .. } | Change::Disclaimer { .. })
+        matches!(
+            change,
+            Change::StripAttachments { .. }
+                | Change::Strip(_)
+                | Change::Disarm(_)
+                | Change::ConvertNames { .. }
+                | Change::Disclaimer { .. }
+        )
     };
     if changes.iter().any(|change| of_body(&change)) {
         let raw = message.to_vec();
-        return OutgoingMessage::from(Bytes::from(rewrite::apply(&Message::parse(&raw), changes)));
+        let changed = rewrite::apply_with(&Message::parse(&raw), changes, disarmed);
+        return OutgoingMessage::from(Bytes::from(changed));
     }
     if !changes.iter().any(|change| of_header(&change)) {
         return message;

@@ -52,8 +52,12 @@ impl Queue {
         if !route.is_named() || !self.parts.sender.is_free(&route) {
             return None;
         }
+        // The original of what is taken out is kept first: the queue sees to that.
+        if changes.iter().any(|change| change.removal().is_some()) {
+            return None;
+        }
         // What cannot be signed now waits in the queue.
-        let changed = self.changed(&settings, &message.record, body, &changes).ok()?;
+        let changed = self.changed(&settings, &message.record, body, &changes, &[]).ok()?;
         let outgoing = outgoing(message, &targets, changed.size());
         let (sender, settled) = tokio::sync::oneshot::channel();
         let done = Box::new(move |all| {

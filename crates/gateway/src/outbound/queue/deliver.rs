@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gauntlet_policy::rewrite::DisarmedPart;
 use gauntlet_store::Outcome;
+use gauntlet_verdict::Change;
 
 use super::groups::{Group, outgoing, settled};
 use super::{Active, Queue};
@@ -35,27 +37,37 @@ impl Queue {
                 });
                 self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });
             }
-            Group::Send(route, changes) => {
-                let record = &active.message.record;
-                let changed = self.changed(&active.settings, record, &active.body, &changes);
-                let body = match changed {
-                    Ok(body) => body,
-                    Err(why) => {
-                        let all = targets.iter().map(|t| settled(*t, None, "", &why));
-                        return queue.settle(&held, all.collect());
-                    }
-                };
-                if route == Route::Maildir {
-                    for target in targets {
-                        self.into_maildir(active, target, body.clone());
-                    }
-                    return;
-                }
-                let outgoing = outgoing(&active.message, &targets, body.size());
-                let done = Box::new(move |all| queue.settle(&held, all));
-                self.parts.sender.send(&route, DeliveryJob { outgoing, targets, body, done });
-            }
+            Group::Send(route, changes) => self.send_without(active, route, changes, targets),
         }
+    }
+
+    /// Sends a message on with these changes.
+    pub(super) fn send_changed(
+        self: &Arc<Self>,
+        active: &Arc<Active>,
+        route: &Route,
+        targets: Vec<usize>,
+        (changes, disarmed): (&[Change], &[DisarmedPart]),
+    ) {
+        let (queue, held) = (self.clone(), active.clone());
+        let record = &active.message.record;
+        let changed = self.changed(&active.settings, record, &active.body, changes, disarmed);
+        let body = match changed {
+            Ok(body) => body,
+            Err(why) => {
+                let all = targets.iter().map(|t| settled(*t, None, "", &why));
+                return queue.settle(&held, all.collect());
+            }
+        };
+        if *route == Route::Maildir {
+            for target in targets {
+                self.into_maildir(active, target, body.clone());
+            }
+            return;
+        }
+        let outgoing = outgoing(&active.message, &targets, body.size());
+        let done = Box::new(move |all| queue.settle(&held, all));
+        self.parts.sender.send(route, DeliveryJob { outgoing, targets, body, done });
     }
 
     fn into_maildir(self: &Arc<Self>, active: &Arc<Active>, target: usize, body: OutgoingMessage) {

@@ -118,7 +118,7 @@ fn zip_crypto(entry: &Entry, data: &[u8], word: &str, size_max: u64) -> Option<V
         return None;
     }
     let plain: Vec<u8> = body.iter().map(|&b| keys.decrypt(b)).collect();
-    let file = method::try_unpack(entry.method, &plain, entry, size_max)?;
+    let file = method::try_unpack(entry.method, &plain, (entry.size, entry.flags), size_max)?;
     let whole = (file.len() as u64) < size_max;
     (!whole || crc32fast::hash(&file) == entry.crc).then_some(file)
 }
@@ -145,7 +145,7 @@ fn aes(entry: &Entry, data: &[u8], word: &str, size_max: u64) -> Option<Vec<u8>>
         2 => counter_mode(&Aes192::new_from_slice(&keys[..key_bytes]).ok()?, body),
         _ => counter_mode(&Aes256::new_from_slice(&keys[..key_bytes]).ok()?, body),
     };
-    method::try_unpack(method, &plain, entry, size_max)
+    method::try_unpack(method, &plain, (entry.size, entry.flags), size_max)
 }
 
 /// Strength (1 to 3 for keys of 128, 192 and 256 bits) and method of an entry.

@@ -35,15 +35,11 @@ pub(super) fn unpack(
 pub(super) fn try_unpack(
     method: u16,
     data: &[u8],
-    entry: &Entry,
+    (size, flags): (u64, u16),
     size_max: u64,
 ) -> Option<Vec<u8>> {
     let mut file = Vec::new();
-    reader(method, data, entry.size, entry.flags)
-        .ok()?
-        .take(size_max)
-        .read_to_end(&mut file)
-        .ok()?;
+    reader(method, data, size, flags).ok()?.take(size_max).read_to_end(&mut file).ok()?;
     Some(file)
 }
 

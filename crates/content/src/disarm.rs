@@ -1,0 +1,172 @@
+//! Disarming: a file without what runs by itself, every other byte as it was where that is
+//! possible.
+//!
+//! ```text
+//! file ─▶ unpack ─▶ its format's disarmer ─▶ unpack again: nothing active, nothing unread
+//!            └─ unread, or no disarmer ─▶ refused (the caller strips the file)
+//! ```
+//!
+//! A disarmer need not be believed: its result is unpacked like any other file, and refused if
+//! something active is left. What each takes out stands at the head of its file.
+
+mod markup;
+mod office;
+mod package;
+mod page;
+mod pdf;
+mod rtf;
+
+use std::collections::BTreeSet;
+
+use gauntlet_sniff::FileKind;
+use serde::{Deserialize, Serialize};
+
+use crate::host::{NoHost, Root};
+use crate::limits::Limits;
+use crate::object::{PropertyKind, Tree};
+
+/// What became of a file that was to be disarmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Disarmed {
+    /// Nothing in it is active.
+    Clean,
+    /// It was changed.
+    Changed(Harmless),
+    /// It cannot be disarmed, and why.
+    Refused(String),
+}
+
+/// A file that was disarmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Harmless {
+    /// The whole file.
+    #[serde(skip)]
+    pub bytes: Vec<u8>,
+    /// What it is from now on, if its name and type should say something else.
+    pub becomes: Option<Plain>,
+    /// What was taken out, by words: `vba_macros`.
+    pub removed: Vec<String>,
+}
+
+/// Documents that hold no macros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Plain {
+    /// Word.
+    Document,
+    /// A Word template.
+    DocumentTemplate,
+    /// Excel.
+    Workbook,
+    /// An Excel template.
+    WorkbookTemplate,
+    /// PowerPoint.
+    Presentation,
+    /// A PowerPoint template.
+    PresentationTemplate,
+    /// A PowerPoint show.
+    Show,
+}
+
+impl Plain {
+    /// Extension with its dot, and media type (ECMA-376, IANA).
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Plain::Document => {
+                (".docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document")
+            }
+            Plain::DocumentTemplate => {
+                (".dotx", "application/vnd.openxmlformats-officedocument.wordprocessingml.template")
+            }
+            Plain::Workbook => {
+                (".xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
+            }
+            Plain::WorkbookTemplate => {
+                (".xltx", "application/vnd.openxmlformats-officedocument.spreadsheetml.template")
+            }
+            Plain::Presentation => (
+                ".pptx",
+                "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+            ),
+            Plain::PresentationTemplate => {
+                (".potx", "application/vnd.openxmlformats-officedocument.presentationml.template")
+            }
+            Plain::Show => {
+                (".ppsx", "application/vnd.openxmlformats-officedocument.presentationml.slideshow")
+            }
+        }
+    }
+}
+
+/// What a disarmer made: the file, what it took out, what the file is now.
+pub(crate) type Made = (Vec<u8>, BTreeSet<&'static str>, Option<Plain>);
+
+/// Disarms a file; `is_page` says that a reader shows it as HTML whatever its bytes are.
+pub fn disarm(bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
+    let kind = if is_page { FileKind::Html } else { gauntlet_sniff::sniff(bytes) };
+    let before = tree_of(bytes, limits);
+    if let Some(why) = unread(&before) {
+        return Disarmed::Refused(why);
+    }
+    let made = match kind {
+        FileKind::OfficeXml | FileKind::OpenDocument => office::disarm(bytes, limits),
+        FileKind::Pdf => pdf::disarm(bytes, limits),
+        FileKind::Rtf => rtf::disarm(bytes),
+        FileKind::Html | FileKind::Svg => page::disarm(bytes),
+        _ => Ok((bytes.to_vec(), BTreeSet::new(), None)),
+    };
+    let (bytes, removed, becomes) = match made {
+        Ok(made) => made,
+        Err(why) => return Disarmed::Refused(why),
+    };
+    let is_changed = !removed.is_empty();
+    let after = if is_changed { tree_of(&bytes, limits) } else { before };
+    if is_changed && let Some(why) = unread(&after) {
+        return Disarmed::Refused(format!("what is left of it cannot be read: {why}"));
+    }
+    match (active(&after, kind), is_changed) {
+        (Some(left), _) => Disarmed::Refused(format!("it cannot be disarmed: {left}")),
+        (None, false) => Disarmed::Clean,
+        (None, true) => {
+            let removed = removed.into_iter().map(str::to_owned).collect();
+            Disarmed::Changed(Harmless { bytes, becomes, removed })
+        }
+    }
+}
+
+fn tree_of(bytes: &[u8], limits: &Limits) -> Tree {
+    let root = Root { name: "file", declared_type: "", bytes };
+    crate::unpack(&[root], limits, &[], &mut NoHost)
+}
+
+fn unread(tree: &Tree) -> Option<String> {
+    let (object, defect) = tree.unread().next()?;
+    Some(format!("{} was not read: {:?} {}", object.path, defect.kind, defect.detail))
+}
+
+/// The first thing in the tree that runs, or starts something, by itself.
+fn active(tree: &Tree, root: FileKind) -> Option<String> {
+    use PropertyKind as P;
+    let is_page = matches!(root, FileKind::Html | FileKind::Svg);
+    for object in &tree.objects {
+        if object.kind.is_program() {
+            return Some(format!("{} is a program", object.path));
+        }
+        let found = object.properties.iter().find(|p| match p.kind {
+            P::VbaMacros | P::XlmMacros | P::Dde | P::ExternalTemplate | P::EmbeddedObject => true,
+            P::ActiveX | P::EquationEditor | P::JavaScript | P::LaunchAction => true,
+            P::OpenAction | P::EmbeddedFile | P::XfaForm | P::PasswordForm | P::Form => true,
+            P::Script | P::Smuggling | P::Redirect | P::CommandLine | P::InstallerAction => true,
+            P::Executable | P::AutoExec | P::EngineFinding | P::Encrypted => true,
+            // A page shows pictures from elsewhere; a document that fetches them is another matter.
+            P::ExternalReference => !is_page,
+            _ => false,
+        });
+        if let Some(found) = found {
+            return Some(format!("{}: {:?} {}", object.path, found.kind, found.detail));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
