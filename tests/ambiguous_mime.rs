@@ -57,7 +57,13 @@ fn ambiguous_messages_are_held_and_programs_quarantined() {
     let ambiguous = samples("ambiguous-");
     assert!(ambiguous.len() >= 22);
     for (name, end) in dispositions("ambiguous", &ambiguous) {
-        assert!(end.starts_with("hold:unscannable by"), "{name}: {end}");
+        // Every reading has the same program in it; what no reading shows is held.
+        let unread = ["external-body", "partial-message", "too-many-parameters", "uuencoded-file"];
+        let expected = match unread.iter().any(|kind| name.contains(kind)) {
+            true => "hold:unscannable by",
+            false => "quarantine:programs by",
+        };
+        assert!(end.starts_with(expected), "{name}: {end}");
     }
     let programs = samples("program-");
     assert!(programs.len() >= 14);
@@ -382,7 +388,14 @@ fn nasty_messages_are_not_delivered_unless_they_are_harmless() {
 }
 
 /// Nasty messages that hide nothing.
-const HARMLESS: [&str; 10] = [
+const HARMLESS: [&str; 16] = [
+    // A few letters of text in every reading.
+    "boundary-empty.eml",
+    "boundary-prefix.eml",
+    "boundary-twice-param.eml",
+    "cte-nested-b64.eml",
+    "cte-unknown.eml",
+    "dup-content-type.eml",
     // Bare line ends in the middle of words: every reading is one text. The Receiver refuses it.
     "bare-cr-lf.eml",
     "lf-only.eml",

@@ -137,7 +137,10 @@ fn no_value_is_left_in_log_console_and_databases() {
     let mut read = 0;
     for path in files_below(&node.data()) {
         let name = path.strip_prefix(node.data()).unwrap().display().to_string();
-        if name.starts_with("queue") || name.starts_with("quarantine/bodies") {
+        if name.starts_with("queue")
+            || name.starts_with("spool")
+            || name.starts_with("quarantine/bodies")
+        {
             continue;
         }
         let Ok(bytes) = std::fs::read(&path) else { continue };

@@ -26,7 +26,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 fn secrets_process(node: &Node) -> u32 {
     let all = children(node.pid());
-    assert_eq!(all.len(), 2, "secrets process and content process: {all:?}");
+    assert_eq!(all.len(), 3, "secrets process, two supervisors of unpacking: {all:?}");
     let is_it = |pid: &&u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         contains(&line, b"secrets-process")

@@ -32,11 +32,9 @@ const DEPTH_MAX: usize = 4;
 /// Groups of MIME fields.
 const BLOCKS_MAX: usize = 2_000;
 /// Names of one block that are used.
-const NAMES_MAX: usize = 4;
+const NAMES_MAX: usize = 16;
 /// Characters of a line that is taken for base64 though nothing says so.
 const DATA_LINE_MIN: usize = 40;
-/// Bytes of the head of decoded data in which fields are looked for.
-const HEAD_BYTES: usize = 64 << 10;
 
 /// What is in a message, beside what the usual reading shows.
 #[derive(Debug, Default)]
@@ -63,11 +61,16 @@ pub struct ReadingFile {
 /// Whether every reading of a message with this defect is made by [`Message::readings`].
 pub fn covers(kind: DefectKind) -> bool {
     use DefectKind as K;
-    // What is elsewhere cannot be read, and who wrote a message is no file.
+    // What is elsewhere cannot be read, who wrote a message is no file, and decoders of uuencode take
+    // for a file what others take for text, in more ways than are followed here.
     kind.is_ambiguous()
         && !matches!(
             kind,
-            K::AmbiguousFrom | K::TooManyParameters | K::PartialMessage | K::ExternalBody
+            K::AmbiguousFrom
+                | K::TooManyParameters
+                | K::UuencodedFile
+                | K::PartialMessage
+                | K::ExternalBody
         )
 }
 
@@ -121,6 +124,7 @@ struct Block<'b> {
 impl Search<'_> {
     fn walk(&mut self, bytes: &[u8], depth: usize) {
         let lines = Lines::of(bytes);
+        self.bare_parts(&lines, depth);
         let mut next = 0;
         while next < lines.spans.len() {
             if !is_mime_field(field_line(lines.line(next))) {
@@ -133,6 +137,23 @@ impl Search<'_> {
             }
             self.blocks_left -= 1;
             next = self.group(&lines, next, depth);
+        }
+    }
+
+    /// Parts without fields: text behind a line that may be a boundary.
+    fn bare_parts(&mut self, lines: &Lines<'_>, depth: usize) {
+        let all = lines.spans.len();
+        let mut boundary = lines.next_dashes[0];
+        while boundary < all {
+            let end = lines.next_dashes[boundary + 1];
+            let first = boundary + 1;
+            if first < all && !is_header_like(field_line(lines.line(first))) {
+                let at = lines.start(first);
+                let body = &lines.bytes[at..lines.start(end)];
+                let reading = format!("part without fields at byte {at}");
+                self.file(&reading, &[String::new()], "text/plain", body, depth);
+            }
+            boundary = end;
         }
     }
 
@@ -185,7 +206,10 @@ impl Search<'_> {
         let kind = part.content_type.essence();
         let others = part.alternative_names.iter().chain(&part.fallback_names).map(String::as_str);
         let names = part.file_name().into_iter().chain(others);
-        let mut names: Vec<String> = names.map(str::to_owned).take(NAMES_MAX).collect();
+        let mut names: Vec<String> = names.map(str::to_owned).take(NAMES_MAX + 1).collect();
+        if names.len() > NAMES_MAX {
+            self.found.complete = false;
+        }
         if names.is_empty() {
             names.push(String::new());
         }
@@ -211,6 +235,8 @@ impl Search<'_> {
             for body in [block.short, block.long] {
                 decoded.push((format!("not encoded at byte {at}"), body.to_vec()));
             }
+        } else {
+            decoded.push((format!("text before a boundary at byte {at}"), block.short.to_vec()));
         }
         for (reading, bytes) in decoded {
             self.file(&reading, &names, &kind, &bytes, depth);
@@ -239,6 +265,7 @@ impl Search<'_> {
         }
         self.bytes_left -= bytes.len();
         let room = FILES_MAX.saturating_sub(self.found.files.len());
+        self.found.complete &= names.len() <= room;
         for name in names.iter().take(room) {
             self.found.files.push(ReadingFile {
                 reading: reading.to_owned(),
@@ -251,8 +278,7 @@ impl Search<'_> {
 
     /// Looks for parts in what was decoded, once for each content.
     fn container(&mut self, bytes: &[u8], hash: blake3::Hash, depth: usize) {
-        let head = &bytes[..bytes.len().min(HEAD_BYTES)];
-        if !head.split(|b| *b == b'\n').any(is_mime_field) || !self.walked.insert(hash) {
+        if !bytes.split(|b| *b == b'\n').any(is_mime_field) || !self.walked.insert(hash) {
             return;
         }
         if depth < DEPTH_MAX {
@@ -266,7 +292,8 @@ impl Search<'_> {
     fn is_shown(&self, bytes: &[u8], kind: &str) -> bool {
         let text = bytes.trim_ascii();
         let is_text = kind.is_empty() || kind.starts_with("text/");
-        is_text && self.shown.iter().any(|part| memmem::find(part.body(), text).is_some())
+        let mut leaves = self.shown.iter().filter(|part| !part.is_container);
+        is_text && leaves.any(|part| memmem::find(part.body(), text).is_some())
     }
 }
 

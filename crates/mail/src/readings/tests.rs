@@ -92,6 +92,23 @@ fn base64_ends_where_decoders_say() {
 }
 
 #[test]
+fn parts_without_fields_and_preambles_are_text() {
+    let text = "http://192.0.2.7/ is the address that only some programs show";
+    let shows = |rest: &str| {
+        let raw = mail(rest).replace('\n', "\r\n");
+        let message = Message::parse(raw.as_bytes());
+        let has = |bytes: &[u8]| memmem::find(bytes, text.as_bytes()).is_some();
+        let found = message.readings();
+        let mut leaves = message.parts().iter().filter(|p| !p.is_container);
+        found.files.iter().any(|f| has(&f.bytes)) || leaves.any(|p| has(p.body()))
+    };
+    let twice = "Content-Type: multipart/mixed; boundary=a; boundary=b\n\n";
+    assert!(shows(&format!("{twice}--a\n\nA\n--a--\n--b\n\n{text}\n--b--\n")));
+    assert!(shows(&format!("{twice}--a\n\n{text}\n--a--\n--b\n\nB\n--b--\n")));
+    assert!(shows(&format!("{twice}{text}\n--a\n\nA\n--a--\n--b\n\nB\n--b--\n")));
+}
+
+#[test]
 fn containers_that_are_encoded_are_opened() {
     let inner = format!(
         "--b\r\nContent-Type: application/x-msdownload; name=a.exe\r\n\

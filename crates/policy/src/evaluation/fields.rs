@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use gauntlet_mail::facts::AuthResult;
-use gauntlet_mail::names::extension;
+use gauntlet_mail::file_kind::object::{Object, PropertyKind};
+use gauntlet_mail::names::{extension, interpretations};
 use gauntlet_mail::{Facts, NameKind, Part, fields, file_kind};
 
 use super::{All, Answer, Evaluation};
@@ -168,7 +169,11 @@ impl Evaluation<'_> {
         let mut all = All::default();
         let parts = || self.input.message.parts().iter().filter(|p| has_file(p));
         if let Some(wanted) = &when.attachment {
+            let read_otherwise = |o: &&Object| o.has(PropertyKind::OtherReading);
+            let others = self.input.facts.content.objects.iter().filter(read_otherwise);
+            let mut others = others.filter_map(|object| fits_object(object, wanted));
             let found = parts().find_map(|part| fits_attachment(part, wanted));
+            let found = found.or_else(|| others.next());
             all.and(found.is_some(), || match found {
                 Some(name) if name.is_empty() => "attachment without name".into(),
                 Some(name) => format!("attachment {name}"),
@@ -217,15 +222,7 @@ pub(super) fn fits_attachment<'p>(
     if names.is_empty() {
         names.push(Cow::Borrowed(""));
     }
-    let fits = |name: &Cow<'_, str>| {
-        let kind = || NameKind::of_extension(extension(name));
-        wanted.name.as_ref().is_none_or(|p| p.matching(name).is_some())
-            && wanted
-                .opens_as
-                .as_ref()
-                .is_none_or(|list| kind().is_some_and(|kind| list.as_slice().contains(&kind)))
-    };
-    let name = names.into_iter().find(fits)?;
+    let name = names.into_iter().find(|name| fits_name(name, wanted))?;
     let typed = wanted.kind.as_ref().is_none_or(|p| {
         p.matching(&part.content_type.essence()).is_some()
             || p.matching(file_kind::sniff(part.body()).media_type()).is_some()
@@ -237,6 +234,28 @@ pub(super) fn fits_attachment<'p>(
     let body = if part.is_container { part.raw_body() } else { part.body() };
     let large = wanted.size_min.is_none_or(|min| body.len() as u64 >= min.0);
     let sealed = wanted.encrypted.is_none_or(|is| file_kind::is_encrypted(part.body()) == is);
+    (typed && large && sealed).then_some(name)
+}
+
+fn fits_name(name: &str, wanted: &AttachmentCondition) -> bool {
+    let kind = || NameKind::of_extension(extension(name));
+    wanted.name.as_ref().is_none_or(|p| p.matching(name).is_some())
+        && wanted
+            .opens_as
+            .as_ref()
+            .is_none_or(|list| kind().is_some_and(|kind| list.as_slice().contains(&kind)))
+}
+
+/// The same of a file that only some mail programs see.
+fn fits_object<'o>(object: &'o Object, wanted: &AttachmentCondition) -> Option<Cow<'o, str>> {
+    let own = object.name.rsplit('/').next().unwrap_or_default();
+    let mut names = interpretations(own).into_iter().chain([Cow::Borrowed(own)]);
+    let name = names.find(|name| fits_name(name, wanted))?;
+    let types = [object.declared_type.as_str(), object.kind.media_type()];
+    let typed = wanted.kind.as_ref().is_none_or(|p| types.iter().any(|t| p.matching(t).is_some()));
+    let large = wanted.size_min.is_none_or(|min| object.size >= min.0);
+    let is_encrypted = object.has(PropertyKind::Encrypted);
+    let sealed = wanted.encrypted.is_none_or(|wanted| is_encrypted == wanted);
     (typed && large && sealed).then_some(name)
 }
 
