@@ -7,7 +7,11 @@
 #[path = "../../crates/mail/tests/everything.rs"]
 mod everything;
 
-use gauntlet_mail::Limits;
+use gauntlet_mail::{Limits, Message};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|raw: &[u8]| everything::ask(raw, &Limits::default()));
+fuzz_target!(|raw: &[u8]| {
+    everything::ask(raw, &Limits::default());
+    // Of every message, not of ambiguous ones alone.
+    Message::parse(raw).readings();
+});
