@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use self::attributes::AttributeEffects;
 use self::flow::TextFlow;
+use super::outline::Outline;
 use super::style::Style;
 use super::stylesheet::StyleSheet;
 use super::tag::{Break, ELEMENTS, Element, element};
@@ -42,8 +43,10 @@ pub struct Rendered {
     pub title: String,
     /// Attributes and style that name a URL, in order.
     pub links: Vec<Link>,
-    /// Counts of what the document is effects of.
+    /// Counts of what the document is made of.
     pub structure: Structure,
+    /// Names of the first tags and of their attributes.
+    pub outline: Outline,
     /// Text or links were left out because of a limit.
     pub truncated: bool,
     /// Text was left out because of [`Limits::text_bytes_max`].
@@ -74,7 +77,7 @@ pub struct Link {
     pub text: Option<Range<u32>>,
 }
 
-/// Counts of what a document is effects of.
+/// Counts of what a document is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Structure {
     /// Start tags.
