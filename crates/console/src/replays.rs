@@ -29,7 +29,7 @@ pub(crate) struct Trial {
     pub(crate) base: i64,
     /// Mail of so many last days.
     pub(crate) days: i64,
-    /// Who asked.
+    /// Login of the user who asked.
     pub(crate) who: String,
 }
 
@@ -53,7 +53,7 @@ impl From<ReplayError> for RequestError {
 /// A replay, under way or over.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Counts from 1.
+    /// Number of the job since the start, from 1.
     pub(crate) number: u64,
     pub(crate) trial: Trial,
     /// Unix time in milliseconds of its start.

@@ -37,7 +37,7 @@ pub struct Condition {
     pub sender_group: Option<OneOrMany<String>>,
     /// Address of the From field.
     pub from: Option<OneOrMany<Pattern>>,
-    /// This recipient.
+    /// Address of the recipient that is decided for.
     pub recipient: Option<OneOrMany<Pattern>>,
     /// Group that this recipient is in.
     pub recipient_group: Option<OneOrMany<String>>,
@@ -51,15 +51,15 @@ pub struct Condition {
     pub attachment: Option<AttachmentCondition>,
     /// A file, attached or found inside another, that fits all that is given.
     pub object: Option<ObjectCondition>,
-    /// Attachments, at least.
+    /// So many attachments, or more.
     pub attachments_min: Option<usize>,
     /// Host of any URL in the message; `*.example.org` style patterns.
     pub url_host: Option<OneOrMany<Pattern>>,
     /// ISO 3166 country of the client, if known.
     pub country: Option<OneOrMany<Pattern>>,
-    /// A header field.
+    /// A field of the header, and what its value must be.
     pub header: Option<HeaderCondition>,
-    /// Decoded subject.
+    /// Subject, with encoded words decoded.
     pub subject: Option<OneOrMany<Pattern>>,
     /// Time at which the message came.
     pub time: Option<TimeCondition>,
@@ -82,7 +82,7 @@ pub struct Condition {
     pub all: Option<Vec<Condition>>,
     /// At least one of these.
     pub any: Option<Vec<Condition>>,
-    /// Not this.
+    /// The item does not meet this condition.
     pub not: Option<Box<Condition>>,
 }
 
@@ -143,7 +143,7 @@ pub struct AuthCondition {
     pub dmarc: Option<OneOrMany<AuthResult>>,
     /// What the From domain asks receivers to do.
     pub dmarc_policy: Option<OneOrMany<DmarcPolicy>>,
-    /// ARC chain.
+    /// What came of the ARC chain (RFC 8617).
     pub arc: Option<OneOrMany<AuthResult>>,
 }
 
@@ -151,11 +151,11 @@ pub struct AuthCondition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateKey {
-    /// The envelope sender.
+    /// By envelope sender.
     Sender,
-    /// The client address.
+    /// By address of the client.
     Client,
-    /// The recipient.
+    /// By recipient.
     Recipient,
 }
 
@@ -163,13 +163,13 @@ pub enum RateKey {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateCondition {
-    /// What is counted.
+    /// Whose messages are counted.
     pub by: RateKey,
     /// Messages in the last hour, this one included, at least.
     pub per_hour_min: u32,
 }
 
-/// Minutes since midnight.
+/// Minutes since midnight, written `HH:MM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TimeOfDay(pub u16);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where mail goes.
+/// Where mail goes that no `[[next_hop]]` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteSettings {
@@ -112,7 +112,7 @@ pub struct SenderSettings {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum HopTlsPolicy {
-    /// Never.
+    /// Plain text, even where TLS is offered.
     Off,
     /// When it is offered and works (RFC 7435), else plain.
     #[default]

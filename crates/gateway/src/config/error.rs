@@ -18,7 +18,7 @@ pub enum ConfigError {
     File {
         /// Path of the configuration file.
         path: String,
-        /// Line, from 1.
+        /// Line of the file, from 1.
         line: usize,
         /// What is wrong, with the nearest valid key.
         message: String,

@@ -28,7 +28,7 @@ pub enum Origin {
     File {
         /// Path of the configuration file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line of the file, from 1.
         line: usize,
     },
     /// The environment variable of this name.
@@ -59,7 +59,7 @@ pub struct Setting {
 /// Settings, and where they came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// All settings, checked.
+    /// All settings; they were checked.
     pub config: Config,
     /// The file that was read, if any.
     pub path: Option<PathBuf>,

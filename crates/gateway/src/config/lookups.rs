@@ -101,7 +101,7 @@ impl Default for FactSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListSubject {
-    /// The client's address.
+    /// IP address of the client.
     Client,
     /// What it called itself.
     Helo,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct GroupSettings {
     /// What the policy calls it.
     pub name: String,
-    /// Addresses, or `@domain`.
+    /// Addresses, or `@domain` for all of a domain.
     pub members: Vec<String>,
     /// A file of the same, one a line; `#` begins a comment.
     pub file: PathBuf,
@@ -29,7 +29,7 @@ pub struct GroupSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FolderSettings {
-    /// The folder.
+    /// Name of the folder, as dispositions of the policy give it.
     pub name: String,
     /// Days that its mail is kept, instead of `quarantine.retention_days`.
     pub retention_days: u32,
@@ -176,13 +176,13 @@ pub enum ReportEvery {
     Month,
 }
 
-/// Reports by mail.
+/// Who gets reports on the node's mail, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MailedReportSettings {
     /// Who gets them; empty sends none.
     pub to: Vec<String>,
-    /// How often.
+    /// Whether a report is about a day, a week or a month.
     pub every: ReportEvery,
     /// Hour of the day, UTC, from which on they are sent.
     pub hour: u8,
@@ -201,7 +201,7 @@ impl Default for MailedReportSettings {
     }
 }
 
-/// The web console.
+/// Address and limits of the web console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsoleSettings {

@@ -14,7 +14,7 @@ use crate::config::DigestSettings;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// Names originals.
+/// Names the originals of changed messages, so that notes can link to them.
 #[derive(Debug, Clone)]
 pub struct Originals {
     users: Arc<Users>,

@@ -16,15 +16,15 @@ pub struct Published {
     pub domain: String,
     /// `adkim=`: `r` or `s`.
     pub dkim_alignment: char,
-    /// `aspf=`.
+    /// `aspf=`: `r` or `s`.
     pub spf_alignment: char,
-    /// `p=`.
+    /// `p=`: `none`, `quarantine` or `reject`.
     pub policy: String,
-    /// `sp=`, else `p=`.
+    /// `sp=`, else what `p=` says.
     pub below: String,
-    /// `pct=`.
+    /// `pct=`: 0 to 100.
     pub percent: u8,
-    /// Where reports go.
+    /// Addresses of `rua=` that want reports.
     pub destinations: Vec<Destination>,
 }
 

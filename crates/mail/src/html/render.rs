@@ -33,13 +33,13 @@ const LABEL_BYTES_MAX: usize = 1_000;
 /// The rendering of an HTML part.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rendered {
-    /// The visible text.
+    /// What a reader sees: lines, paragraphs, cells, list items.
     pub text: String,
     /// What is in the source as text but cannot be seen.
     pub invisible: String,
     /// The pieces of `invisible`, in order.
     pub hidden: Vec<HiddenRun>,
-    /// The document's title.
+    /// Text of `<title>`, which no mail program shows.
     pub title: String,
     /// Attributes and style that name a URL, in order.
     pub links: Vec<Link>,
@@ -69,7 +69,7 @@ pub struct HiddenRun {
 /// An attribute (or a piece of style) that names a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// What names it.
+    /// The attribute, or the style, that it is the value of.
     pub source: UrlSource,
     /// Where the value stands in the HTML source, references not decoded.
     pub value: Range<u32>,
@@ -80,15 +80,15 @@ pub struct Link {
 /// Counts of what a document is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Structure {
-    /// Start tags.
+    /// Start tags of any name.
     pub tags: u32,
-    /// `<img>`.
+    /// `<img>` and its like.
     pub images: u32,
     /// `<form>`.
     pub forms: u32,
     /// `<input>`, `<select>`, `<textarea>`, `<button>`.
     pub inputs: u32,
-    /// `<input type=password>`.
+    /// `<input type=password>`: pages that ask for passwords.
     pub passwords: u32,
     /// `<script>`.
     pub scripts: u32,
@@ -96,7 +96,7 @@ pub struct Structure {
     pub frames: u32,
     /// `<table>`.
     pub tables: u32,
-    /// Comments.
+    /// Comments, conditional ones too.
     pub comments: u32,
 }
 

@@ -14,7 +14,7 @@ const HOST_BYTES_MAX: usize = 253;
 /// A location in a text that reads as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where it stands.
+    /// Byte range in the text.
     pub range: Range<usize>,
     /// [`UrlSource::Text`], [`UrlSource::Schemeless`] or [`UrlSource::BareHost`].
     pub source: UrlSource,

@@ -37,7 +37,7 @@ fn cost_us(record: &LogRecord) -> f64 {
     spent.unwrap_or_default() as f64
 }
 
-/// Answers a request.
+/// Answers a request of our own API (`/v1/scan`, `/v1/learn`), if its token is right.
 pub(super) async fn answer(
     asked: Asked,
     client: Option<IpAddr>,

@@ -35,7 +35,7 @@ impl Answer {
         Answer { status: StatusCode::OK, kind: "application/json", body }
     }
 
-    /// Plain text.
+    /// A sentence in `text/plain`, with status 200.
     pub(super) fn text(text: &str) -> Self {
         Answer { status: StatusCode::OK, kind: "text/plain", body: text.as_bytes().to_vec() }
     }
@@ -53,7 +53,7 @@ pub(super) struct Asked {
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// The body, decompressed.
+    /// The body with its Content-Encoding undone.
     pub(super) body: Vec<u8>,
 }
 

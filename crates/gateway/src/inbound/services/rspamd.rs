@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-/// Answers a request.
+/// Answers a request as rspamd does, by its path.
 pub(super) async fn answer(
     asked: Asked,
     client: Option<IpAddr>,
