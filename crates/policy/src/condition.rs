@@ -1,6 +1,7 @@
 //! Conditions: data, not code. All fields of one table must hold; `all`, `any` and `not` nest.
 
 use gauntlet_mail::NameKind;
+use gauntlet_mail::date::DAY_SECONDS;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
 use gauntlet_verdict::Class;
 use serde::Deserialize;
@@ -203,9 +204,9 @@ impl TimeCondition {
     /// Whether this Unix time in seconds is inside.
     pub fn contains(&self, unix: i64) -> bool {
         let local = unix + self.utc_offset_minutes * 60;
-        let minute = local.rem_euclid(86_400) / 60;
+        let minute = local.rem_euclid(DAY_SECONDS) / 60;
         // 1 January 1970 was a Thursday.
-        let weekday = (local.div_euclid(86_400) + 3).rem_euclid(7);
+        let weekday = (local.div_euclid(DAY_SECONDS) + 3).rem_euclid(7);
         let (from, to) = (i64::from(self.from.0), i64::from(self.to.0));
         let inside =
             if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to };

@@ -14,6 +14,6 @@ pub struct ClockSettings {
 
 impl Default for ClockSettings {
     fn default() -> Self {
-        ClockSettings { jump_seconds_max: 86_400 }
+        ClockSettings { jump_seconds_max: super::DAY_SECONDS }
     }
 }

@@ -140,7 +140,7 @@ impl Default for SenderSettings {
             reply_seconds_max: 300,
             transaction_seconds_max: 1_200,
             retry_seconds: vec![60, 300, 900, 1_800, 3_600, 7_200, 14_400],
-            expire_seconds: 5 * 86_400,
+            expire_seconds: 5 * super::DAY_SECONDS,
             bounces: true,
             delay_report_seconds: 4 * 3_600,
             crashes_max: 5,

@@ -201,9 +201,8 @@ impl EngineSettings {
 
 /// Refuses engines that cannot work.
 pub(super) fn check(engines: &[EngineSettings], opens: bool) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: format!("engine.{key}"), message })
-    };
+    let wrong =
+        |key: &str, message: String| Err(ConfigError::invalid(format!("engine.{key}"), message));
     for (number, engine) in engines.iter().enumerate() {
         if let Err((key, message)) = engine.problem() {
             return wrong(key, format!("{:?}: {message}", engine.name));

@@ -136,14 +136,14 @@ impl SignInSettings {
             account_pause_max: seconds(self.account_pause_seconds_max),
             code_failures_free: self.code_failures_free,
             code_pause_max: seconds(self.code_pause_seconds_max),
-            known_for: seconds(self.known_days.saturating_mul(86_400)),
+            known_for: seconds(self.known_days.saturating_mul(super::DAY_SECONDS)),
         }
     }
 
     /// Settings and their ranges: none may switch a limit off.
     pub(super) fn ranges(&self) -> [(&'static str, u64, u64); 10] {
         let many = 1_000_000;
-        let days = 86_400 * 30;
+        let days = 30 * super::DAY_SECONDS;
         [
             ("sign_in.window_seconds", self.window_seconds, days),
             ("sign_in.failures_per_address_max", self.failures_per_address_max.into(), many),

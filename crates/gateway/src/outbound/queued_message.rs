@@ -142,18 +142,25 @@ impl QueuedMessage {
             // Of those left to the folder no recipient may widen it for the others.
             false => said.flatten().max().filter(|most| *most == ReleasedBy::Admin),
         };
+        let recipients = addresses.map(|t| t.address.clone()).collect();
+        QuarantineItem { id, folder: folder.to_owned(), recipients, release, ..self.held() }
+    }
+
+    /// What every quarantine's line of this message says; whose it is and where is to be added.
+    pub(crate) fn held(&self) -> QuarantineItem {
+        let record = &self.record;
         QuarantineItem {
-            id,
+            id: String::new(),
             message: record.id.clone(),
-            folder: folder.to_owned(),
-            recipients: addresses.map(|t| t.address.clone()).collect(),
+            folder: String::new(),
+            recipients: Vec::new(),
             envelope: record.envelope.clone(),
             received_ms: record.received_ms,
             class: record.verdict.class,
             score: record.verdict.score,
             subject: record.subject.clone(),
             from: record.from.clone(),
-            release,
+            release: None,
         }
     }
 

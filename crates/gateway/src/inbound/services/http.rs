@@ -15,7 +15,7 @@ use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 use serde::Serialize;
 
-use super::ServiceContext;
+use super::{NotLearned, ServiceContext};
 use crate::memory::MemoryShare;
 
 /// Bytes inflated at once.
@@ -44,6 +44,24 @@ impl Answer {
     pub(super) fn error(status: StatusCode, error: impl Display, hint: &str) -> Self {
         let value = serde_json::json!({ "error": error.to_string(), "remediation": hint });
         Answer { status, ..Self::json(&value) }
+    }
+}
+
+impl From<NotLearned> for Answer {
+    fn from(refusal: NotLearned) -> Self {
+        match refusal {
+            NotLearned::Forbidden(why) => {
+                Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
+            }
+            NotLearned::TooOften(why) => {
+                let hint =
+                    "come again later, raise the setting of the service, or use gauntlet learn";
+                Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
+            }
+            NotLearned::Failed(why) => {
+                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")
+            }
+        }
     }
 }
 
