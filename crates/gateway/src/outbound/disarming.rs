@@ -18,7 +18,7 @@ pub type Tools = (Arc<Pool>, Limits);
 /// A message whose files are to be disarmed. Jobs that wait are messages that are being delivered,
 /// which are bounded.
 pub struct DisarmJob {
-    /// The message.
+    /// Header and body as they were received.
     pub body: Bytes,
     /// What is to be done with it.
     pub changes: Vec<Change>,
@@ -54,7 +54,7 @@ impl Disarming {
         let _known_already = self.tools.set(tools);
     }
 
-    /// Queues a message.
+    /// Queues a message; if the thread has ended, `done` is called at once without parts.
     pub fn disarm(&self, job: DisarmJob) {
         if let Err(unsent) = self.queue.send(job) {
             (unsent.0.done)(Vec::new());
