@@ -39,6 +39,9 @@ Examples:
   gauntlet unpack --password infected sample.zip
   gauntlet unpack --extract out/ message.eml";
 
+/// Time that is waited for a file, as a multiple of the CPU time that it may take.
+const WALL_TIMES: u64 = 6;
+
 /// Arguments of `gauntlet unpack`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -64,19 +67,24 @@ pub(crate) struct Args {
     /// Bytes that are unpacked of a file
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().bytes_max)]
     max_bytes: u64,
-    /// Seconds that a file may take
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().time_max.as_secs())]
+    /// Seconds of CPU time that a file may take; six times as long by the clock
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().cpu_time_max.as_secs())]
     max_seconds: u64,
+    /// Bytes of memory for the process that unpacks, above what the program needs
+    #[arg(long, value_name = "BYTES", default_value_t = Settings::default().memory_bytes_max)]
+    max_memory: u64,
 }
 
 /// Unpacks every file and prints its tree.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let pool = content_process::start(&Settings::default(), 1)?;
+    let settings = Settings { memory_bytes_max: args.max_memory, ..Settings::default() };
+    let pool = content_process::start(&settings, 1)?;
     let limits = Limits {
         depth_max: args.max_depth,
         objects_max: args.max_objects,
         bytes_max: args.max_bytes,
-        time_max: Duration::from_secs(args.max_seconds.max(1)),
+        cpu_time_max: Duration::from_secs(args.max_seconds.max(1)),
+        time_max: Duration::from_secs(args.max_seconds.clamp(1, 1 << 30) * WALL_TIMES),
         ..Limits::default()
     };
     let password = |word: &String| Password { word: word.clone(), source: "--password".to_owned() };

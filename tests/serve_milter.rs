@@ -180,7 +180,7 @@ fn postfix_redirects_and_replaces_bodies() {
     assert_eq!(node.logged(), 2);
 }
 
-fn talk(node: &Node, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn talk(node: &Node, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(node.place("milter")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(bytes).unwrap();
@@ -191,13 +191,13 @@ fn talk(node: &Node, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn packet(command: u8, data: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(command: u8, data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(data.len() + 1).unwrap().to_be_bytes();
     [&length[..], &[command], data].concat()
 }
 
 /// An MTA of version 6 that allows everything.
-fn offer() -> Vec<u8> {
+pub(crate) fn offer() -> Vec<u8> {
     packet(b'O', b"\0\0\0\x06\0\0\x01\xff\0\x1f\xff\xff")
 }
 

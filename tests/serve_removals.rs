@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::common::{Node, Smtp};
+use crate::serve_milter::{offer, packet, talk};
 use gauntlet_mail::Message;
 use gauntlet_store::Quarantine;
 use gauntlet_verdict::ReleasedBy;
@@ -258,4 +259,110 @@ fn a_kill_between_quarantine_and_delivery_loses_neither() {
         let original = original.unwrap_or_else(|| panic!("the original of {subject} is lost"));
         assert_eq!(Message::parse(&original).parts()[2].body(), docm());
     }
+}
+
+/// Names of the files of the newest message of this subject.
+fn delivered_names(node: &Node, subject: &str) -> Vec<String> {
+    node.wait_for_empty_queue();
+    let all = node.maildir();
+    let raw = all.iter().find(|raw| Message::parse(raw).subject() == subject).expect("delivered");
+    let message = Message::parse(raw);
+    message.parts().iter().skip(2).filter_map(|p| p.file_name().map(str::to_owned)).collect()
+}
+
+#[test]
+fn a_reload_changes_by_what_files_are_disarmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = format!("{}[content]\nenabled = true\n", settings(&folder));
+    let mut node = Node::start(&on);
+    let send = |node: &Node, subject: &str| {
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        let body = mail(subject, &[part("application/pdf", "b.pdf", PDF)]);
+        let reply = client.send("ann@example.org", &["bob@example.net"], &body).unwrap();
+        assert!(reply.starts_with("250 "), "{reply}");
+        delivered_names(node, subject)
+    };
+    let mut reloads = 0;
+    let mut reload = |node: &mut Node, from: &str, to: &str| {
+        reloads += 1;
+        node.config = node.config.replace(from, to);
+        node.write_config();
+        node.signal("-HUP");
+        node.wait_until("it is reloaded", || {
+            node.log().matches("configuration reloaded").count() == reloads
+        });
+    };
+    assert_eq!(send(&node, "disarm one"), ["b.pdf"]);
+    reload(&mut node, "enabled = true", "enabled = false");
+    assert!(send(&node, "disarm two").is_empty(), "stripped: nothing disarms it now");
+    reload(&mut node, "enabled = false", "enabled = true");
+    assert_eq!(send(&node, "disarm three"), ["b.pdf"]);
+}
+
+/// What a milter answers to a message: each packet's command and data.
+fn ask_milter(node: &Node, raw: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let text = std::str::from_utf8(raw).unwrap();
+    let (header, body) = text.split_once("\r\n\r\n").unwrap();
+    let mut bytes = offer();
+    bytes.extend(packet(b'C', b"c.example\x004\x00\x19192.0.2.1\0"));
+    bytes.extend(packet(b'M', b"<ann@example.org>\0"));
+    bytes.extend(packet(b'R', b"<bob@example.net>\0"));
+    for field in header.split("\r\n") {
+        let (name, value) = field.split_once(':').unwrap();
+        bytes.extend(packet(b'L', format!("{name}\0{value}\0").as_bytes()));
+    }
+    bytes.extend(packet(b'N', b""));
+    bytes.extend(packet(b'B', body.as_bytes()));
+    bytes.extend(packet(b'E', b""));
+    bytes.extend(packet(b'Q', b""));
+    let answer = talk(node, &bytes);
+    let (mut packets, mut rest) = (Vec::new(), answer.as_slice());
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let (one, after) = after.split_at(u32::from_be_bytes(*length) as usize);
+        packets.push((one[0], one[1..].to_vec()));
+        rest = after;
+    }
+    packets
+}
+
+#[test]
+fn a_milter_hands_back_the_disarmed_body() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = "[facts]\nenabled = false\n[[service]]\nprotocol = \"milter\"\n\
+                   address = \"127.0.0.1:0\"\n";
+    let mut node = Node::start(&format!("{}{service}", settings(&folder)));
+    let macros = "application/vnd.ms-word.document.macroEnabled.12";
+    let raw = mail(
+        "disarm",
+        &[
+            part(macros, "a.docm", &docm()),
+            part("image/gif", "c.gif", b"GIF89a"),
+            part("application/zip", "d.zip", &zip(&[("run.exe", b"MZ\x90\0\x03\0\0\0")])),
+        ],
+    );
+    let packets = ask_milter(&node, &raw);
+    let body: Vec<u8> =
+        packets.iter().filter(|p| p.0 == b'b').flat_map(|p| p.1.iter().copied()).collect();
+    let whole = [b"Content-Type: multipart/mixed; boundary=b\r\n\r\n", &body[..]].concat();
+    let message = Message::parse(&whole);
+    let names: Vec<_> = message.parts().iter().skip(2).filter_map(|p| p.file_name()).collect();
+    assert_eq!(names, ["a.docx", "c.gif"], "{}", String::from_utf8_lossy(&whole));
+    assert!(memchr::memmem::find(message.parts()[2].body(), b"vbaProject").is_none());
+    let note = message.parts()[4].text().unwrap();
+    assert!(note.contains("d.zip") && note.contains("is a program"), "{note}");
+    let inserted = packets.iter().filter(|p| p.0 == b'i');
+    let says = |name: &[u8]| inserted.clone().any(|p| memchr::memmem::find(&p.1, name).is_some());
+    assert!(says(b"X-Gauntlet-Disarmed") && says(b"X-Gauntlet-Removed"), "{packets:?}");
+    assert_eq!(packets.last().map(|p| p.0), Some(b'a'), "accepted");
+    // What is clean is left as it is, and nothing is kept of it.
+    let clean = mail("disarm", &[part("image/gif", "c.gif", b"GIF89a")]);
+    let packets = ask_milter(&node, &clean);
+    assert!(packets.iter().all(|p| p.0 != b'b'), "{packets:?}");
+    node.stop();
+    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let held = quarantine.search(&Default::default()).unwrap().items;
+    let folders: Vec<_> = held.iter().map(|h| h.item.folder.as_str()).collect();
+    assert_eq!(folders, ["disarmed"], "one original");
+    let original = quarantine.body(&held[0].item.id).unwrap().unwrap();
+    assert_eq!(Message::parse(&original).parts()[2].body(), docm());
 }

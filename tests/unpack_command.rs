@@ -129,3 +129,19 @@ fn a_disk_image_is_read_by_bsdtar() {
         "{json}"
     );
 }
+
+/// Decompression bombs of the corpus: told for what they are within 64 MB of memory.
+#[test]
+fn bombs_of_the_corpus_stay_within_64_megabytes() {
+    let Some(corpus) = crate::common::corpus() else { return };
+    let folder = corpus.join("fixtures/synth-nasty");
+    for name in ["gzipbomb-100MB.eml", "zipbomb-10MB.eml", "zipbomb-nested-5GB.eml"] {
+        let path = folder.join(name);
+        let path = path.to_str().unwrap();
+        let printed = gauntlet(&["unpack", "--json", "--max-memory", "67108864", path]);
+        let tree = text(&printed);
+        assert!(tree.contains("\"bomb\""), "{name}: {tree}");
+        assert!(!tree.contains("\"decoder_failed\""), "{name}: {tree}");
+        assert!(!tree.contains("\"out_of_time\""), "{name}: {tree}");
+    }
+}

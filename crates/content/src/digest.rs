@@ -2,6 +2,11 @@
 
 use md5::{Digest, Md5};
 
+/// Hexadecimal digits of a SHA-256.
+pub(crate) const SHA256_DIGITS: usize = 64;
+/// Hexadecimal digits of an MD5.
+pub(crate) const MD5_DIGITS: usize = 32;
+
 /// SHA-256 and MD5 of the bytes, in hexadecimal digits.
 pub(crate) fn of(bytes: &[u8]) -> (String, String) {
     let sha256 = ring::digest::digest(&ring::digest::SHA256, bytes);

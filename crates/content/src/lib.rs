@@ -13,6 +13,7 @@
 //!
 //! Decoders never fail and never panic on purpose; one that does is a defect of its object.
 
+mod budget;
 mod digest;
 pub mod disarm;
 pub mod engines;

@@ -24,7 +24,9 @@ pub struct Limits {
     pub ratio_max: u64,
     /// Objects up to this size are no bombs, whatever their ratio.
     pub ratio_bytes_min: u64,
-    /// Time for the whole request.
+    /// CPU time for the whole request: what a file may cost, however busy the machine is.
+    pub cpu_time_max: Duration,
+    /// Time for the whole request by the clock on the wall: for how long somebody waits.
     pub time_max: Duration,
     /// Bytes of text kept of one object.
     pub text_bytes_max: usize,
@@ -51,7 +53,8 @@ impl Default for Limits {
             memory_bytes_max: 96 * MIB,
             ratio_max: 100,
             ratio_bytes_min: 8 * MIB,
-            time_max: Duration::from_secs(10),
+            cpu_time_max: Duration::from_secs(10),
+            time_max: Duration::from_secs(60),
             text_bytes_max: 256 * 1024,
             all_text_bytes_max: 1024 * 1024,
             urls_max: 1_000,

@@ -12,6 +12,7 @@
 //! when it is told to. A worker that crashes, hangs or asks for too much memory takes its one
 //! request with it: the objects of that request are unscannable, the others do not notice.
 
+mod answer;
 pub mod client;
 pub mod protocol;
 pub mod supervisor;

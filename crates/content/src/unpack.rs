@@ -5,10 +5,10 @@
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
 use gauntlet_sniff::FileKind;
 
+use crate::budget::Budget;
 use crate::digest;
 use crate::host::{Child, Host, Root};
 use crate::limits::Limits;
@@ -21,11 +21,13 @@ use crate::text;
 /// Bytes that are read of a decoder before the limits are looked at again.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of the detail of a property or defect.
-const DETAIL_BYTES_MAX: usize = 200;
+pub(crate) const DETAIL_BYTES_MAX: usize = 200;
 /// Bytes of a path; of a longer one the containers in the middle are left out.
-const PATH_BYTES_MAX: usize = 2_048;
+pub(crate) const PATH_BYTES_MAX: usize = 2_048;
 /// Defects kept of one object; the same kind is kept once per detail.
-const DEFECTS_MAX: usize = 16;
+pub(crate) const DEFECTS_MAX: usize = 16;
+/// Decompression bombs that are tried in one request; behind them nothing is unpacked any more.
+const BOMBS_MAX: u32 = 4;
 
 /// A word that may open what is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -52,7 +54,9 @@ pub(crate) struct Unpacker<'r> {
     root: u32,
     /// Containers around the current object.
     depth: u32,
-    deadline: Instant,
+    budget: Budget,
+    /// Decompression bombs so far.
+    bombs: u32,
     /// Bytes unpacked so far.
     produced: u64,
     /// Bytes of the current branch that are in memory.
@@ -78,7 +82,8 @@ impl<'r> Unpacker<'r> {
             current: None,
             root: 0,
             depth: 0,
-            deadline: Instant::now() + limits.time_max,
+            budget: Budget::of(limits),
+            bombs: 0,
             produced: 0,
             live: 0,
             text_left: limits.all_text_bytes_max,
@@ -117,8 +122,10 @@ impl Unpacker<'_> {
     /// Whether time, objects or bytes are used up: a decoder stops. The reason is left as a defect
     /// of the current object.
     pub(crate) fn is_over(&mut self) -> bool {
-        let kind = if Instant::now() >= self.deadline {
+        let kind = if self.budget.is_spent() {
             DefectKind::OutOfTime
+        } else if self.bombs >= BOMBS_MAX {
+            DefectKind::Bomb
         } else if self.tree.objects.len() >= self.limits.objects_max as usize {
             DefectKind::TooManyObjects
         } else if self.produced >= self.limits.bytes_max {
@@ -209,6 +216,7 @@ impl Unpacker<'_> {
         let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             if let Some(kind) = self.exceeded(bytes.len() as u64, packed) {
+                self.bombs += u32::from(kind == DefectKind::Bomb);
                 self.defect(kind, entry);
                 break;
             }
@@ -240,7 +248,7 @@ impl Unpacker<'_> {
     fn exceeded(&self, size: u64, packed: u64) -> Option<DefectKind> {
         let limits = self.limits;
         let ratio = limits.ratio_max.saturating_mul(packed.max(1));
-        if size > limits.ratio_bytes_min && size > ratio {
+        if (size > limits.ratio_bytes_min && size > ratio) || self.bombs >= BOMBS_MAX {
             Some(DefectKind::Bomb)
         } else if size > limits.object_bytes_max {
             Some(DefectKind::ObjectTooLarge)
@@ -248,7 +256,7 @@ impl Unpacker<'_> {
             Some(DefectKind::TooManyBytes)
         } else if self.live + size > limits.memory_bytes_max {
             Some(DefectKind::TooMuchMemory)
-        } else if Instant::now() >= self.deadline {
+        } else if self.budget.is_spent() {
             Some(DefectKind::OutOfTime)
         } else {
             None
@@ -264,7 +272,7 @@ impl Unpacker<'_> {
     ) -> Option<T> {
         self.property(PropertyKind::Encrypted, "");
         for password in self.passwords.iter().take(self.limits.passwords_max) {
-            if Instant::now() >= self.deadline {
+            if self.budget.is_spent() {
                 self.defect(DefectKind::OutOfTime, "passwords");
                 return None;
             }
@@ -338,11 +346,19 @@ impl Unpacker<'_> {
         self.depth -= 1;
     }
 
+    /// Notes that there is no room for an object: where it lies, or, for one of the files that were
+    /// given, on the last object that was read.
+    fn left_out(&mut self, name: &str) {
+        let around = self.current;
+        self.current = around.or_else(|| self.tree.objects.len().checked_sub(1));
+        self.defect(DefectKind::TooManyObjects, name);
+        self.current = around;
+    }
+
     /// Adds an object and reads it.
     fn object(&mut self, child: &Child, bytes: &[u8]) {
         if self.tree.objects.len() >= self.limits.objects_max as usize {
-            self.defect(DefectKind::TooManyObjects, &child.name);
-            return;
+            return self.left_out(&child.name);
         }
         let name = text::bounded(&child.name, self.limits.name_bytes_max);
         let cut = name.len() < child.name.len() && child.name.len() > self.limits.name_bytes_max;
@@ -363,7 +379,8 @@ impl Unpacker<'_> {
             root: self.root,
             path,
             name,
-            declared_type: child.declared_type.to_ascii_lowercase(),
+            declared_type: text::bounded(&child.declared_type, self.limits.name_bytes_max)
+                .to_ascii_lowercase(),
             kind,
             size: bytes.len() as u64,
             sha256,

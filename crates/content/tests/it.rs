@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "it reports as a test runner does")]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode};
@@ -23,7 +23,9 @@ fn main() -> ExitCode {
         Some("supervisor") => {
             let control = io::stdin();
             let control = std::os::fd::AsFd::as_fd(&control).try_clone_to_owned().unwrap();
-            supervisor::serve(UnixStream::from(control), &settings(), misbehave).unwrap();
+            let megabytes: u64 = arguments.next().unwrap().parse().unwrap();
+            let settings = Settings { memory_bytes_max: megabytes << 20, ..Settings::default() };
+            supervisor::serve(UnixStream::from(control), &settings, misbehave).unwrap();
             ExitCode::SUCCESS
         }
         // Asked for a list, as `cargo nextest` and editors do.
@@ -39,17 +41,17 @@ fn main() -> ExitCode {
     }
 }
 
-const TESTS: [(&str, fn()); 5] = [
+const TESTS: [(&str, fn()); 9] = [
     ("nothing_of_the_system_is_reached", nothing_of_the_system_is_reached),
     ("a_worker_that_fails_costs_one_request", a_worker_that_fails_costs_one_request),
     ("one_that_hangs_does_not_hold_up_the_others", one_that_hangs_does_not_hold_up_the_others),
     ("a_supervisor_that_is_killed_is_replaced", a_supervisor_that_is_killed_is_replaced),
     ("objects_come_with_their_bytes", objects_come_with_their_bytes),
+    ("waiting_is_no_cpu_time", waiting_is_no_cpu_time),
+    ("bombs_stay_within_64_megabytes", bombs_stay_within_64_megabytes),
+    ("after_a_few_bombs_the_rest_is_not_tried", after_a_few_bombs_the_rest_is_not_tried),
+    ("files_beyond_the_limit_are_a_defect", files_beyond_the_limit_are_a_defect),
 ];
-
-fn settings() -> Settings {
-    Settings { memory_bytes_max: 256 << 20, ..Settings::default() }
-}
 
 /// Does what the message says, in the worker.
 fn misbehave(message: &[u8]) -> Vec<(Child, Vec<u8>)> {
@@ -81,6 +83,10 @@ fn misbehave(message: &[u8]) -> Vec<(Child, Vec<u8>)> {
             format!("{}", taken.len())
         }
         "panic" => panic!("as a decoder would"),
+        "sleep" => {
+            std::thread::sleep(Duration::from_secs(3));
+            "slept".to_owned()
+        }
         _ => "nothing".to_owned(),
     };
     vec![(Child::named("outcome"), outcome.into_bytes())]
@@ -94,14 +100,19 @@ fn describe(result: io::Result<()>) -> String {
 }
 
 fn pool(workers: usize) -> Pool {
+    pool_with(workers, 256)
+}
+
+/// Workers with so many megabytes of memory.
+fn pool_with(workers: usize, megabytes: u64) -> Pool {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.arg("supervisor");
+    command.arg("supervisor").arg(megabytes.to_string());
     Pool::start(command, workers).unwrap()
 }
 
 fn order(pool: &Pool, what: &str) -> Tree {
     let message = format!("From: a@b.example\r\nSubject: x\r\nX-Do: {what}\r\n\r\n");
-    let limits = Limits { time_max: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { cpu_time_max: Duration::from_secs(1), ..Limits::default() };
     let root = Root { name: "m.eml", declared_type: "", bytes: message.as_bytes() };
     pool.unpack(&[root], &limits, &[], None)
 }
@@ -188,4 +199,110 @@ fn objects_come_with_their_bytes() {
     let root = Root { name: "m.eml", declared_type: "", bytes };
     pool.unpack(&[root], &Limits::default(), &[], Some(&mut look));
     assert_eq!(seen, [("m.eml".to_owned(), bytes.len()), ("m.eml/outcome".to_owned(), 7)]);
+}
+
+fn waiting_is_no_cpu_time() {
+    let tree = order(&pool(1), "sleep");
+    assert_eq!(tree.objects.len(), 2, "three seconds of sleep with one of CPU time: {tree:?}");
+    assert!(tree.unread().next().is_none(), "{tree:?}");
+}
+
+/// A file of a ZIP: its name, its method, what it holds as the archive has it.
+type Entry<'e> = (&'e str, u16, &'e [u8]);
+
+/// A ZIP without sizes or checksums beside those of what it has.
+fn zip(entries: &[Entry<'_>]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, method, bytes) in entries {
+        let size = u32::try_from(bytes.len()).unwrap().to_le_bytes();
+        let fields = [
+            &[20, 0, 0, 0][..],
+            &method.to_le_bytes(),
+            &[0, 0, 0x21, 0],
+            &crc32fast::hash(bytes).to_le_bytes(),
+            &size,
+            &size,
+            &u16::try_from(name.len()).unwrap().to_le_bytes(),
+            &[0, 0],
+        ]
+        .concat();
+        let at = u32::try_from(out.len()).unwrap().to_le_bytes();
+        out.extend([b"PK\x03\x04", &fields[..], name.as_bytes(), bytes].concat());
+        let entry = [b"PK\x01\x02\x14\0", &fields[..], &[0; 10], &at, name.as_bytes()].concat();
+        directory.extend(entry);
+    }
+    let count = u16::try_from(entries.len()).unwrap().to_le_bytes();
+    let at = u32::try_from(out.len()).unwrap().to_le_bytes();
+    let length = u32::try_from(directory.len()).unwrap().to_le_bytes();
+    out.extend(directory);
+    out.extend([b"PK\x05\x06\0\0\0\0", &count[..], &count, &length, &at, &[0, 0]].concat());
+    out
+}
+
+/// So many megabytes of zeros by a compressor.
+fn zeros<W: Write>(megabytes: usize, mut into: W) -> W {
+    for _ in 0..megabytes {
+        into.write_all(&vec![0; 1 << 20]).unwrap();
+    }
+    into
+}
+
+/// Deflated zeros, without a header of their own.
+fn deflated(megabytes: usize) -> Vec<u8> {
+    let best = flate2::Compression::best();
+    zeros(megabytes, flate2::write::DeflateEncoder::new(Vec::new(), best)).finish().unwrap()
+}
+
+/// Zeros in the formats whose ratio is best, alone and inside each other.
+fn bombs() -> Vec<(&'static str, Vec<u8>)> {
+    let best = flate2::Compression::best();
+    let gzip = flate2::write::GzEncoder::new(Vec::new(), best);
+    let gzip = zeros(100, gzip).finish().unwrap();
+    let bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+    let bzip2 = zeros(30, bzip2).finish().unwrap();
+    let deflated = deflated(100);
+    let packed = zip(&[("zeros", 8, &deflated)]);
+    let nested = zip(&[("a.zip", 0, &packed), ("b.gz", 0, &gzip), ("c.bz2", 0, &bzip2)]);
+    vec![("a.gz", gzip), ("b.bz2", bzip2), ("c.zip", packed), ("d.zip", nested)]
+}
+
+fn kinds(tree: &Tree) -> Vec<DefectKind> {
+    tree.unread().map(|(_, defect)| defect.kind).collect()
+}
+
+fn bombs_stay_within_64_megabytes() {
+    let pool = pool_with(1, 64);
+    for (name, bytes) in bombs() {
+        let root = Root { name, declared_type: "", bytes: &bytes };
+        let tree = pool.unpack(&[root], &Limits::default(), &[], None);
+        let kinds = kinds(&tree);
+        assert!(kinds.contains(&DefectKind::Bomb), "{name}: {kinds:?}");
+        assert!(!kinds.contains(&DefectKind::DecoderFailed), "{name}: {kinds:?}");
+    }
+    // The same worker goes on.
+    assert_eq!(order(&pool, "").objects.len(), 2);
+}
+
+fn after_a_few_bombs_the_rest_is_not_tried() {
+    let deflated = deflated(20);
+    let names: Vec<String> = (0..50).map(|n| format!("{n}.bin")).collect();
+    let entries: Vec<Entry<'_>> = names.iter().map(|n| (n.as_str(), 8, &deflated[..])).collect();
+    let bytes = zip(&entries);
+    let root = Root { name: "many.zip", declared_type: "", bytes: &bytes };
+    let tree = pool(1).unpack(&[root, root], &Limits::default(), &[], None);
+    assert!(kinds(&tree).contains(&DefectKind::Bomb), "{:?}", kinds(&tree));
+    let inside = tree.objects.iter().filter(|o| o.parent.is_some()).count();
+    assert!((1..=4).contains(&inside), "{inside} of a hundred were read");
+    let unread: Vec<u32> = tree.unread().map(|(object, _)| object.root).collect();
+    assert!(unread.contains(&0) && unread.contains(&1), "both files have a defect: {unread:?}");
+}
+
+fn files_beyond_the_limit_are_a_defect() {
+    let root = |name| Root { name, declared_type: "", bytes: b"text" };
+    let roots = [root("a.txt"), root("b.txt"), root("c.txt")];
+    let limits = Limits { objects_max: 2, ..Limits::default() };
+    let tree = pool(1).unpack(&roots, &limits, &[], None);
+    assert_eq!(tree.objects.len(), 2);
+    let unread: Vec<_> = tree.unread().map(|(_, d)| (d.kind, d.detail.as_str())).collect();
+    assert_eq!(unread, [(DefectKind::TooManyObjects, "c.txt")]);
 }

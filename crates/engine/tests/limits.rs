@@ -231,6 +231,7 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("mail/readings.rs::FILES_MAX", Why::Defect),
     ("mail/readings.rs::NAMES_MAX", Why::Defect),
     ("mail/readings.rs::WORK_TIMES_MAX", Why::Defect),
+    ("mail/readings/text_files.rs::TEXT_FILES_MAX", Why::Defect),
     ("mail/url/canonical.rs::HOST_AT_MAX", Why::Threshold),
     ("mail/url.rs::URL_BYTES_MAX", Why::Elsewhere),
     ("mail/url_extraction/named_hosts.rs::HOST_BYTES_MAX", Why::Format),

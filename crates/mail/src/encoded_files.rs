@@ -114,9 +114,11 @@ fn lines_until<'a>(data: &'a [u8], end: &'static [u8]) -> impl Iterator<Item = &
 }
 
 /// A line with which an encoded file begins.
-struct BeginLine<'a> {
-    name: &'a [u8],
-    is_base64: bool,
+pub(crate) struct BeginLine<'a> {
+    /// The name of the file.
+    pub(crate) name: &'a [u8],
+    /// Its data is base64.
+    pub(crate) is_base64: bool,
     /// As POSIX has it: a mode of three or four digits, one space before and behind.
     is_posix: bool,
     /// It has a mode that no number in a sentence is.
@@ -129,7 +131,7 @@ pub(crate) fn is_begin_line(line: &[u8]) -> bool {
 }
 
 /// Reads `begin 644 name`. Programs take more than one blank, modes of any length, and none.
-fn begin_line(line: &[u8]) -> Option<BeginLine<'_>> {
+pub(crate) fn begin_line(line: &[u8]) -> Option<BeginLine<'_>> {
     let rest = line.strip_prefix(b"begin")?;
     let (is_base64, rest) = match rest.strip_prefix(b"-base64") {
         Some(rest) => (true, rest.strip_prefix(b"-encoded").unwrap_or(rest)),
@@ -152,29 +154,37 @@ fn begin_line(line: &[u8]) -> Option<BeginLine<'_>> {
 }
 
 impl BeginLine<'_> {
+    /// Whether what follows the line may be data to some decoder: it says a mode, or its first lines
+    /// are data.
+    pub(crate) fn may_begin(&self, data: &[u8]) -> bool {
+        self.has_mode || self.read_first(data)
+    }
+
     /// The file whose data follows; none if it is no data.
     fn read(&self, data: &[u8]) -> Option<EncodedFile> {
-        let first = data.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii_end();
-        let is_data = match (self.is_base64, self.is_posix) {
-            (true, true) => true,
-            (true, false) => first.len() >= 4 && first.iter().all(is_base64),
-            // The first character gives the number of bytes of the line: `M` is 45, in 60
-            // characters.
-            (false, true) => {
-                let length = uu_length(first)?;
-                first.len() > length.div_ceil(3) * 4 / 2
-            }
-            (false, false) => {
-                let characters = uu_length(first)?.div_ceil(3) * 4;
-                (characters.saturating_sub(2)..=characters + 1).contains(&(first.len() - 1))
-                    && first.iter().all(|b| (b' '..=b'`').contains(b))
-            }
-        };
-        if !is_data {
+        if !self.read_first(data) {
             return None;
         }
         let bytes = if self.is_base64 { base64_lines(data) } else { uu_lines(data) };
         Some(EncodedFile::in_text(self.name, bytes))
+    }
+
+    /// Whether the first line behind this one is data.
+    fn read_first(&self, data: &[u8]) -> bool {
+        let first = data.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii_end();
+        let Some(length) = uu_length(first) else { return self.is_base64 && self.is_posix };
+        let characters = length.div_ceil(3) * 4;
+        match (self.is_base64, self.is_posix) {
+            (true, true) => true,
+            (true, false) => first.len() >= 4 && first.iter().all(is_base64),
+            // The first character gives the number of bytes of the line: `M` is 45, in 60
+            // characters.
+            (false, true) => first.len() > characters / 2,
+            (false, false) => {
+                (characters.saturating_sub(2)..=characters + 1).contains(&(first.len() - 1))
+                    && first.iter().all(|b| (b' '..=b'`').contains(b))
+            }
+        }
     }
 }
 

@@ -17,8 +17,12 @@ use memchr::memmem;
 use crate::ambiguity::is_mime_field;
 use crate::defect::DefectKind;
 use crate::encoding;
+use crate::header::{decode_words, unfold};
 use crate::message::Message;
 use crate::part::Part;
+
+mod base64;
+mod text_files;
 
 /// Files of all readings together.
 const FILES_MAX: usize = 256;
@@ -33,9 +37,6 @@ const DEPTH_MAX: usize = 4;
 const BLOCKS_MAX: usize = 2_000;
 /// Names of one block that are used.
 const NAMES_MAX: usize = 16;
-/// Characters of a line that is taken for base64 though nothing says so.
-const DATA_LINE_MIN: usize = 40;
-
 /// What is in a message, beside what the usual reading shows.
 #[derive(Debug, Default)]
 pub struct Readings {
@@ -61,16 +62,11 @@ pub struct ReadingFile {
 /// Whether every reading of a message with this defect is made by [`Message::readings`].
 pub fn covers(kind: DefectKind) -> bool {
     use DefectKind as K;
-    // What is elsewhere cannot be read, who wrote a message is no file, and decoders of uuencode take
-    // for a file what others take for text, in more ways than are followed here.
+    // What is elsewhere cannot be read, and who wrote a message is no file.
     kind.is_ambiguous()
         && !matches!(
             kind,
-            K::AmbiguousFrom
-                | K::TooManyParameters
-                | K::UuencodedFile
-                | K::PartialMessage
-                | K::ExternalBody
+            K::AmbiguousFrom | K::TooManyParameters | K::PartialMessage | K::ExternalBody
         )
 }
 
@@ -81,6 +77,7 @@ impl Message<'_> {
         let mut search = Search {
             seen: HashMap::new(),
             walked: HashSet::new(),
+            searched: HashSet::new(),
             shown: self.parts(),
             found: Readings { files: Vec::new(), complete: true },
             bytes_left: self.raw().len().saturating_mul(BYTES_TIMES_MAX).max(BYTES_MIN),
@@ -92,6 +89,10 @@ impl Message<'_> {
             names.insert(file.name.into_owned());
         }
         search.walk(self.raw(), 0);
+        for part in self.parts() {
+            search.text_files(part.body(), 0);
+        }
+        search.text_files(self.raw(), 0);
         search.found
     }
 }
@@ -101,6 +102,8 @@ struct Search<'m> {
     seen: HashMap<blake3::Hash, HashSet<String>>,
     /// In which parts were looked for.
     walked: HashSet<blake3::Hash>,
+    /// In which files of a text were looked for.
+    searched: HashSet<blake3::Hash>,
     /// Parts of the usual reading.
     shown: &'m [Part<'m>],
     found: Readings,
@@ -219,9 +222,9 @@ impl Search<'_> {
         };
         let at = block.at;
         let mut decoded: Vec<(String, Vec<u8>)> = Vec::new();
-        if says(&[b"64"]) || looks_encoded(block.short) {
+        if says(&[b"64"]) || base64::looks_encoded(block.short) {
             for body in [block.short, block.long] {
-                decoded.extend(base64_readings(body, at));
+                decoded.extend(base64::readings(body, at));
             }
         }
         if says(&[b"quot", b"printable"]) {
@@ -249,6 +252,7 @@ impl Search<'_> {
         }
         let hash = blake3::hash(bytes);
         self.container(bytes, hash, depth);
+        self.text_files(bytes, depth);
         // What opens a content goes by its name, so that it counts once for each.
         let seen = self.seen.entry(hash).or_default();
         let is_new =
@@ -285,6 +289,30 @@ impl Search<'_> {
             self.walk(bytes, depth + 1);
         } else {
             self.found.complete = false;
+        }
+    }
+
+    /// Looks for files by uuencode and yEnc in a text, once for each content.
+    fn text_files(&mut self, text: &[u8], depth: usize) {
+        if memmem::find(text, b"begin").is_none() || !self.searched.insert(blake3::hash(text)) {
+            return;
+        }
+        if depth >= DEPTH_MAX {
+            self.found.complete = false;
+            return;
+        }
+        let mut found = text_files::find(text, &mut self.work_left);
+        // A CR alone ends a line to some.
+        if memchr::memchr_iter(b'\r', text).any(|at| text.get(at + 1) != Some(&b'\n')) {
+            let lines: Vec<u8> =
+                text.iter().map(|b| if *b == b'\r' { b'\n' } else { *b }).collect();
+            let more = text_files::find(&lines, &mut self.work_left);
+            found.is_cut |= more.is_cut;
+            found.files.extend(more.files);
+        }
+        self.found.complete &= !found.is_cut;
+        for file in found.files {
+            self.file(&file.how, &[file.name], "", &file.bytes, depth + 1);
         }
     }
 
@@ -363,64 +391,48 @@ fn is_header_like(line: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|b| b.is_ascii_graphic())
 }
 
-/// The values of all fields that may be a Content-Transfer-Encoding, in lower case.
+/// What all fields that may be a Content-Transfer-Encoding say, in lower case: each value as it
+/// stands, with its encoded words (RFC 2047) decoded, and without its comments (RFC 5322 section
+/// 3.2.2), which some programs read past.
 fn encoding_fields(fields: &[u8]) -> Vec<Vec<u8>> {
     let lower = fields.to_ascii_lowercase();
     let name = b"content-transfer-encoding";
-    memmem::find_iter(&lower, name)
-        .map(|at| {
-            let value = &lower[at + name.len()..];
-            let mut end = value.len();
-            // To the next line that does not continue it.
-            for line_end in memchr::memchr_iter(b'\n', value) {
-                if value.get(line_end + 1).is_none_or(|b| !b.is_ascii_whitespace()) {
-                    end = line_end;
-                    break;
-                }
+    let mut said = Vec::new();
+    for at in memmem::find_iter(&lower, name) {
+        let value = &fields[at + name.len()..];
+        let mut end = value.len();
+        // To the next line that does not continue it.
+        for line_end in memchr::memchr_iter(b'\n', value) {
+            if value.get(line_end + 1).is_none_or(|b| !b.is_ascii_whitespace()) {
+                end = line_end;
+                break;
             }
-            value[..end].to_vec()
-        })
-        .collect()
-}
-
-/// A first line of nothing but base64.
-fn looks_encoded(body: &[u8]) -> bool {
-    let first = body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
-    first.is_some_and(|line| {
-        let is_base64 = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
-        line.len() >= DATA_LINE_MIN && line.iter().all(is_base64)
-    })
-}
-
-/// Base64 as decoders differ: on behind padding or not, junk and lines that may be boundaries left
-/// out.
-fn base64_readings(body: &[u8], at: usize) -> Vec<(String, Vec<u8>)> {
-    let mut readings = Vec::new();
-    let mut add = |how: &str, data: &[u8]| {
-        let bytes = encoding::base64(data).bytes.into_owned();
-        readings.push((format!("base64{how} at byte {at}"), bytes));
-    };
-    let data: Vec<u8> = body
-        .split_inclusive(|b| *b == b'\n')
-        .filter(|line| !line.starts_with(b"--"))
-        .flatten()
-        .copied()
-        .collect();
-    add("", &data);
-    if let Some(padding) = memchr::memchr(b'=', &data) {
-        let behind = data[padding..].iter().take_while(|b| **b == b'=').count() + padding;
-        if !data[behind..].trim_ascii().is_empty() {
-            add(" up to its padding", &data[..behind]);
-            add(" behind its padding", &data[behind..]);
-            let unpadded: Vec<u8> = data.iter().copied().filter(|b| *b != b'=').collect();
-            add(" without its padding", &unpadded);
+        }
+        let value = unfold(&value[..end]).into_owned();
+        let decoded = decode_words(&value).0.into_owned().into_bytes();
+        for text in [&value, &decoded] {
+            said.push(text.to_ascii_lowercase());
+            said.push(without_comments(text).to_ascii_lowercase());
         }
     }
-    let is_data = |b: &u8| b.is_ascii_alphanumeric() || b"+/=\r\n\t ".contains(b);
-    if let Some(junk) = data.iter().position(|b| !is_data(b)) {
-        add(" up to the first other character", &data[..junk]);
+    said
+}
+
+/// What is left of a value without its comments, which may stand in each other and have no end, and
+/// without quotes, blanks and backslashes between what is left.
+fn without_comments(value: &[u8]) -> Vec<u8> {
+    let mut depth = 0usize;
+    let mut out = Vec::with_capacity(value.len());
+    for byte in value {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b'"' | b'\'' | b'\\' | b' ' | b'\t' => {}
+            byte if depth == 0 => out.push(*byte),
+            _ => {}
+        }
     }
-    readings
+    out
 }
 
 #[cfg(test)]

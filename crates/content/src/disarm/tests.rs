@@ -11,7 +11,11 @@ use crate::formats::testing::{file, zip};
 
 fn limits() -> Limits {
     // Time is not what these tests are about, and this machine may be busy.
-    Limits { time_max: Duration::from_secs(600), ..Limits::default() }
+    Limits {
+        cpu_time_max: Duration::from_secs(600),
+        time_max: Duration::from_secs(600),
+        ..Limits::default()
+    }
 }
 
 fn changed(bytes: &[u8]) -> Harmless {

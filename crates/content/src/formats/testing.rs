@@ -18,7 +18,11 @@ pub(crate) fn tree_with(bytes: &[u8], name: &str, words: &[&str]) -> Tree {
     let words: Vec<crate::Password> = words.iter().map(word).collect();
     let root = Root { name, declared_type: "", bytes };
     // Time is not what these tests are about, and this machine may be busy.
-    let limits = Limits { time_max: Duration::from_secs(600), ..Limits::default() };
+    let limits = Limits {
+        cpu_time_max: Duration::from_secs(600),
+        time_max: Duration::from_secs(600),
+        ..Limits::default()
+    };
     crate::unpack(&[root], &limits, &words, &mut NoHost)
 }
 

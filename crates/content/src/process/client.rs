@@ -15,7 +15,7 @@ use super::protocol::{
     self, COMMAND_BYTES, DisarmRequest, KILL, Kind, Request, START_TOOL, START_WORKER,
     VALUE_BYTES_MAX,
 };
-use super::tool;
+use super::{answer, tool};
 use crate::digest;
 use crate::disarm::Disarmed;
 use crate::host::{ConvertError, Root};
@@ -146,24 +146,31 @@ impl Pool {
         passwords: &[Password],
         on_object: Option<&mut OnObject<'_>>,
     ) -> Result<Tree, WorkerError> {
-        self.with_worker(|worker| self.ask(worker, roots, limits, passwords, on_object))
+        self.with_worker(limits, |worker| self.ask(worker, roots, limits, passwords, on_object))
     }
 
     /// Disarms a file in a worker; blocks as [`Pool::unpack`] does. A worker that fails refuses.
     pub fn disarm(&self, bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
-        let done = self.with_worker(|worker| ask_disarm(worker, bytes, is_page, limits));
+        let done = self.with_worker(limits, |worker| ask_disarm(worker, bytes, is_page, limits));
         done.unwrap_or_else(|error| Disarmed::Refused(error.to_string()))
     }
 
     /// Has a worker answer one request; one that fails is replaced.
     fn with_worker<T>(
         &self,
+        limits: &Limits,
         ask: impl FnOnce(&mut Worker) -> io::Result<T>,
     ) -> Result<T, WorkerError> {
         let mut worker = self.take()?;
+        let began = Instant::now();
         let asked = ask(&mut worker);
         let done = asked.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => WorkerError::OutOfTime,
+            // One that took all its CPU time was ended by the kernel. Whatever else ended it so
+            // late: what it leaves unread is the same.
+            _ if is_gone(&error) && began.elapsed() >= limits.cpu_time_max => {
+                WorkerError::OutOfTime
+            }
             _ => WorkerError::Failed(error),
         });
         worker.requests += 1;
@@ -255,13 +262,23 @@ impl Pool {
         for root in roots {
             protocol::write(&mut socket, Kind::Bytes, root.bytes)?;
         }
-        let object_max = limits.object_bytes_max.saturating_add(largest(roots));
+        let object_max = answer::size_max(limits, largest(roots));
+        // Each object is sent once, and asks for one conversion at most.
+        let mut frames_left = limits.objects_max.saturating_mul(2).saturating_add(1);
         loop {
+            frames_left = frames_left.checked_sub(1).ok_or(io::ErrorKind::InvalidData)?;
             match protocol::read(&mut socket, VALUE_BYTES_MAX)? {
-                (Kind::Tree, body) => return protocol::value(&body),
+                (Kind::Tree, body) => {
+                    let tree: Tree = protocol::value(&body)?;
+                    return answer::check(&tree, roots, limits).map(|()| tree);
+                }
                 (Kind::Object, body) => {
                     let object: Object = protocol::value(&body)?;
-                    let bytes = expect_bytes(&mut socket, object_max)?;
+                    answer::check_object(&object, roots, limits)?;
+                    let bytes = expect_bytes(&mut socket, object.size)?;
+                    if bytes.len() as u64 != object.size {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
                     if let Some(look) = on_object.as_deref_mut() {
                         look(&object, &bytes);
                     }
@@ -372,7 +389,7 @@ fn ask_disarm(
     let (Kind::Disarmed, body) = protocol::read(&mut socket, VALUE_BYTES_MAX)? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let mut disarmed: Disarmed = protocol::value(&body)?;
+    let mut disarmed = answer::checked(protocol::value(&body)?)?;
     if let Disarmed::Changed(harmless) = &mut disarmed {
         // Names and tags only become fewer; a package may be compressed less well.
         let bytes_max = (bytes.len() as u64).saturating_mul(2).max(limits.object_bytes_max);

@@ -10,6 +10,7 @@ use gauntlet_sniff::FileKind;
 use super::protocol::{self, DisarmRequest, Kind, Request, VALUE_BYTES_MAX};
 use crate::disarm::Disarmed;
 use crate::host::{Child, ConvertError, Host, Root};
+use crate::limits::Limits;
 use crate::object::Object;
 
 /// Bytes of one root: those of the largest message that is taken, and more.
@@ -18,6 +19,9 @@ const ROOT_BYTES_MAX: u64 = 1 << 32;
 const ROOTS_MAX: usize = 4_096;
 /// Time that a request may take above its own limit before the kernel ends the worker.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// The same for its CPU time: decoders look at their budget more often than this.
+const CPU_GRACE: Duration = Duration::from_millis(500);
 
 /// Reads the parts of a message, decoded: [`Host::message`] of the program around.
 pub type MessageReader = fn(&[u8]) -> Vec<(Child, Vec<u8>)>;
@@ -65,17 +69,18 @@ pub fn serve(mut socket: UnixStream, reader: MessageReader) -> io::Result<()> {
         match kind {
             Kind::Request => {
                 let request: Request = protocol::value(&body)?;
-                alarm(request.limits.time_max + GRACE);
+                alarms(&request.limits);
                 answer(&mut socket, &request, reader)?;
             }
             Kind::Disarm => {
                 let request: DisarmRequest = protocol::value(&body)?;
-                alarm(request.limits.time_max + GRACE);
+                alarms(&request.limits);
                 disarm(&mut socket, &request)?;
             }
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
-        alarm(Duration::ZERO);
+        alarm(Clock::Wall, Duration::ZERO);
+        alarm(Clock::Cpu, Duration::ZERO);
     }
 }
 
@@ -118,16 +123,35 @@ fn disarm(socket: &mut UnixStream, request: &DisarmRequest) -> io::Result<()> {
     socket.flush()
 }
 
+/// Has the kernel end this process where its own checks do not, behind either time of a request.
+fn alarms(limits: &Limits) {
+    alarm(Clock::Wall, limits.time_max + GRACE);
+    alarm(Clock::Cpu, limits.cpu_time_max + CPU_GRACE);
+}
+
+/// Clocks of the kernel's timers (setitimer(2)).
+#[derive(Debug, Clone, Copy)]
+enum Clock {
+    /// On the wall.
+    Wall,
+    /// CPU time of this process, in the kernel too.
+    Cpu,
+}
+
 /// Has the kernel end this process after a time, zero for never.
-fn alarm(after: Duration) {
+fn alarm(clock: Clock, after: Duration) {
     let value = libc::timeval {
         tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_usec: libc::suseconds_t::from(after.subsec_micros()),
     };
     let once =
         libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: value };
+    let which = match clock {
+        Clock::Wall => libc::ITIMER_REAL,
+        Clock::Cpu => libc::ITIMER_PROF,
+    };
     // SAFETY: both structures are valid for the call, the second is not asked for.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const once, std::ptr::null_mut()) };
+    unsafe { libc::setitimer(which, &raw const once, std::ptr::null_mut()) };
 }
 
 /// Asks the node over the socket.

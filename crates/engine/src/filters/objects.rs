@@ -3,6 +3,8 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `OBJECT_MALWARE` | 1000 | an engine or a list of known files names it: class malware |
+//! | `OBJECT_HIDDEN_PROGRAM` | 20 | a program that only other readings of an ambiguous message show: class
+//! malware |
 //! | `OBJECT_SUSPICIOUS` | 3.0 | an engine calls it unwanted or unusual |
 //! | `OBJECT_EXECUTABLE` | 4.0 | a program inside an archive |
 //! | `OBJECT_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe` inside an archive |
@@ -53,10 +55,21 @@ const HARMLESS: [&str; 22] = [
     "bmp", "tif", "tiff", "mp3", "mp4", "csv", "odt", "htm", "html",
 ];
 
+/// Scripts that Windows starts by their names, whatever their text.
+const SCRIPTS: [&str; 17] = [
+    "bat", "cmd", "hta", "js", "jse", "msh", "ps1", "psc1", "reg", "scf", "sct", "vb", "vbe",
+    "vbs", "wsc", "wsf", "wsh",
+];
+
+/// Bytes of the smallest header of a Windows program: two letters alone may be the beginning of a
+/// text.
+const PROGRAM_BYTES_MIN: u64 = 64;
+
 /// Looks at the tree of objects.
 #[derive(Debug)]
 pub struct Objects {
     malware: Rule,
+    hidden_program: Rule,
     suspicious: Rule,
     executable: Rule,
     image_executable: Rule,
@@ -82,6 +95,12 @@ impl Objects {
             "File is known malware or a test file",
             malware,
         );
+        let hidden_program = registry.rule(
+            "OBJECT_HIDDEN_PROGRAM",
+            20.0,
+            "Program that only some mail programs see in an ambiguous message",
+            RuleEffect::ForceClass(Class::Malware),
+        );
         let mut phishing = |name, score, description| registry.phishing(name, score, description);
         let smuggling = phishing(
             "OBJECT_SMUGGLING",
@@ -92,6 +111,7 @@ impl Objects {
         let mut rule = |name, score, description| registry.points(name, score, description);
         Objects {
             malware,
+            hidden_program,
             suspicious: rule(
                 "OBJECT_SUSPICIOUS",
                 3.0,
@@ -203,6 +223,39 @@ impl Objects {
         }
     }
 
+    /// Programs that no reading shows but unusual ones: nobody sends a program in such a way whose
+    /// recipient, or whose gateway, is to know of it.
+    fn hidden_programs(&self, tree: &Tree, findings: &mut Findings) {
+        let others: Vec<u32> = tree
+            .objects
+            .iter()
+            .filter(|o| o.parent.is_none() && o.has(P::OtherReading))
+            .map(|o| o.root)
+            .collect();
+        if others.is_empty() {
+            return;
+        }
+        let (hidden, usual): (Vec<&Object>, Vec<&Object>) = tree
+            .objects
+            .iter()
+            .filter(|object| is_program_that_runs(object))
+            .partition(|object| others.contains(&object.root));
+        let last = |object: &Object| {
+            object.name.rsplit(['/', '\\']).next().unwrap_or_default().to_lowercase()
+        };
+        let shown: Vec<String> = usual.iter().map(|object| last(object)).collect();
+        let same_bytes = |object: &Object| usual.iter().any(|u| u.sha256 == object.sha256);
+        for object in hidden {
+            // A program that the usual reading shows under this name is cut differently here; one
+            // that it shows under another that does not run is hidden all the same.
+            let name = last(object);
+            let is_shown = shown.contains(&name) || (name.is_empty() && same_bytes(object));
+            if !is_shown {
+                findings.add(&self.hidden_program, evidence(object, &object.name));
+            }
+        }
+    }
+
     /// Programs inside archives and disk images; attachments themselves are
     /// [`super::attachments`]'s.
     fn names_and_types(&self, tree: &Tree, object: &Object, findings: &mut Findings) {
@@ -261,6 +314,20 @@ impl Objects {
     }
 }
 
+/// Whether a person who opens this starts a program: by its bytes, or a script by its name.
+fn is_program_that_runs(object: &Object) -> bool {
+    let extension = object.extension();
+    match object.kind {
+        K::ElfProgram | K::MachProgram | K::Shortcut => true,
+        K::WindowsProgram => {
+            let is_text = object.declared_type.starts_with("text/") && object.name.is_empty();
+            object.size >= PROGRAM_BYTES_MIN && !is_text
+        }
+        K::Script | K::Text | K::Html => SCRIPTS.contains(&extension.as_str()),
+        _ => false,
+    }
+}
+
 /// Evidence in an object: its path, and what was found there.
 fn evidence(object: &Object, text: &str) -> Evidence {
     Evidence::new(View::Object, 0, 0, text.as_bytes()).named(&object.path)
@@ -280,6 +347,7 @@ impl Filter for Objects {
         for object in &tree.objects {
             self.object(tree, object, findings);
         }
+        self.hidden_programs(tree, findings);
         // What only needs a password is scored, and the policy may hold it.
         let unread = tree.unread().filter(|(_, defect)| defect.kind != Unread::Encrypted);
         for (object, defect) in unread.take(DEFECTS_MAX) {
@@ -376,6 +444,42 @@ mod tests {
         assert_eq!(hits, ["OBJECT_ENCRYPTED"]);
         assert_eq!(findings.defects.len(), 1);
         assert_eq!(findings.defects[0].detail, "too_deep: a.zip");
+    }
+
+    #[test]
+    fn programs_that_only_other_readings_show_are_malware() {
+        let other = |root: u32, name: &str, kind: K| {
+            let mut object = object(None, name, kind);
+            let detail = "base64 at byte 9".to_owned();
+            object.properties.push(Property { kind: P::OtherReading, detail });
+            Object { root, size: 4_096, sha256: format!("{root}"), ..object }
+        };
+        let usual = |name: &str, kind: K| Object { size: 4_096, ..object(None, name, kind) };
+        let text = || usual("", K::Text);
+        let hides = |objects: Vec<Object>| {
+            let (hits, findings) = rules(objects);
+            let is_malware = findings.forced_classes.iter().any(|f| f.0 == Class::Malware);
+            assert_eq!(hits.iter().any(|h| h == "OBJECT_HIDDEN_PROGRAM"), is_malware);
+            is_malware
+        };
+        let exe = || other(1, "setup.exe", K::WindowsProgram);
+        assert!(hides(vec![text(), exe()]));
+        assert!(hides(vec![text(), other(1, "", K::ElfProgram)]));
+        assert!(hides(vec![text(), other(1, "a.js", K::Text)]));
+        assert!(hides(vec![usual("data.bin", K::WindowsProgram), exe()]), "under another name");
+        assert!(hides(vec![usual("setup.exe", K::Text), exe()]), "no program when read as usual");
+        let inner = Object { parent: Some(1), root: 1, ..usual("r.exe", K::WindowsProgram) };
+        assert!(hides(vec![text(), other(1, "a.zip", K::Zip), inner]), "in an archive");
+        for harmless in [
+            vec![usual("setup.exe", K::WindowsProgram)],
+            vec![usual("setup.exe", K::WindowsProgram), exe()],
+            vec![text(), other(1, "a.pdf", K::Pdf)],
+            vec![text(), other(1, "notes.txt", K::Text)],
+            vec![text(), Object { size: 9, ..exe() }],
+            vec![text(), Object { declared_type: "text/plain".into(), name: "".into(), ..exe() }],
+        ] {
+            assert!(!hides(harmless.clone()), "{harmless:?}");
+        }
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub struct ContentSettings {
     pub ratio_max: u64,
     /// Objects up to this size are no bombs.
     pub ratio_bytes_min: u64,
-    /// Seconds for the files of one message.
+    /// Seconds of CPU time for the files of one message.
+    pub cpu_seconds_max: u64,
+    /// Seconds for the files of one message by the clock, however busy the machine is.
     pub seconds_max: u64,
     /// Bytes of text that are read of one object.
     pub text_bytes_max: usize,
@@ -65,6 +67,7 @@ impl Default for ContentSettings {
             worker_memory_bytes_max: worker.memory_bytes_max,
             ratio_max: limits.ratio_max,
             ratio_bytes_min: limits.ratio_bytes_min,
+            cpu_seconds_max: limits.cpu_time_max.as_secs(),
             seconds_max: limits.time_max.as_secs(),
             text_bytes_max: limits.text_bytes_max,
             urls_max: limits.urls_max,
@@ -89,6 +92,7 @@ impl ContentSettings {
             memory_bytes_max: self.memory_bytes_max,
             ratio_max: self.ratio_max,
             ratio_bytes_min: self.ratio_bytes_min,
+            cpu_time_max: Duration::from_secs(self.cpu_seconds_max.max(1)),
             time_max: Duration::from_secs(self.seconds_max.max(1)),
             text_bytes_max: self.text_bytes_max,
             all_text_bytes_max: self.text_bytes_max.saturating_mul(4),

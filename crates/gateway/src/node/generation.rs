@@ -64,7 +64,8 @@ impl Generation {
         let facts = fact_collector(&config, sources, &judge)?;
         let recipients = Recipients::load(&config)?;
         let rates = RateRules::of(&config)?;
-        let outbound = OutboundSettings::load(&config, sources.secrets)?;
+        let disarming = judge.unpacking.as_ref().map(|unpacking| unpacking.tools());
+        let outbound = OutboundSettings::load(&config, sources.secrets, disarming)?;
         let inbound = InboundSettings {
             receiver: config.receiver.clone(),
             stress: config.stress,

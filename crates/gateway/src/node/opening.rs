@@ -68,7 +68,7 @@ pub(super) fn queue(
         spool: spool.clone(),
         log: log.clone(),
         holder: Holder::start(quarantine.clone())?,
-        disarming: Disarming::start()?,
+        disarming: Disarming::start(config.content.workers())?,
         maildir: folder::open_maildir(&config.node.inside(&config.route.maildir))?,
         sender,
         settings,

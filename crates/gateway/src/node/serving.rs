@@ -39,9 +39,6 @@ impl Node {
         let wait = Duration::from_secs(scan.wait_seconds_max);
         let metrics = &self.metrics;
         let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, metrics)?;
-        if let Some(unpacking) = &self.in_force.inbound().get().judge.unpacking {
-            self.queue.set_disarming(unpacking.tools());
-        }
         let actions = PolicyActions::start(config.node.data.clone())?;
         let intake = Arc::new(Intake {
             actions,

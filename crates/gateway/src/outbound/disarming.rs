@@ -1,10 +1,10 @@
-//! Disarming files before a message goes out: a thread that asks the processes that unpack, so that
-//! nothing that delivers waits for them.
+//! Disarming files before a message goes out: threads that ask the processes that unpack, so that
+//! nothing that delivers waits for them, and one file that takes long holds up no other message.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use gauntlet_content::Limits;
 use gauntlet_content::disarm::Disarmed;
 use gauntlet_content::process::client::Pool;
@@ -18,6 +18,9 @@ pub type Tools = (Arc<Pool>, Limits);
 /// A message whose files are to be disarmed. Jobs that wait are messages that are being delivered,
 /// which are bounded.
 pub struct DisarmJob {
+    /// Those of the generation of settings that the message goes out by; without them nothing is
+    /// disarmed, so that parts are stripped.
+    pub tools: Option<Tools>,
     /// Header and body as they were received.
     pub body: Bytes,
     /// What is to be done with it.
@@ -26,48 +29,37 @@ pub struct DisarmJob {
     pub done: Box<dyn FnOnce(Vec<DisarmedPart>) + Send>,
 }
 
-/// The thread before the processes.
+/// The threads before the processes.
 #[derive(Debug, Clone)]
 pub struct Disarming {
     queue: Sender<DisarmJob>,
-    tools: Arc<OnceLock<Tools>>,
 }
 
 impl Disarming {
-    /// Starts the thread. Before it has [`Disarming::set_tools`] it disarms nothing, so that parts
-    /// are stripped.
+    /// Starts so many threads, at least one: as many as there are processes that work at a time.
     ///
     /// # Errors
-    /// If it cannot be started.
-    pub fn start() -> std::io::Result<Self> {
-        let (queue, jobs) = channel();
-        let tools = Arc::new(OnceLock::new());
-        let known = tools.clone();
-        std::thread::Builder::new()
-            .name("disarming".to_owned())
-            .spawn(move || run(&known, &jobs))?;
-        Ok(Disarming { queue, tools })
+    /// If one cannot be started.
+    pub fn start(threads: usize) -> std::io::Result<Self> {
+        let (queue, jobs) = unbounded();
+        for _ in 0..threads.max(1) {
+            let jobs = jobs.clone();
+            std::thread::Builder::new().name("disarming".to_owned()).spawn(move || run(&jobs))?;
+        }
+        Ok(Disarming { queue })
     }
 
-    /// Says by what files are disarmed; the first time counts.
-    pub fn set_tools(&self, tools: Tools) {
-        let _known_already = self.tools.set(tools);
-    }
-
-    /// Queues a message; if the thread has ended, `done` is called at once without parts.
+    /// Queues a message; if the threads have ended, `done` is called at once without parts.
     pub fn disarm(&self, job: DisarmJob) {
         if let Err(unsent) = self.queue.send(job) {
-            (unsent.0.done)(Vec::new());
+            (unsent.into_inner().done)(Vec::new());
         }
     }
 }
 
-fn run(tools: &OnceLock<Tools>, jobs: &Receiver<DisarmJob>) {
+fn run(jobs: &Receiver<DisarmJob>) {
     while let Ok(job) = jobs.recv() {
-        let parts = match tools.get() {
-            Some(tools) => disarmed(tools, &job),
-            None => Vec::new(),
-        };
+        let parts = job.tools.as_ref().map(|tools| disarmed(tools, &job)).unwrap_or_default();
         (job.done)(parts);
     }
 }
@@ -111,5 +103,40 @@ fn outcome(disarmed: Disarmed) -> DisarmOutcome {
                 removed: harmless.removed,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// A job that says when it is done, and waits for that.
+    fn job(done: impl FnOnce(Vec<DisarmedPart>) + Send + 'static) -> DisarmJob {
+        DisarmJob { tools: None, body: Bytes::new(), changes: Vec::new(), done: Box::new(done) }
+    }
+
+    #[test]
+    fn a_job_that_hangs_holds_up_no_other() {
+        let disarming = Disarming::start(2).unwrap();
+        let (release, released) = channel::<()>();
+        let (said, heard) = channel();
+        let hung = said.clone();
+        disarming.disarm(job(move |_| {
+            let _dropped = released.recv();
+            hung.send("hung").unwrap();
+        }));
+        for _ in 0..20 {
+            let said = said.clone();
+            disarming.disarm(job(move |parts| {
+                assert!(parts.is_empty(), "nothing is disarmed without tools");
+                said.send("done").unwrap();
+            }));
+        }
+        let first: Vec<_> = heard.iter().take(20).collect();
+        assert_eq!(first, ["done"; 20], "all others, while it hung");
+        drop(release);
+        assert_eq!(heard.recv(), Ok("hung"));
     }
 }

@@ -37,7 +37,7 @@ use crate::clock::steady::SteadyClock;
 use crate::current::Current;
 use crate::ids::{self, Ids};
 use crate::metrics::Metrics;
-use crate::outbound::disarming::{Disarming, Tools};
+use crate::outbound::disarming::Disarming;
 use crate::outbound::hold::Holder;
 use crate::outbound::maildir::Maildir;
 use crate::outbound::queue::cut_through_journal::CutThroughJournal;
@@ -211,11 +211,6 @@ impl Queue {
     /// The way to next hops.
     pub fn sender(&self) -> Arc<Sender> {
         self.parts.sender.clone()
-    }
-
-    /// Says by what files are disarmed.
-    pub(crate) fn set_disarming(&self, tools: Tools) {
-        self.parts.disarming.set_tools(tools);
     }
 
     /// The settings in force.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, SenderSettings};
 use crate::net::tls::HopTls;
+use crate::outbound::disarming::Tools;
 use crate::outbound::route::Routes;
 use crate::outbound::signing::KeyRing;
 use crate::secrets::Secrets;
@@ -23,14 +24,20 @@ pub struct OutboundSettings {
     pub key_ring: KeyRing,
     /// TLS to next hops.
     pub hop_tls: HopTls,
+    /// What disarms files; none where nothing is unpacked.
+    pub disarming: Option<Tools>,
 }
 
 impl OutboundSettings {
-    /// Of this configuration.
+    /// Of this configuration; `disarming` belongs to the judge of the same generation.
     ///
     /// # Errors
     /// If a key or the trusted roots cannot be read.
-    pub fn load(config: &Config, secrets: Option<&Arc<Secrets>>) -> anyhow::Result<Self> {
+    pub fn load(
+        config: &Config,
+        secrets: Option<&Arc<Secrets>>,
+        disarming: Option<Tools>,
+    ) -> anyhow::Result<Self> {
         let key_ring = match secrets {
             Some(secrets) => KeyRing::of(secrets)?,
             None => KeyRing::load(&config.node.inside(&config.dkim.keys))?,
@@ -40,6 +47,7 @@ impl OutboundSettings {
             routes: Arc::new(Routes::of(config)),
             key_ring: key_ring.with_seal(&config.dkim.seal_as)?,
             hop_tls: hop_tls(&config.sender)?,
+            disarming,
         })
     }
 }

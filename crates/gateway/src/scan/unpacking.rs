@@ -1,6 +1,7 @@
 //! Unpacking the files of a message and asking malware engines about them, before it is judged.
 //!
-//! A message without files never comes here, unless an engine looks at messages as they came. One
+//! A message without files never comes here, unless it is ambiguous or an engine looks at messages
+//! as they came. One
 //! that has some leaves its scan thread, is unpacked in a process of its own
 //! (`gauntlet_content::process`), is looked at by the engines, and is judged with what was found.
 
@@ -105,9 +106,11 @@ impl Unpacking {
         }
     }
 
-    /// Whether a message is to be looked at here.
+    /// Whether a message is to be looked at here: it has files, or other readings may have some.
     pub fn wants(&self, message: &Message<'_>) -> bool {
-        self.engines.wants_messages() || !message.files().is_empty()
+        self.engines.wants_messages()
+            || !message.files().is_empty()
+            || is_ambiguous(&message.defects())
     }
 
     /// The files of a message, everything in them, and what engines say of it. `raw` is the message

@@ -64,6 +64,19 @@ fn every_kind_of_ambiguity_shows_the_file() {
         format!(
             "Content-Type: application/x-msdownload; name=a.exe\nContent-Transfer-Encoding: (x) base64;\n\n{data}\n"
         ),
+        // An encoding that is an encoded word, whole or in part, and comments inside of it.
+        format!(
+            "Content-Type: application/x-msdownload; name=a.exe\nContent-Transfer-Encoding: =?us-ascii?Q?base=364?=\n\n{data}\n"
+        ),
+        format!(
+            "Content-Type: application/x-msdownload; name=a.exe\nContent-Transfer-Encoding: =?utf-8?B?YmFzZTY0?=\n\n{data}\n"
+        ),
+        format!(
+            "Content-Type: application/x-msdownload; name=a.exe\nContent-Transfer-Encoding: base6(7bit)4\n\n{data}\n"
+        ),
+        format!(
+            "Content-Type: application/x-msdownload; name=a.exe\nContent-Transfer-Encoding: 7bit (base64)\n\n{data}\n"
+        ),
         // A line that only begins like a boundary.
         format!(
             "Content-Type: multipart/mixed; boundary=b\n\n--b\n\ntext\n--boundary\n{part}--b--\n"
@@ -134,6 +147,28 @@ fn an_unambiguous_message_shows_nothing_more() {
     let left: Vec<&ReadingFile> =
         readings.files.iter().filter(|f| !f.reading.starts_with("not encoded")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn files_in_a_text_are_read_in_every_way() {
+    let line = "4:&%R;6QE<W,@<&QA8V5H;VQD97(`";
+    let shows = |text: &str| {
+        let raw = mail(text).replace('\n', "\r\n");
+        let message = Message::parse(raw.as_bytes());
+        let readings = message.readings();
+        assert!(readings.complete, "{text}");
+        let is_it = |name: &str, bytes: &[u8]| bytes == b"harmless placeholder" && name == "a.exe";
+        readings.files.iter().any(|f| is_it(&f.name, &f.bytes))
+            || message.files().iter().any(|f| is_it(&f.name, f.bytes))
+    };
+    assert!(shows(&format!("\nbegin 644 a.exe\n{line}\n\n{line}\nend\n")), "up to an empty line");
+    assert!(shows(&format!("\nbegin 644 a.exe\nsome words\n{line}\nend\n")), "sound lines");
+    // The text is encoded itself, which only some programs see.
+    let inner = format!("begin 644 a.exe\n{line}\n`\nend\n");
+    let inner = base64_simd::STANDARD.encode_to_string(inner);
+    let field = "Content-Transfer-Encoding: 7bit\nContent-Transfer-Encoding: base64";
+    assert!(shows(&format!("Content-Type: text/plain\n{field}\n\n{inner}\n")));
+    assert!(covers(DefectKind::UuencodedFile));
 }
 
 #[test]

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gauntlet_mail::envelope::TlsSession;
 use gauntlet_mail::{Direction, Envelope};
+use gauntlet_policy::rewrite::DisarmedPart;
 use gauntlet_smtp::MailCommand;
 use gauntlet_smtp::address::canonical;
 use gauntlet_smtp::milter::{Action, Event, Fault, Limits, Message, Reply, Session};
@@ -172,7 +173,7 @@ impl Ending {
         let (began, received_ms) = (Instant::now(), intake.clock.unix_ms());
         let id = context.core.ids.next(received_ms);
         let envelope = envelope(&message, context, received_ms);
-        let (original, given) = (message.raw, message.rcpt_to);
+        let (original, given) = (Bytes::from(message.raw), message.rcpt_to);
         let body = with_received(&original, &envelope, &context.core.host, id, received_ms);
         let body = ReceivedMessage::of_bytes(body);
         let judged = intake.judge_in_transit(id, envelope, body, received_ms, began).await;
@@ -200,6 +201,7 @@ impl Ending {
             Answer::Accept => {
                 let queue_id = message.macros.get("i").cloned().unwrap_or_default();
                 let course = Course::of(record, &original, &given, session, context);
+                let course = course.await;
                 let ending = course.take(&body, &queue_id, context).await;
                 if matches!(ending.reply, Reply::Accept | Reply::Discard) {
                     intake.carry_out(ordered).await;
@@ -247,13 +249,15 @@ struct Course {
     goes_on: bool,
     /// The MTA keeps it.
     kept_there: bool,
+    /// What became of the parts that were to be disarmed.
+    disarmed: Vec<DisarmedPart>,
 }
 
 impl Course {
     /// `given` are the recipients as the MTA spelled them: it may know them by no other spelling.
-    fn of(
+    async fn of(
         record: LogRecord,
-        original: &[u8],
+        original: &Bytes,
         given: &[String],
         session: &Session,
         context: &ServiceContext,
@@ -281,9 +285,10 @@ impl Course {
         // Postfix writes the words of a quarantine down nowhere.
         let name = HELD_FIELD.to_owned();
         changes.extend(why.clone().map(|value| Change::AddHeader { name, value }));
-        let (mut actions, mut unsigned) = (Vec::new(), false);
+        let (mut actions, mut unsigned, mut disarmed) = (Vec::new(), false, Vec::new());
         if goes_on {
-            match changed(&message.record, original, &changes, context) {
+            disarmed = context.core.intake.queue.disarmed(original, &changes).await;
+            match changed(&message.record, original, (&changes, &disarmed), context) {
                 Ok(changed) => actions = changed,
                 Err(_told_by_the_queue) => unsigned = true,
             }
@@ -298,7 +303,7 @@ impl Course {
         }
         let allowed = session.allowed();
         let forbidden = actions.iter().any(|action| !allowed.allows(action));
-        Course { message, actions, forbidden, unsigned, goes_on, kept_there }
+        Course { message, actions, forbidden, unsigned, goes_on, kept_there, disarmed }
     }
 
     /// Holds what we hold, and logs where everything went.
@@ -322,7 +327,8 @@ impl Course {
             return Reply::ReplyCode(452, (4, 3, 1), text).into();
         }
         if self.goes_on
-            && let Err(error) = context.core.intake.queue.keep_originals(&self.message, body).await
+            && let Err(error) =
+                context.core.intake.queue.keep_originals(&self.message, body, &self.disarmed).await
         {
             tracing::error!(id, %error, "the original of a message could not be kept");
             let text = format!("insufficient storage, try again later (reference {id})");
@@ -364,7 +370,7 @@ impl Course {
 fn changed(
     record: &LogRecord,
     original: &[u8],
-    changes: &[Change],
+    (changes, disarmed): (&[Change], &[DisarmedPart]),
     context: &ServiceContext,
 ) -> Result<Vec<Action>, String> {
     let LogRecord { envelope, facts, .. } = record;
@@ -378,7 +384,7 @@ fn changed(
         return Ok(Vec::new());
     }
     let body = Bytes::from(stamped.unwrap_or_else(|| original.to_vec()));
-    let changed = queue.changed(&settings, record, &body, changes, &[])?;
+    let changed = queue.changed(&settings, record, &body, changes, disarmed)?;
     Ok(edits::between(original, &changed.to_vec()))
 }
 

@@ -39,8 +39,26 @@ impl Queue {
         let done = Box::new(move |disarmed| {
             queue.hold_and_send(&held, route, changes, targets, disarmed);
         });
-        let job = DisarmJob { body: active.body.clone(), changes: asked, done };
+        let tools = active.settings.disarming.clone();
+        let job = DisarmJob { tools, body: active.body.clone(), changes: asked, done };
         self.parts.disarming.disarm(job);
+    }
+
+    /// What becomes of the parts of a message that does not go through the queue and that are to
+    /// be disarmed.
+    pub(crate) async fn disarmed(&self, body: &Bytes, changes: &[Change]) -> Vec<DisarmedPart> {
+        if !changes.iter().any(|change| matches!(change, Change::Disarm(_))) {
+            return Vec::new();
+        }
+        let (sender, disarmed) = tokio::sync::oneshot::channel();
+        let done = Box::new(move |parts| {
+            let _the_session_may_have_gone = sender.send(parts);
+        });
+        let tools = self.settings().disarming.clone();
+        let (body, changes) = (body.clone(), changes.to_vec());
+        self.parts.disarming.disarm(DisarmJob { tools, body, changes, done });
+        // A thread that failed has disarmed nothing: the parts are stripped.
+        disarmed.await.unwrap_or_default()
     }
 
     fn hold_and_send(
@@ -68,7 +86,7 @@ impl Queue {
     }
 
     /// Puts the originals of a message that does not go through the queue into quarantine; on disk
-    /// when it returns.
+    /// when it returns. `disarmed` says which parts stay as they are.
     ///
     /// # Errors
     /// Why one could not be held.
@@ -76,9 +94,10 @@ impl Queue {
         &self,
         message: &QueuedMessage,
         body: &Bytes,
+        disarmed: &[DisarmedPart],
     ) -> Result<(), HoldError> {
         for target in &message.targets {
-            let Some(item) = original(message, &target.changes, &[]) else { continue };
+            let Some(item) = original(message, &target.changes, disarmed) else { continue };
             let (sender, held) = tokio::sync::oneshot::channel();
             let done = Box::new(move |result| {
                 let _the_session_may_have_gone = sender.send(result);
