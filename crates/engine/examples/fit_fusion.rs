@@ -28,8 +28,8 @@ use gauntlet_engine::{Scratch, Settings, Snapshot};
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_verdict::Class;
 
-/// Intercept, points, classifier, signatures.
-const TERMS: usize = 4;
+/// Intercept, points, points of phishing rules, classifier, signatures.
+const TERMS: usize = 5;
 const ROUNDS: usize = 30;
 /// Keeps weights finite where a signal separates the labels completely.
 const RIDGE: f64 = 1.0;
@@ -77,7 +77,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn show(rows: &[Row], weights: &[f64; TERMS]) {
     eprintln!("{} messages", rows.len());
     for (name, weight) in
-        ["intercept", "rule_points", "classifier", "signatures"].iter().zip(weights)
+        ["intercept", "rule_points", "phishing_points", "classifier", "signatures"]
+            .iter()
+            .zip(weights)
     {
         eprintln!("{name:12} {weight:8.4}");
     }
@@ -89,7 +91,8 @@ fn halves(path: &Path) -> Result<(Vec<Row>, Vec<Row>), Box<dyn std::error::Error
     let mut by_class: BTreeMap<(&str, &str), Vec<(i64, Row)>> = BTreeMap::new();
     for line in text.lines().skip(1) {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [label, source, date, points, classifier, signatures, _, _, forced, ..] = columns[..]
+        let [label, source, date, points, classifier, signatures, _, phishing, forced, ..] =
+            columns[..]
         else {
             return Err(format!("not a line of signals: {line}").into());
         };
@@ -99,6 +102,7 @@ fn halves(path: &Path) -> Result<(Vec<Row>, Vec<Row>), Box<dyn std::error::Error
         }
         let signals = Signals {
             rule_points: points.parse()?,
+            phishing_points: phishing.parse()?,
             classifier: Some(classifier.parse()?),
             signatures: Some(signatures.parse()?),
             ..Signals::default()
@@ -152,6 +156,7 @@ fn read(
     let mut classes = BTreeMap::new();
     for line in std::fs::read_to_string(list)?.lines() {
         let Some((label, path)) = line.split_once(['\t', ' ']) else { continue };
+        let path = path.split('\t').next().unwrap_or_default();
         if label != "spam" && label != "ham" {
             continue;
         }
@@ -171,8 +176,10 @@ fn read(
 
 fn terms(signals: &Signals) -> [f64; TERMS] {
     let max = Weights::default().points_max;
-    let points = signals.rule_points.clamp(-max, max);
-    [1.0, points, signals.classifier.unwrap_or(0.0), signals.signatures.unwrap_or(0.0)]
+    let (phishing, all) = (signals.phishing_points, signals.rule_points);
+    let points = (all - phishing).clamp(-max, max);
+    let classifier = signals.classifier.unwrap_or(0.0);
+    [1.0, points, phishing.clamp(-max, max), classifier, signals.signatures.unwrap_or(0.0)]
 }
 
 fn probability(weights: &[f64; TERMS], terms: &[f64; TERMS]) -> f64 {
@@ -238,7 +245,7 @@ fn report(rows: &[Row], weights: &[f64; TERMS]) {
         all
     };
     let by_probability = |terms: &[f64; TERMS]| probability(weights, terms);
-    let by_points = |terms: &[f64; TERMS]| terms[1];
+    let by_points = |terms: &[f64; TERMS]| terms[1] + terms[2];
     let measures: [(&str, Measure<'_>); 2] =
         [("probability", &by_probability), ("points", &by_points)];
     for (name, of) in measures {

@@ -1,8 +1,8 @@
 //! From what the filters found to class and probability.
 //!
 //! With a classifier, rules, classifier and signatures are added up as log odds with weights fitted
-//! on mail that the classifier had not seen (`examples/fit_fusion.rs`), which gives the
-//! probability. The class is the more severe of what the points say and what the probability says.
+//! on mail of sources that the classifier had not seen (`gauntlet evaluate --leave-sources-out`,
+//! `examples/fit_fusion.rs`), which gives the probability. The class is the more severe of what the points say and what the probability says.
 //! Where the probability says clearly that the message is good, a sum of small suspicions makes
 //! nothing of it; a rule that has the points of a class by itself is obeyed all the same, so that
 //! an administrator may rely on it and a rule about an attached program is not talked away by a
@@ -64,10 +64,13 @@ pub(crate) fn rounded(score: f64) -> f64 {
 pub struct Weights {
     /// Log odds of an item about which nothing is known.
     pub intercept: f64,
-    /// For each rule point; points beyond ±`points_max` count no further, so that one long list of
-    /// hits cannot outweigh everything.
+    /// For each rule point, but for those of the phishing rules; points beyond ±`points_max` count no
+    /// further, so that one long list of hits cannot outweigh everything.
     pub rule_points: f64,
-    /// Bound of the points.
+    /// For each point of the phishing rules: a warning of a bank and its forgery use the same words,
+    /// so these rules often fire together on good mail.
+    pub phishing_points: f64,
+    /// Bound of the points of either kind.
     pub points_max: f64,
     /// For each unit of the classifier's log odds.
     pub classifier: f64,
@@ -78,8 +81,9 @@ pub struct Weights {
 impl Default for Weights {
     fn default() -> Self {
         Weights {
-            intercept: -1.25,
-            rule_points: 0.37,
+            intercept: -0.9,
+            rule_points: 0.7,
+            phishing_points: 0.3,
             points_max: 20.0,
             classifier: 1.11,
             // Not fitted: no corpus contains a site's own corrections.
@@ -128,9 +132,10 @@ pub fn classify(
 
 fn probability(signals: &Signals, weights: &Weights) -> Option<f64> {
     let classifier = signals.classifier?;
-    let points = signals.rule_points.clamp(-weights.points_max, weights.points_max);
+    let bounded = |points: f64| points.clamp(-weights.points_max, weights.points_max);
     let odds = weights.intercept
-        + weights.rule_points * points
+        + weights.rule_points * bounded(signals.rule_points - signals.phishing_points)
+        + weights.phishing_points * bounded(signals.phishing_points)
         + weights.classifier * classifier
         + weights.signatures * signals.signatures.unwrap_or(0.0);
     // A millionth is finer than any calibration, and keeps the output short.

@@ -76,8 +76,8 @@ impl Default for Recipe {
             rate: 0.15,
             decay: 0.03,
             messages_min: 2,
-            balance: 0.6,
-            dropout: 0.2,
+            balance: 0.9,
+            dropout: 0.4,
             seed: 1,
         }
     }

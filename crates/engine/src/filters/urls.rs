@@ -5,7 +5,7 @@
 //! | `URL_TEXT_BRAND` | 3.0 phishing | the link's text is an address of a much imitated firm, the link goes elsewhere |
 //! | `URL_TEXT_MISMATCH` | 1.2 | the link's text is an address, the link goes to another organizational_domain |
 //! | `URL_LOOKALIKE` | 2.5 phishing | the host looks like that of a much imitated firm |
-//! | `URL_BRAND_INSIDE` | 0.8 phishing | a brand name in the host of another owner |
+//! | `URL_BRAND_INSIDE` | 0.4 phishing | a brand name in the host of another owner |
 //! | `URL_PUNYCODE` | 0.8 | a host in another alphabet |
 //! | `URL_IP` | 1.8 phishing | a number instead of a host |
 //! | `URL_IP_DISGUISED` | 2.5 phishing | an obfuscated IP address |
@@ -89,7 +89,7 @@ impl Rules {
         );
         let lookalike = phishing("URL_LOOKALIKE", 2.5, "URL host is a lookalike of a brand");
         let brand_inside =
-            phishing("URL_BRAND_INSIDE", 0.8, "URL host of another owner contains a brand name");
+            phishing("URL_BRAND_INSIDE", 0.4, "URL host of another owner contains a brand name");
         let ip = phishing("URL_IP", 1.8, "URL with an IP address as host");
         let ip_disguised =
             phishing("URL_IP_DISGUISED", 2.5, "URL with an obfuscated IP address as host");

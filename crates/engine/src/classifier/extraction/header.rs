@@ -41,7 +41,8 @@ pub(super) fn sender(
     }
     if name.is_empty() {
         sink.feature(group, "no name of the sender", "");
-    } else {
+    } else if name.chars().any(|c| c.is_ascii_alphabetic()) {
+        // A name in another alphabet cannot be like an address: that tells the language, no more.
         let named = is_named(name, registered, local);
         sink.feature(
             group,

@@ -82,6 +82,9 @@ fn unusual_traits(traits: UrlTraits, sink: &mut ClassifierScratch) {
     }
 }
 
+/// Character sets that do not tell the language of a text; which of the others it is would.
+const CHARSETS: [&str; 4] = ["us-ascii", "utf-8", "iso-8859-1", "windows-1252"];
+
 pub(super) fn files(message: &Message<'_>, sink: &mut ClassifierScratch) {
     let group = Group::Files;
     for part in message.parts().iter().take(PARTS_MAX) {
@@ -89,7 +92,9 @@ pub(super) fn files(message: &Message<'_>, sink: &mut ClassifierScratch) {
         let essence = kind.essence();
         sink.feature_fmt(group, "part", format_args!("{essence} at depth {}", part.depth.min(4)));
         if let Some(charset) = kind.param("charset") {
-            sink.feature(group, "charset", start(&charset.to_lowercase(), 20));
+            let charset = charset.to_lowercase();
+            let known = CHARSETS.into_iter().find(|name| *name == charset.trim());
+            sink.feature(group, "charset", known.unwrap_or("of some languages"));
         }
         let encoding = part.transfer_encoding;
         sink.feature_fmt(group, "encoding", format_args!("{encoding:?} of {}", kind.kind));
