@@ -3,6 +3,7 @@
 //! Each check reports a status, details and, unless it passes, a remediation hint.
 
 mod acme;
+mod data;
 mod engines;
 mod privacy;
 mod relays;
@@ -27,7 +28,7 @@ use gauntlet_gateway::secrets::Secrets;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue, \
-malware engines (do they answer?), databases of groups, the roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
+malware engines (do they answer?), names of detectors in the policy, databases of groups, the roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
 whether our listeners relay for strangers.
 
 Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read.
@@ -116,6 +117,7 @@ pub(crate) fn examine(
     sandbox(config, &mut found);
     unpacking(config, &mut found);
     engines::engines(config, secrets.is_some(), &mut found);
+    data::conditions(config, &mut found);
     resources::disk(config, &mut found);
     resources::certificates(config, secrets, &mut found);
     acme::certificate(config, secrets, &mut found);
