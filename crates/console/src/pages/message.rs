@@ -43,6 +43,9 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
             div {
                 section.card { h2 { (t("Verdict")) } (verdict::summary(&record.verdict)) }
                 section.card.flush { h2 { (t("Why")) } (verdict::hits(&record.verdict)) }
+                @if !record.facts.content.is_empty() {
+                    section.card.flush { h2 { (t("Files")) } (files(request, record, kept.as_ref().map(|(id, _)| *id))) }
+                }
                 (content(record, raw))
             }
             div {
@@ -50,9 +53,6 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
                 section.card { h2 { (t("History")) } (timeline(&logged)) }
                 section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
-                @if !record.facts.content.is_empty() {
-                    section.card.flush { h2 { (t("Files")) } (files(request, record, kept.as_ref().map(|(id, _)| *id))) }
-                }
                 @if let Some(found) = &record.verdict.data_loss {
                     section.card.flush { h2 { (t("Data loss prevention")) } (data::table(found)) }
                 }

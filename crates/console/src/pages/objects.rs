@@ -80,8 +80,8 @@ fn table_with(tree: &Tree, is_fetched: bool) -> Markup {
         translatable("Findings"),
     ];
     html! {
-        table {
-            thead { tr { @for head in heads { th { (t(head)) } } @if is_fetched { th {} } } }
+        table.files.cards {
+            thead { tr { @for head in heads { th scope="col" { (t(head)) } } @if is_fetched { th {} } } }
             tbody { @for object in &tree.objects { (row(object, is_fetched)) } }
         }
         @if !tree.engines.is_empty() { (engines(&tree.engines)) }
@@ -116,11 +116,11 @@ fn engines(reports: &[EngineReport]) -> Markup {
 fn row(object: &Object, is_fetched: bool) -> Markup {
     html! {
         tr {
-            td.path { code { (format::plain(&object.path)) } }
-            td { code { (object.kind.media_type()) } }
-            td.number { (object.size) }
-            td { code title=(object.sha256) { (object.sha256.get(..12).unwrap_or_default()) } }
-            td {
+            td.path data-label=(t("File")) { code { (format::plain(&object.path)) } }
+            td.kind data-label=(t("Type")) { code { (object.kind.media_type()) } }
+            td.number data-label=(t("Size")) { (object.size) }
+            td.sha data-label=(t("SHA-256")) { code title=(object.sha256) { (object.sha256.get(..12).unwrap_or_default()) } }
+            td data-label=(t("Findings")) {
                 @for property in &object.properties {
                     div { (t(object_names::property(property.kind))) @if !property.detail.is_empty() { ": " code { (format::plain(&property.detail)) } } }
                 }
