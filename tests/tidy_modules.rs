@@ -1,8 +1,9 @@
 //! Inside a crate, too, modules depend one way: among the children of one folder there is no
 //! circle.
 //!
-//! What counts is a path that begins with `crate::` or `super::`, outside of comments and tests. A
-//! module and its own children may name each other: they are one thing in several files.
+//! What counts is a path that begins with `crate::` or `super::`, outside of comments and tests; it
+//! leads to where the name is made, not to a module that hands it on. A module and its own children
+//! may name each other: they are one thing in several files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -101,8 +102,8 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// The module that a path in `from` leads to, or into.
-fn target(all: &BTreeMap<Module, String>, from: &Module, path: &[String]) -> Option<Module> {
+/// A path as seen from `from`, from the crate's root on; none if it leads out of the crate.
+fn absolute(all: &BTreeMap<Module, String>, from: &Module, path: &[String]) -> Option<Module> {
     let mut names = from.clone();
     let mut rest = path;
     match path.first()?.as_str() {
@@ -110,16 +111,71 @@ fn target(all: &BTreeMap<Module, String>, from: &Module, path: &[String]) -> Opt
             names.clear();
             rest = path.get(1..)?;
         }
-        _ => {
+        "self" => rest = path.get(1..)?,
+        "super" => {
             while rest.first().is_some_and(|n| n == "super") {
                 names.pop();
                 rest = rest.get(1..)?;
             }
         }
+        child => {
+            names.push(child.to_owned());
+            all.get(&names)?;
+            names.pop();
+        }
     }
     names.extend(rest.iter().cloned());
-    while !names.is_empty() && !all.contains_key(&names) {
-        names.pop();
+    Some(names)
+}
+
+/// By module, the names that it imports, and where each leads: others may use them through it.
+type Imports = BTreeMap<Module, BTreeMap<String, Module>>;
+
+fn imports(all: &BTreeMap<Module, String>) -> Imports {
+    let mut found = Imports::new();
+    for (module, code) in all {
+        for (at, _) in code.match_indices("use ") {
+            let is_word = code.get(..at).is_some_and(|b| b.ends_with(char::is_alphanumeric));
+            let rest = code.get(at + 4..).unwrap_or_default();
+            let Some(end) = rest.find(';').filter(|_| !is_word) else { continue };
+            for mut path in expand(rest.get(..end).unwrap_or_default()) {
+                if path.last().is_some_and(|n| n == "self") {
+                    path.pop();
+                }
+                if let Some(names) = absolute(all, module, &path)
+                    && let Some(name) = names.last().cloned()
+                {
+                    found.entry(module.clone()).or_default().insert(name, names);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Modules that hand a name on, one to the next.
+const HANDED_ON_MAX: usize = 8;
+
+/// The module that a path in `from` leads to, or into.
+fn target(
+    all: &BTreeMap<Module, String>,
+    imports: &Imports,
+    from: &Module,
+    path: &[String],
+) -> Option<Module> {
+    let mut names = absolute(all, from, path)?;
+    for _ in 0..HANDED_ON_MAX {
+        let known = (0..=names.len()).rev().find(|n| all.contains_key(&names[..*n]))?;
+        let name = names.get(known);
+        match name.and_then(|name| imports.get(&names[..known])?.get(name)) {
+            Some(origin) if *origin != names => {
+                names = [origin, names.get(known + 1..).unwrap_or_default()].concat();
+            }
+            _ => {
+                names.truncate(known);
+                break;
+            }
+        }
     }
     (!names.is_empty() && names != *from).then_some(names)
 }
@@ -147,10 +203,12 @@ fn circles(src: &Path) -> Vec<String> {
     let all = modules(src);
     let levels: BTreeSet<Module> =
         all.keys().flat_map(|m| (0..m.len()).map(|n| m[..n].to_vec())).collect();
+    let imports = imports(&all);
+    let leads_to = |from: &Module, path: &[String]| target(&all, &imports, from, path);
     let uses: Vec<(Module, Module)> = all
         .iter()
         .flat_map(|(from, code)| {
-            paths(code).into_iter().filter_map(|p| Some((from.clone(), target(&all, from, &p)?)))
+            paths(code).into_iter().filter_map(|p| Some((from.clone(), leads_to(from, &p)?)))
         })
         .collect();
     let mut found = Vec::new();
@@ -176,7 +234,7 @@ fn circles(src: &Path) -> Vec<String> {
 #[test]
 fn modules_depend_one_way() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
+    let mut found = circles(&root.join("src"));
     for entry in fs::read_dir(root.join("crates")).expect("crates/").flatten() {
         found.extend(circles(&entry.path().join("src")));
     }
@@ -195,5 +253,17 @@ fn a_circle_is_found() {
     write("c.rs", "");
     assert_eq!(circles(folder.path()), [""; 0]);
     write("c.rs", "fn f() { crate::a::g(); }");
+    assert_eq!(circles(folder.path()).len(), 1);
+}
+
+#[test]
+fn a_circle_by_names_that_are_handed_on_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("lib.rs", "mod a; mod b; pub use a::{X, f as g};");
+    write("a.rs", "use crate::b;\npub struct X;\n");
+    write("b.rs", "pub struct Y;\n");
+    assert_eq!(circles(folder.path()), [""; 0]);
+    write("b.rs", "pub struct Y(super::X);\n");
     assert_eq!(circles(folder.path()).len(), 1);
 }

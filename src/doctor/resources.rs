@@ -10,6 +10,7 @@ use gauntlet_gateway::ids;
 use gauntlet_gateway::net::acme;
 use gauntlet_gateway::net::tls;
 use gauntlet_gateway::secrets::{Life, Secrets};
+use gauntlet_mail::date::DAY_SECONDS;
 
 use super::{Findings, Status};
 
@@ -113,7 +114,7 @@ pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, foun
                 continue;
             }
         };
-        let days = (end - now).div_euclid(86_400);
+        let days = (end - now).div_euclid(DAY_SECONDS);
         let (warning_days, error_days) = match path == given {
             true => given_days(start, end),
             false => (CERTIFICATE_DAYS_ODD, CERTIFICATE_DAYS_BAD),
@@ -139,7 +140,7 @@ fn span(days: i64) -> String {
 /// Days before the end of an authority's certificate from which on it is a warning and an error: it
 /// is renewed when a third of its life is left, which may be as short as two days.
 fn given_days(start: i64, end: i64) -> (i64, i64) {
-    let life = (end - start) / 86_400;
+    let life = (end - start) / DAY_SECONDS;
     (life / 5, life / 20)
 }
 

@@ -11,6 +11,7 @@ use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::clock;
 use gauntlet_inputs::rules::ReadingArgs;
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_policy::Policy;
 use gauntlet_store::replay::{ChangedDecision, ReplayRequest, Report, Rescanned, replay};
@@ -97,7 +98,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         policy: &policy,
         before: &before,
         thresholds: Thresholds::from(&config.thresholds),
-        since_ms: clock::now_ms().saturating_sub(i64::from(args.days) * 86_400_000),
+        since_ms: clock::now_ms().saturating_sub(i64::from(args.days) * DAY_MS),
     };
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
     let mut scratch = Scratch::default();

@@ -25,7 +25,7 @@ impl Unpacker {
     /// be unpacked here, which is said.
     pub(super) fn tree(&self, message: &Message<'_>) -> Tree {
         let asks = !self.config.engine.is_empty();
-        if !asks && message.files().is_empty() && !is_ambiguous(&message.defects()) {
+        if !asks && message.files().is_empty() && !is_ambiguous(message.defects()) {
             return Tree::default();
         }
         let start = || match content_process::start_unpacking(&self.config, 1) {

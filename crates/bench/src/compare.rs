@@ -39,11 +39,11 @@ const CALIBRATION: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// SpamAssassin's daemon.
+    /// SpamAssassin's daemon, by spamd's protocol.
     Spamd,
-    /// rspamd.
+    /// rspamd, by HTTP.
     Rspamd,
-    /// ClamAV's daemon.
+    /// ClamAV's daemon, by `INSTREAM`.
     Clamd,
     /// A Bayesian filter that is run as a command.
     Bogofilter,
@@ -54,13 +54,13 @@ pub enum Peer {
 /// What to measure, and for how long.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// This program.
+    /// Path of this program, which is started as a node.
     pub program: PathBuf,
-    /// Its version.
+    /// Version of this program, for the report.
     pub version: String,
-    /// Today, `YYYY-MM-DD`.
+    /// Day of the report (UTC), `YYYY-MM-DD`.
     pub date: String,
-    /// Peers, in order.
+    /// Peers to compare with, in the order of the report.
     pub peers: Vec<Peer>,
     /// Runs of each server.
     pub rounds: u32,
@@ -78,7 +78,7 @@ pub struct Options {
 /// What a server came to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
     /// What it says that it is.
     pub version: String,
@@ -118,7 +118,7 @@ pub struct Judged {
 /// One job, done by us and by a peer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Contest {
-    /// The peer.
+    /// Who is compared with.
     pub peer: Peer,
     /// What the job is.
     pub job: String,
@@ -130,16 +130,16 @@ pub struct Contest {
     pub entries: Vec<Entry>,
 }
 
-/// All contests.
+/// All contests of one sitting.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Day (UTC), `YYYY-MM-DD`.
     pub date: String,
-    /// The messages.
+    /// What the messages of all contests are.
     pub workload: trial::Workload,
     /// Messages with labels that verdicts were counted on, and how they were chosen.
     pub judged: Option<String>,
-    /// Contests.
+    /// What each peer and we came to.
     pub contests: Vec<Contest>,
     /// Peers that were not measured, with the reason.
     pub missing: Vec<String>,
@@ -157,7 +157,7 @@ impl Report {
 /// Labelled mail that no model has seen.
 #[derive(Debug)]
 pub struct HeldOut {
-    /// The messages.
+    /// The messages and their labels.
     pub corpus: Corpus,
     /// How they were chosen.
     pub note: String,

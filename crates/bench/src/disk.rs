@@ -39,7 +39,7 @@ const SYNC_FILE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes written at once while the file is made.
 const MAKE_BYTES: usize = 1 << 20;
 
-/// What to measure.
+/// What is measured: folder, sizes and times.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Folder in which files are written and removed again.
@@ -60,7 +60,7 @@ pub struct Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// The system's cache.
+    /// The system's cache: the file was read just before.
     Cached,
     /// The disk, as far as the system reports it.
     Cold,
@@ -73,7 +73,7 @@ pub enum Source {
 pub struct Reads {
     /// Bytes of the buffer.
     pub buffer: usize,
-    /// From where.
+    /// Where the bytes came from.
     pub source: Source,
     /// 10^9 bytes a second.
     pub gigabytes_per_second: Estimate,
@@ -88,7 +88,7 @@ pub struct Reads {
 pub struct Writes {
     /// Bytes appended before each sync.
     pub bytes: usize,
-    /// Syncs a second.
+    /// Writes that were made durable, a second.
     pub syncs_per_second: Estimate,
     /// CPU time of a write and its sync, in microseconds.
     pub cpu_us: Estimate,
@@ -103,7 +103,7 @@ pub struct Report {
     pub file_bytes: u64,
     /// By source and buffer.
     pub reads: Vec<Reads>,
-    /// By size.
+    /// Results by size of the writes.
     pub writes: Vec<Writes>,
     /// The machine in that time.
     pub health: Health,
@@ -113,7 +113,7 @@ pub struct Report {
     pub manifest: Manifest,
 }
 
-/// One run.
+/// What one run came to; `amount` is bytes or syncs.
 struct Sample {
     amount: f64,
     seconds: f64,

@@ -53,7 +53,7 @@ pub struct Target {
     pub address: SocketAddr,
     /// Host and port of the URL.
     pub host: String,
-    /// Path and query.
+    /// Path and query of the URL.
     pub path: String,
     /// Its process, whose CPU time is read, those of its children included.
     pub process: Option<u32>,
@@ -85,10 +85,10 @@ impl Target {
     }
 }
 
-/// What to measure.
+/// What is measured: servers, connections and times.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Servers, in turn.
+    /// Servers, measured in turn.
     pub targets: Vec<Target>,
     /// Connections of the run that counts requests/s.
     pub connections: usize,
@@ -116,7 +116,7 @@ pub struct Options {
 /// One run against one server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// Connections at once.
+    /// Connections open at the same time.
     pub connections: usize,
     /// Requests answered a second.
     pub requests_per_second: f64,
@@ -161,13 +161,13 @@ impl Measured {
 /// What a server did.
 #[derive(Debug, Clone, Serialize)]
 pub struct Subject {
-    /// The server.
+    /// The server that was asked.
     pub target: Target,
-    /// Requests/s.
+    /// Requests answered a second.
     pub requests_per_second: Estimate,
     /// CPU time a request of the server.
     pub server_cpu_us: Option<Estimate>,
-    /// Over all runs.
+    /// Time from request to answer, over all runs.
     pub latency: Latency,
     /// Runs with the same number of connections.
     pub rounds: Vec<Measured>,
@@ -182,7 +182,7 @@ pub struct Subject {
     pub energy: Result<Energy, String>,
 }
 
-/// One large download.
+/// One large download, which shows what bandwidth does.
 #[derive(Debug, Clone, Serialize)]
 pub struct Download {
     /// Address of the resource.
@@ -200,11 +200,11 @@ pub struct Download {
 pub struct Report {
     /// Requests/s of this client against a server that does nothing.
     pub ceiling: Option<f64>,
-    /// Results by server.
+    /// Results of each server, in the order of the options.
     pub subjects: Vec<Subject>,
     /// Requests/s of the first over those of the second.
     pub rate_ratio: Option<Estimate>,
-    /// One large download.
+    /// The large download, if one was asked for.
     pub download: Option<Download>,
     /// Steps that were not tried, and why.
     pub missing: Vec<String>,

@@ -47,7 +47,7 @@ use crate::protocol::Protocol;
 
 /// A pause after a connection could not be opened, so that a dead server is not stormed.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
-/// Connections at most.
+/// Connections that may be asked for: each takes a descriptor.
 pub const CONNECTIONS_MAX: usize = 50_000;
 /// Messages/s that may be asked for in open loop.
 pub const RATE_MAX: f64 = 1e6;
@@ -59,7 +59,7 @@ pub struct Plan {
     pub target: SocketAddr,
     /// Protocol of every connection.
     pub protocol: Protocol,
-    /// Connections at once.
+    /// Connections open at the same time.
     pub connections: usize,
     /// Messages after which a connection is closed and another opened; 0 for never.
     pub per_connection: u64,
@@ -75,7 +75,7 @@ pub struct Plan {
     pub timeout: Duration,
     /// Threads of the client.
     pub threads: usize,
-    /// Sender and recipients.
+    /// Envelope sender and recipients of every message.
     pub addresses: Addresses,
 }
 

@@ -22,7 +22,7 @@ pub struct Manifest {
     /// Commit of the work tree in which the program's file lies, with `+` if the tree differs from
     /// it.
     pub commit: String,
-    /// Built with optimisation.
+    /// The program was built with optimisation.
     pub optimised: bool,
 }
 

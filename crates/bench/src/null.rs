@@ -12,7 +12,7 @@ use crate::protocol::Protocol;
 #[derive(Debug)]
 pub struct NullServer {
     child: Child,
-    /// Where it listens.
+    /// Address and port that it listens at.
     pub address: SocketAddr,
 }
 

@@ -18,9 +18,9 @@ pub const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E6
 const FONT_SIZE: f64 = 13.0;
 /// Colour of lines behind.
 pub const GRID: &str = "#e4e4e4";
-/// Colour of numbers.
+/// Colour of numbers at the axes.
 pub const DIM: &str = "#444";
-/// Colour of words.
+/// Colour of titles and names.
 pub const DARK: &str = "#222";
 /// Marks of an axis at least.
 const MARKS: f64 = 4.0;
@@ -28,18 +28,18 @@ const MARKS: f64 = 4.0;
 /// How values are laid along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// From 0, evenly.
+    /// Evenly, from 0.
     Linear,
     /// By their logarithm; values must be above 0.
     Logarithmic,
 }
 
-/// An axis.
+/// An axis of a chart.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis<'a> {
     /// What it shows, with the unit.
     pub name: &'a str,
-    /// Linear or logarithmic.
+    /// How its values are laid out.
     pub scale: Scale,
 }
 
@@ -129,11 +129,11 @@ fn number(value: f64) -> String {
 /// Where words stand about their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// They begin there.
+    /// Their beginning is there.
     Start,
     /// Their middle is there.
     Middle,
-    /// They end there.
+    /// Their end is there.
     End,
 }
 

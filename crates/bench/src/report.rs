@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::machine::Manifest;
 use crate::plot;
 
-/// Figures in rows.
+/// Figures in rows, as Markdown and HTML show them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// What its figures are of.
     pub title: String,
     /// Heads of the columns.
     pub heads: Vec<String>,
@@ -80,7 +80,7 @@ impl Table {
 pub struct Chart {
     /// Name of its file, to which `.svg` is added.
     pub name: String,
-    /// What is drawn.
+    /// The picture in its file.
     pub drawing: plot::Drawing,
 }
 
@@ -99,16 +99,16 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A report.
+/// A report: tables, drawings, and what they are of.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// What was measured.
+    /// Title: what was measured.
     pub title: String,
     /// Why the figures are not what they seem to be; empty if they are.
     pub invalid: Vec<String>,
-    /// Figures.
+    /// Tables of figures, in their order.
     pub tables: Vec<Table>,
-    /// Drawings.
+    /// Drawings, each also a file of its own.
     pub charts: Vec<Chart>,
     /// The machine and the program that the figures are of.
     pub manifest: Manifest,

@@ -106,7 +106,7 @@ fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was measured.
+/// What the scans of a workload came to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Messages scanned a second of wall time, all threads together.
@@ -126,13 +126,13 @@ pub struct Report {
     pub peak_rss_bytes: u64,
     /// Messages scanned in the time measured.
     pub messages: u64,
-    /// Seconds measured.
+    /// Seconds of wall time that were measured.
     pub seconds: f64,
-    /// Scan threads.
+    /// Threads that scanned.
     pub threads: usize,
     /// Different messages in the workload.
     pub workload_messages: usize,
-    /// Their size.
+    /// Bytes of these messages.
     pub workload_bytes: u64,
     /// Files of the workload's folder that were skipped: they are no mail by their extension.
     pub files_skipped: usize,
@@ -150,7 +150,7 @@ pub struct Report {
 /// What one filter took.
 #[derive(Debug, Clone, Serialize)]
 pub struct FilterTime {
-    /// Its name.
+    /// Name of the filter.
     pub filter: String,
     /// Microseconds of wall time, the mean of all messages.
     pub us_per_message: f64,
@@ -244,7 +244,7 @@ struct Runner<'a> {
 struct Times {
     histogram: Histogram<u64>,
     bytes: u64,
-    /// Microseconds by filter.
+    /// Microseconds of each filter, over all messages.
     filters: Vec<(String, f64)>,
 }
 

@@ -53,11 +53,11 @@ pub struct Behaviour {
 /// What a sink took.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Messages taken.
+    /// Messages that were answered with 250.
     pub messages: AtomicU64,
-    /// Bytes read.
+    /// Bytes read from all connections.
     pub bytes: AtomicU64,
-    /// Connections accepted.
+    /// Connections accepted since the start.
     pub connections: AtomicU64,
 }
 

@@ -20,7 +20,7 @@ const LINK_BITS_PER_BYTE: f64 = 10.0;
 /// What a site's mail is like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Users.
+    /// Number of users.
     pub users: f64,
     /// Messages a user and day, both directions, spam included.
     pub messages_per_user: f64,
@@ -167,7 +167,7 @@ pub struct Plan {
 pub struct Link {
     /// Messages/s in, with the link full in that direction.
     pub rate_in: f64,
-    /// Messages/s out then.
+    /// Messages/s out at that rate.
     pub rate_out: f64,
     /// Users whose busy window that carries.
     pub users: f64,

@@ -21,13 +21,13 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Messages that it checks before anything is counted: the first ones make it compile its rules.
 const WARM_MESSAGES: usize = 20;
 
-/// A running spamd.
+/// A spamd that was started for the measurement, and ends with the value.
 #[derive(Debug)]
 pub struct Spamd {
     server: Server,
 }
 
-/// What spamd cost.
+/// What a message cost spamd, beside us.
 #[derive(Debug, Clone, Serialize)]
 pub struct SpamdReport {
     /// What it says that it is.

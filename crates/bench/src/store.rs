@@ -36,7 +36,7 @@ use medium::{Counted, Counts, Null};
 
 /// Cases of one measurement at most.
 pub const CASES_MAX: usize = 256;
-/// Writers at most.
+/// Writers that may be asked for at once.
 pub const WRITERS_MAX: usize = 1_024;
 /// Bytes of a message at most.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -59,13 +59,13 @@ pub enum Backend {
     Null,
 }
 
-/// What is measured.
+/// The part of the store that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// The spool.
+    /// Messages go into the spool and out of it.
     Spool,
-    /// The message log.
+    /// Lines are appended to the message log.
     Log,
     /// A message is spooled, then logged, then done.
     Both,
@@ -76,7 +76,7 @@ pub enum Part {
 pub struct Case {
     /// What it is kept on.
     pub backend: Backend,
-    /// What is measured.
+    /// The part of the store that works.
     pub part: Part,
     /// Most messages (and lines of the log) that one sync makes durable.
     pub batch: usize,
@@ -117,7 +117,7 @@ pub struct Options {
     pub folder: PathBuf,
     /// Folder of a memory file system, for the log.
     pub memory: PathBuf,
-    /// Backends to measure.
+    /// Backends to measure, in the order of the report.
     pub backends: Vec<Backend>,
     /// Parts of the store to measure.
     pub parts: Vec<Part>,
@@ -125,7 +125,7 @@ pub struct Options {
     pub batches: Vec<usize>,
     /// Sizes of messages to measure with, in bytes.
     pub bytes: Vec<usize>,
-    /// Numbers of writers.
+    /// Numbers of writers to measure with.
     pub writers: Vec<usize>,
     /// Time of a run.
     pub time: Duration,
@@ -161,11 +161,11 @@ pub struct Measured {
 /// All runs of a case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// The case.
+    /// The setting that was measured.
     pub case: Case,
     /// Messages/s of the same writers against a store that only answers.
     pub ceiling: f64,
-    /// Messages/s.
+    /// Messages that became durable, a second.
     pub messages_per_second: Estimate,
     /// CPU time of the store's threads for each message, in microseconds.
     pub store_cpu_us: Estimate,
@@ -173,13 +173,13 @@ pub struct Entry {
     pub cpu_us: Estimate,
     /// Messages made durable by one sync.
     pub messages_per_sync: f64,
-    /// Syncs a second.
+    /// Waits for the disk, a second.
     pub syncs_per_second: f64,
     /// Messages/s over those of the first case, by round.
     pub rate_over_first: Option<Estimate>,
-    /// Over all runs.
+    /// Time until a message was durable, over all runs.
     pub latency: Latency,
-    /// The runs.
+    /// What each run came to.
     pub runs: Vec<Measured>,
 }
 

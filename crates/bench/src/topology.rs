@@ -34,7 +34,7 @@ pub struct Topology {
 pub struct CpuSet {
     /// `one CPU`, `2 threads of one core`, `2 cores of one socket`, `2 sockets`.
     pub name: String,
-    /// Their numbers.
+    /// Numbers of the CPUs, as the system counts them.
     pub cpus: Vec<usize>,
 }
 
@@ -44,7 +44,7 @@ pub enum TooFew {
     /// Threads of one core.
     #[error("no core here has {count} threads (the most is {most})")]
     Threads {
-        /// Wanted.
+        /// Threads that were wanted.
         count: usize,
         /// Those of the core that has most.
         most: usize,
@@ -52,15 +52,15 @@ pub enum TooFew {
     /// Cores of one socket.
     #[error("no socket here has {count} cores (the most is {most})")]
     Cores {
-        /// Wanted.
+        /// Cores that were wanted.
         count: usize,
         /// Those of the socket that has most.
         most: usize,
     },
-    /// Sockets.
+    /// Sockets of the machine.
     #[error("there are not {count} sockets here but {found}")]
     Sockets {
-        /// Wanted.
+        /// Sockets that were wanted.
         count: usize,
         /// Those of the machine.
         found: usize,

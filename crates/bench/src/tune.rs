@@ -50,7 +50,7 @@ const FOLDERS_MAX: usize = 64;
 pub struct Options {
     /// The `gauntlet` that is started for each setup.
     pub program: PathBuf,
-    /// Folders of messages.
+    /// Folders of messages that the load is made of.
     pub folders: Vec<PathBuf>,
     /// Connections at once, in closed loop.
     pub connections: usize,
@@ -85,9 +85,9 @@ pub struct Step {
 /// A rung of the ladder: a state that was better than the one before.
 #[derive(Debug, Clone, Serialize)]
 pub struct Rung {
-    /// What was changed.
+    /// The setting that was changed, and to what.
     pub name: String,
-    /// Messages/s.
+    /// Messages/s of the node in this state.
     pub messages_per_second: Estimate,
     /// Over the rung before.
     pub gain: Option<Estimate>,
@@ -96,7 +96,7 @@ pub struct Rung {
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// CPUs, cores, sockets.
+    /// CPUs, cores and sockets of the machine, in words.
     pub topology: String,
     /// The out-of-the-box state beside itself; none if it could not be measured, and then nothing
     /// is kept.
@@ -105,7 +105,7 @@ pub struct Report {
     pub steps: Vec<Step>,
     /// From out of the box to the best.
     pub ladder: Vec<Rung>,
-    /// The best found.
+    /// The best state that was found.
     pub tuned: Setup,
     /// Messages/s of the tuned state over those out of the box, measured beside each other at the
     /// end; none if it could not be measured.

@@ -39,7 +39,7 @@ const LARGE_BODIES_MAX: usize = 8;
 /// What is waited for.
 pub type BoxedWait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Counts connections.
+/// Counts connections, and refuses those over a limit.
 pub trait ConnectionLimiter: Send + Sync {
     /// Done when there is room for one more connection.
     fn wait_for_capacity(&self) -> BoxedWait<'_>;

@@ -15,11 +15,11 @@ pub(crate) enum Cell<'a> {
     Count(u64),
     /// Points of ours, which may begin with a minus.
     Points(f64),
-    /// Nothing.
+    /// An empty cell, where a value is not known.
     Empty,
 }
 
-/// Adds a line.
+/// Appends a line, with CRLF (RFC 4180).
 pub(crate) fn line(out: &mut String, cells: &[Cell<'_>]) {
     for (n, cell) in cells.iter().enumerate() {
         if n > 0 {

@@ -33,11 +33,11 @@ const LINE_CHARS: usize = 76;
 pub struct DigestOptions {
     /// Where users reach the console: `https://mail.example.com`.
     pub url: String,
-    /// The From address.
+    /// Address in their From field.
     pub from: String,
     /// Days that links work.
     pub link_days: u32,
-    /// What digests say.
+    /// Phrases of the language in which digests are written.
     pub texts: Arc<Texts>,
     /// Addresses that get none, in lower case: probe accounts, which nobody reads.
     pub no_digest: BTreeSet<String>,
@@ -46,13 +46,13 @@ pub struct DigestOptions {
 /// What a round of digests came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DigestRun {
-    /// Digests sent.
+    /// Digests handed to the queue.
     pub sent: u64,
     /// Digests that could not be sent; they are tried again with the next round.
     pub failed: u64,
 }
 
-/// A digest.
+/// What one person gets to see of their held mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     /// Whom it is for.

@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct NodeError(String);
 
 impl NodeError {
-    /// With this reason.
+    /// A refusal with this reason, which the page shows.
     pub fn new(reason: impl std::fmt::Display) -> Self {
         NodeError(reason.to_string())
     }
@@ -84,7 +84,7 @@ pub trait NodeHandle: Send + Sync {
     /// An id is malformed, or a message could not be taken out.
     fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, NodeError>;
 
-    /// Where classes begin.
+    /// Points and probabilities from which classes begin.
     fn thresholds(&self) -> Thresholds;
 
     /// The groups of addresses that the node knows beside those in the policy itself.
@@ -122,7 +122,7 @@ pub trait NodeHandle: Send + Sync {
 pub struct WebRequest {
     /// Address of the resource.
     pub url: String,
-    /// Header fields.
+    /// Names and values of its header fields.
     pub headers: Vec<(String, String)>,
     /// Body of a POST; none makes it a GET.
     pub body: Option<String>,
@@ -131,20 +131,20 @@ pub struct WebRequest {
 /// A rule that can hit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuleInfo {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// What it is: `body`, `header`, `meta`, ...; `filter` for one that is written in code.
     pub kind: String,
     /// Points that a hit adds.
     pub score: f64,
-    /// One sentence.
+    /// What it finds, in one sentence.
     pub description: String,
 }
 
 /// What a rule cost over some messages.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuleCost {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// How often its pattern or function was tried.
     pub tries: u64,
@@ -152,7 +152,7 @@ pub struct RuleCost {
     pub cost_ns: u64,
 }
 
-/// An effective setting.
+/// A setting as it is in force, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EffectiveSetting {
     /// Dotted name: `scan.threads`.
@@ -191,18 +191,18 @@ pub struct MailRoute {
 pub struct Disk {
     /// What it holds: `data`, `spool`.
     pub what: String,
-    /// The folder.
+    /// Path of the folder.
     pub path: String,
     /// Bytes free for the node.
     pub free: u64,
-    /// Bytes in all.
+    /// Bytes of its file system.
     pub total: u64,
 }
 
 /// A policy that a user wants in force.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyOrder<'a> {
-    /// As written.
+    /// TOML, as it was written.
     pub text: &'a str,
     /// The version that the user edited; if it is not the newest any more, nothing is changed.
     pub base: Option<i64>,
@@ -215,7 +215,7 @@ pub struct PolicyOrder<'a> {
 /// What can be done with a message that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueOrder {
-    /// Deliver it now.
+    /// Try to deliver it now.
     Retry,
     /// Keep it waiting until it is retried.
     Hold,
@@ -226,28 +226,28 @@ pub enum QueueOrder {
 /// A message that waits for delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QueuedMail {
-    /// Its id.
+    /// Id of the message.
     pub id: String,
     /// When the next attempt is due, in Unix milliseconds; none if it is held or being delivered.
     pub due_ms: Option<i64>,
     /// It is being delivered.
     pub active: bool,
-    /// Envelope sender.
+    /// Envelope sender; empty for bounces.
     pub from: String,
     /// Addresses that are still open.
     pub to: Vec<String>,
-    /// Bytes.
+    /// Size of the message in bytes.
     pub size: u64,
-    /// Attempts made.
+    /// Attempts of delivery so far.
     pub attempts: u32,
-    /// The last answer.
+    /// What the next hop said last; empty before the first attempt.
     pub reply: String,
 }
 
 /// How a node is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeStatus {
-    /// Its name.
+    /// Host name of the node.
     pub name: String,
     /// Version of the program.
     pub version: String,
@@ -263,7 +263,7 @@ pub struct NodeStatus {
     pub queued: u64,
     /// Age of the oldest of them in milliseconds; 0 when there is none.
     pub queue_age_ms: u64,
-    /// Open SMTP sessions.
+    /// Open SMTP and LMTP sessions.
     pub sessions: u64,
     /// Listeners, next hop and folders by name: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path,
     /// ...

@@ -40,7 +40,7 @@ impl Proxies {
         })
     }
 
-    /// There are none.
+    /// No proxy is trusted: the peer is the client.
     pub fn is_empty(&self) -> bool {
         self.networks.is_none()
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_policy::{Groups, People, Policy};
 use gauntlet_store::replay::{Progress, ReplayRequest, Report, replay};
 
@@ -29,7 +30,7 @@ pub(crate) struct Trial {
     pub(crate) base: i64,
     /// Mail of so many last days.
     pub(crate) days: i64,
-    /// Who asked.
+    /// Login of the user who asked.
     pub(crate) who: String,
 }
 
@@ -53,7 +54,7 @@ impl From<ReplayError> for RequestError {
 /// A replay, under way or over.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Counts from 1.
+    /// Number of the job since the start, from 1.
     pub(crate) number: u64,
     pub(crate) trial: Trial,
     /// Unix time in milliseconds of its start.
@@ -72,7 +73,7 @@ impl Job {
 
     /// How much of the time is looked at, in percent.
     pub(crate) fn percent(&self) -> i64 {
-        let whole = (self.trial.days * 86_400_000).max(1);
+        let whole = (self.trial.days * DAY_MS).max(1);
         let looked_at = self.began_ms - self.reached_ms.load(Ordering::Relaxed);
         (looked_at * 100 / whole).clamp(0, 100)
     }
@@ -164,7 +165,7 @@ fn run(
         policy,
         before,
         thresholds: state.node.thresholds(),
-        since_ms: job.began_ms - job.trial.days * 86_400_000,
+        since_ms: job.began_ms - job.trial.days * DAY_MS,
     };
     let began = Instant::now();
     let mut slice = began;

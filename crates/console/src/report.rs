@@ -23,13 +23,13 @@ const NAMES_MAX: usize = 20;
 /// What passed in some days.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// First day, `2026-11-15`.
+    /// First day (UTC), `2026-11-15`.
     pub since: String,
-    /// Last day.
+    /// Last day (UTC), included.
     pub until: String,
     /// Day by day, oldest first; days without mail, too.
     pub days: Vec<Day>,
-    /// Messages by class.
+    /// Number of messages by class.
     pub classes: BTreeMap<Class, u64>,
     /// Messages by final disposition of their first recipient.
     pub actions: BTreeMap<String, u64>,
@@ -47,14 +47,14 @@ pub struct Report {
     pub rules: Vec<Name>,
 }
 
-/// One day.
+/// Numbers of one day.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Day {
-    /// `2026-11-15`.
+    /// Day of UTC, `2026-11-15`.
     pub day: String,
-    /// Messages by class.
+    /// Number of messages by class.
     pub classes: BTreeMap<Class, u64>,
-    /// Their bytes.
+    /// Bytes of its messages.
     pub bytes: u64,
 }
 
@@ -96,21 +96,21 @@ pub struct Name {
 /// One of our domains.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Domain {
-    /// Its name.
+    /// Name of the domain.
     pub domain: String,
     /// Messages by class, in both directions.
     pub classes: BTreeMap<Class, u64>,
 }
 
 impl Domain {
-    /// All messages.
+    /// Number of messages of all classes.
     pub fn messages(&self) -> u64 {
         self.classes.values().sum()
     }
 }
 
 impl Report {
-    /// All messages.
+    /// Number of messages of all classes.
     pub fn messages(&self) -> u64 {
         self.classes.values().sum()
     }

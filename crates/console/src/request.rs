@@ -54,6 +54,12 @@ impl RequestContext {
         self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.trim())
     }
 
+    /// The role that the field `role` names.
+    pub(crate) fn role_field(&self) -> Result<Role, RequestError> {
+        let role = self.field("role").parse::<Role>();
+        role.map_err(|error| RequestError::Bad(error.to_string()))
+    }
+
     /// The first field of this name as a text of lines: with its spaces, ends of lines as `\n`, and
     /// one at the end.
     pub(crate) fn lines(&self, name: &str) -> String {

@@ -30,7 +30,7 @@ pub(crate) fn localize(mut response: Response, texts: &Texts) -> Response {
     response
 }
 
-/// A JSON answer.
+/// Answers with a value as JSON.
 pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
     let text = serde_json::to_string(value).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"));
     respond(status, "application/json", Body::from(text))

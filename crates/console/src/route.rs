@@ -18,7 +18,7 @@ pub enum Access {
     Own,
     /// The same, except who came by a digest's link: about their account.
     Account,
-    /// Reviewers and administrators.
+    /// Users who may see and release mail of others, and administrators.
     Reviewer,
     /// Administrators.
     Administrator,
@@ -38,13 +38,13 @@ impl Access {
 /// How an address is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Changes nothing.
+    /// `GET`: changes nothing.
     Get,
-    /// Does something.
+    /// `POST`: does something, at each request anew.
     Post,
     /// Puts something in a place.
     Put,
-    /// Removes something.
+    /// `DELETE`: removes something.
     Delete,
 }
 

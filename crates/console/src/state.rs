@@ -41,23 +41,23 @@ impl Default for ConsoleOptions {
 /// What the console works with.
 #[derive(Clone)]
 pub struct ConsoleState {
-    /// The message log.
+    /// The message log, which pages search.
     pub log: Arc<Log>,
-    /// The quarantine.
+    /// Held mail, which pages show and release.
     pub quarantine: Arc<Quarantine>,
     /// The versions of the policy.
     pub policies: Arc<Policies>,
-    /// The users.
+    /// Logins, sessions, tokens and wishes of people.
     pub users: Arc<Users>,
-    /// The node.
+    /// The node that this is the console of.
     pub node: Arc<dyn NodeHandle>,
-    /// Settings.
+    /// Settings of the console.
     pub options: ConsoleOptions,
     /// HTTPS of its own; none serves HTTP.
     pub tls: Option<Tls>,
     /// Proxies whose word counts about who asks.
     pub proxies: Arc<Proxies>,
-    /// What pages say.
+    /// Phrases of pages in the language of the installation.
     pub texts: Arc<Texts>,
     /// Single sign-on (OpenID Connect); none if it is not configured.
     pub oidc: Option<Arc<OidcOptions>>,

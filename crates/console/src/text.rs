@@ -90,7 +90,7 @@ pub enum CatalogueError {
     /// A translation with more or fewer placeholders than its phrase.
     #[error("{english:?} and {translated:?} have not equally many places {{}}")]
     Placeholders {
-        /// The phrase.
+        /// The English phrase that is its key.
         english: String,
         /// What the catalogue has for it.
         translated: String,

@@ -89,9 +89,14 @@ fn halves(path: &Path) -> Result<(Vec<Row>, Vec<Row>), Box<dyn std::error::Error
     let mut by_class: BTreeMap<(&str, &str), Vec<(i64, Row)>> = BTreeMap::new();
     for line in text.lines().skip(1) {
         let columns: Vec<&str> = line.split('\t').collect();
-        let [label, source, date, points, classifier, signatures] = columns[..] else {
+        let [label, source, date, points, classifier, signatures, _, _, forced, ..] = columns[..]
+        else {
             return Err(format!("not a line of signals: {line}").into());
         };
+        // Mail that is certain is not weighed, and says nothing about the weights.
+        if !forced.is_empty() {
+            continue;
+        }
         let signals = Signals {
             rule_points: points.parse()?,
             classifier: Some(classifier.parse()?),

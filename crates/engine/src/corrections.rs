@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use gauntlet_mail::Message;
+use gauntlet_mail::date::DAY_SECONDS;
 
 use crate::classifier::group::GROUPS;
 use crate::classifier::{ClassifierScratch, Model};
@@ -96,7 +97,7 @@ pub fn voter(reporter: u64) -> u64 {
 /// The reports about fingerprints in the current corrections.
 pub fn reports(corrections: &BTreeMap<MessageId, Correction>) -> Vec<Report> {
     let of = |c: &Correction| {
-        let day = u16::try_from(c.at.max(0) / 86_400).unwrap_or(u16::MAX);
+        let day = u16::try_from(c.at.max(0) / DAY_SECONDS).unwrap_or(u16::MAX);
         let (spam, reporter) = (c.spam, voter(c.reporter));
         let report = move |fingerprint| Report { fingerprint, spam, reporter, day };
         c.fingerprints.clone().into_iter().map(report)

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use psl::Psl;
+use gauntlet_mail::public_suffix;
 
 /// Labels shorter than this are not compared with slips: too many honest words are one letter away.
 const TYPO_LABEL_BYTES_MIN: usize = 7;
@@ -163,9 +163,8 @@ pub(crate) fn is_below(host: &str, domain: &str) -> bool {
 /// The registrable domain of a host: `example.co.uk` of `a.b.example.co.uk`. None for
 /// addresses, and for names under no known registry.
 pub fn organizational_domain(host: &str) -> Option<&str> {
-    let domain = psl::List.domain(host.as_bytes())?;
-    let known = domain.suffix().is_known();
-    if known { std::str::from_utf8(domain.as_bytes()).ok() } else { None }
+    let suffix = public_suffix::suffix(host.as_bytes()).filter(|suffix| suffix.is_known)?;
+    std::str::from_utf8(suffix.domain_of(host.as_bytes())?).ok()
 }
 
 /// Folds what looks alike: digits used as letters, letters of other alphabets and with accents,

@@ -43,7 +43,7 @@ fn scan_one(
 ) -> Verdict {
     let item = Item { message, envelope, facts, learned: &snapshot.learned };
     let ran = run_filters(&item, snapshot, scratch, |_| true);
-    verdict(message.defects(), ran, facts.content.all_readings, snapshot)
+    verdict(message.defects().to_vec(), ran, facts.content.all_readings, snapshot)
 }
 
 /// The worst verdict over the other interpretations of a message that was judged as it is.
@@ -92,10 +92,10 @@ pub fn weigh(
     Signals::of(&run_filters(&item, snapshot, scratch, |_| true).findings, &|_| true)
 }
 
-/// What filters found.
+/// What the filters of a snapshot found in an item.
 pub(crate) struct Ran {
     findings: Findings,
-    /// One failed.
+    /// A filter panicked, or found more than is kept.
     failed: bool,
     costs: Vec<FilterCost>,
 }

@@ -37,18 +37,18 @@ impl Day {
         Day(unix_ms.div_euclid(DAY_MS))
     }
 
-    /// The day before.
+    /// The day before, in UTC; a day has 86,400 seconds.
     #[must_use]
     pub fn before(self) -> Self {
         Day(self.0 - 1)
     }
 
-    /// Reads `2026-11-21`.
+    /// Reads `2026-11-21`; none if there is no such day.
     pub fn parse(text: &str) -> Option<Self> {
         day_number(text).map(Day)
     }
 
-    /// As `2026-11-21`.
+    /// As `2026-11-21`, which [`Day::parse`] reads.
     pub fn name(self) -> String {
         day_name(self.0)
     }

@@ -16,6 +16,7 @@ mod error;
 mod load;
 mod lookups;
 mod masking;
+mod origin;
 mod receiving;
 mod reports;
 mod roots;
@@ -33,9 +34,10 @@ pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings}
 pub use dlp::{DictionarySettings, DlpSettings, FingerprintSettings};
 pub use engines::{EngineInput, EngineKind, EngineSettings, EngineTransfer};
 pub use error::ConfigError;
-pub use load::{Loaded, Origin, Setting};
+pub use load::{Loaded, Setting};
 pub use lookups::{DnsListSettings, DnsSettings, FactSettings, ListSubject, LocalListSettings};
 pub use masking::mask;
+pub use origin::Origin;
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
     StressSettings,
@@ -52,3 +54,6 @@ pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     ReportEvery, SignInSettings,
 };
+
+/// Seconds of a day, as settings count them.
+const DAY_SECONDS: u64 = gauntlet_mail::date::DAY_SECONDS.cast_unsigned();

@@ -40,7 +40,7 @@ pub enum Request {
     },
     /// What is known about a message, in the queue or in the log.
     Trace {
-        /// The message's id.
+        /// Id of the message, as log and Received field have it.
         id: String,
     },
     /// Deliver waiting messages now; all if none is named.
@@ -57,12 +57,12 @@ pub enum Request {
     Policy,
     /// Send the DMARC reports of a day.
     DmarcReports {
-        /// The day, `2026-11-21`.
+        /// Day of UTC, `2026-11-21`.
         day: String,
     },
     /// Send the TLS reports of a day.
     TlsReports {
-        /// The day, `2026-11-21`.
+        /// Day of UTC, `2026-11-21`.
         day: String,
     },
     /// Send a message of the node's own.
@@ -126,7 +126,7 @@ pub enum Answer {
 /// A message of the queue as the commands show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// The message's id.
+    /// Id of the message, as log and Received field have it.
     pub id: String,
     /// When the next attempt is due, Unix milliseconds; none if it is held or being delivered.
     pub due_ms: Option<i64>,
@@ -136,9 +136,9 @@ pub struct Waiting {
     pub from: String,
     /// Addresses that are still open.
     pub to: Vec<String>,
-    /// Size in bytes.
+    /// Bytes of the message with our Received field.
     pub size: u64,
-    /// Attempts made.
+    /// Attempts of delivery so far.
     pub attempts: u32,
     /// What the next hop said last; empty before the first attempt.
     pub reply: String,
@@ -164,7 +164,7 @@ pub struct NodeStatus {
     pub queued: u64,
     /// Milliseconds that the oldest of them waits.
     pub queue_age_ms: u64,
-    /// SMTP sessions.
+    /// Open SMTP and LMTP sessions.
     pub sessions: u64,
     /// All numbers, as `/metrics` has them.
     pub metrics: String,

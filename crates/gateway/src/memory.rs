@@ -128,7 +128,7 @@ impl MemoryBudget {
         MemoryShare { budget: self.clone(), holders, units: 0 }
     }
 
-    /// Units in use.
+    /// Units that all shares together hold.
     pub fn used(&self) -> u64 {
         self.held().total
     }

@@ -121,7 +121,7 @@ impl OutgoingMessage {
         &self.body
     }
 
-    /// Size in bytes.
+    /// Bytes of header and body.
     pub fn size(&self) -> usize {
         self.header.len() + self.body.len()
     }

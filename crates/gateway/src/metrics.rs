@@ -9,12 +9,12 @@ use std::time::Duration;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
+    /// Counts one event.
     pub fn add_one(&self) {
         self.add(1);
     }
 
-    /// Adds `n`.
+    /// Counts `n` events, or `n` bytes of one.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
@@ -47,7 +47,7 @@ const BOUNDS_US: [u64; 14] = [
     5_000_000, 30_000_000,
 ];
 
-/// Durations by bucket.
+/// Durations by bucket, with their sum and number, as Prometheus wants them.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BOUNDS_US.len()],
@@ -56,7 +56,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a duration.
+    /// Counts a duration in its bucket; microseconds are its resolution.
     pub fn record(&self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let index = BOUNDS_US.partition_point(|bound| *bound < us);
@@ -71,7 +71,7 @@ impl Histogram {
 /// Everything that is counted, one field a line of `/metrics`.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Connections accepted.
+    /// Connections accepted by the listeners for mail.
     pub connections: Counter,
     /// Connections refused for a limit.
     pub connections_refused: Counter,
@@ -83,7 +83,7 @@ pub struct Metrics {
     pub disk_bodies: Counter,
     /// TLS handshakes with clients that ended well.
     pub tls_sessions: Counter,
-    /// Open sessions.
+    /// Sessions that are open now.
     pub sessions: Gauge,
     /// Messages accepted with 250.
     pub accepted: Counter,
@@ -95,7 +95,7 @@ pub struct Metrics {
     pub answered_later: Counter,
     /// Messages that came over the scan pool's limit.
     pub scan_overload: Counter,
-    /// Scans that failed.
+    /// Scans that gave no verdict, by a failure.
     pub scan_failed: Counter,
     /// Bodies refused for want of memory or disk.
     pub no_room: Counter,
@@ -107,17 +107,17 @@ pub struct Metrics {
     pub smuggling: Counter,
     /// Messages handed to the next hop inside the client's session.
     pub cut_through: Counter,
-    /// Recipients delivered.
+    /// Recipients whose message the next hop or the Maildir took.
     pub delivered: Counter,
-    /// Attempts deferred.
+    /// Attempts after which a recipient waits for the next one.
     pub deferred: Counter,
-    /// Recipients given up.
+    /// Recipients given up, by a 5xx or by age.
     pub failed: Counter,
     /// Recipients put into quarantine.
     pub quarantined: Counter,
     /// Recipients dropped as the policy said.
     pub discarded: Counter,
-    /// Bounces sent.
+    /// Reports of failure (DSNs) sent to senders.
     pub bounces: Counter,
     /// Messages on their way in memory.
     pub active: Gauge,
@@ -269,7 +269,7 @@ pub fn labelled<'v>(
     }
 }
 
-/// Appends one metric.
+/// Appends a metric in Prometheus' text format: help, type and value.
 pub fn line(text: &mut String, name: &str, help: &str, kind: &str, value: u64) {
     let _writing_to_a_string_works = write!(
         text,

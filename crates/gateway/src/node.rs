@@ -57,9 +57,9 @@ pub type MakeJudge = Box<dyn Fn(&Config) -> anyhow::Result<Judge> + Send + Sync>
 pub struct Node {
     in_force: InForce,
     make_judge: MakeJudge,
-    /// The message log.
+    /// The message log, which the console reads.
     pub log: Arc<Log>,
-    /// The quarantine.
+    /// Held mail, which the console shows and releases.
     pub quarantine: Arc<Quarantine>,
     /// Messages on their way.
     pub queue: Arc<Queue>,
@@ -203,7 +203,7 @@ impl Node {
         self.started_ms
     }
 
-    /// Open SMTP sessions.
+    /// SMTP and LMTP sessions that are open.
     pub fn sessions(&self) -> u64 {
         self.admission.sessions() as u64
     }

@@ -61,7 +61,7 @@ impl Account {
         })
     }
 
-    /// Numeric user id.
+    /// Numeric id of the user.
     pub fn uid(&self) -> u32 {
         self.uid
     }

@@ -103,7 +103,7 @@ pub struct SandboxStatus {
 /// An attempt to get a certificate (ACME) that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// When, Unix milliseconds.
+    /// Unix time in milliseconds.
     pub at_ms: i64,
     /// Why, and what to do.
     pub why: String,

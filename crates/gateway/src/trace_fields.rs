@@ -10,13 +10,13 @@ use gauntlet_mail::fields::{fields, is_named};
 pub struct Received<'a> {
     /// What the client called itself.
     pub helo: &'a str,
-    /// Its address.
+    /// IP address of the client.
     pub client: IpAddr,
     /// Host name of this node, as HELO and trace fields have it.
     pub host: &'a str,
     /// `ESMTP`, `ESMTPS`, `ESMTPSA`, `LMTP`, ... (RFC 3848, RFC 6531).
     pub protocol: &'a str,
-    /// The message's id.
+    /// Id that the node gave the message.
     pub id: &'a str,
     /// The recipient, if there is one only.
     pub recipient: Option<&'a str>,

@@ -14,7 +14,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A connection.
+/// A connection, plain or TLS, over TCP or a unix socket.
 pub type Wire = Box<dyn Stream>;
 
 thread_local! {

@@ -7,6 +7,7 @@ mod sources;
 mod trec;
 mod verdicts;
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,10 +45,12 @@ left out by itself (the hashes are in the program, or beside the --model as `.bo
 newest PERCENT, less messages whose body occurs in the older part.
 
 --verdicts shows the same table for the whole engine at its thresholds: spam, phishing and malware count
-as called spam, suspect is shown apart. Its classes follow from docs/scanning.md.
+as called spam, suspect is shown apart. With --leave-sources-out each source is judged by a model that has
+seen nothing of it, as a new user's mail is. Its classes follow from docs/scanning.md.
 
 Examples:
   gauntlet evaluate --verdicts --list dev/labels.tsv --list trec07p/full/index --hold-out 30
+  gauntlet evaluate --verdicts --list dev/labels.tsv --list modern/labels.tsv --leave-sources-out 10
   gauntlet evaluate --list dev/labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --trec trec07p/full/index --report report
   gauntlet evaluate --trec index --learner all --feedback delayed --json";
@@ -66,6 +69,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["trec", "model"],
           value_parser = clap::value_parser!(u8).range(1..=99))]
     hold_out: Option<u8>,
+    /// Deal the sources out to this many parts, and judge each by a model that has seen none of its
+    /// sources
+    #[arg(long, value_name = "PARTS", requires = "verdicts", conflicts_with_all = ["hold_out", "model"],
+          value_parser = clap::value_parser!(u8).range(2..=100))]
+    leave_sources_out: Option<u8>,
     /// Judge by this model instead of the shipped one
     #[arg(long, value_name = "FILE", conflicts_with = "trec")]
     model: Option<PathBuf>,
@@ -134,10 +142,12 @@ fn online(index: &Path, args: &Args) -> anyhow::Result<()> {
 }
 
 fn by_source(args: &Args) -> anyhow::Result<()> {
-    let without = match (&args.model, args.hold_out) {
-        (Some(model), _) => Bodies::beside(model)?,
-        (None, Some(_)) => Bodies::shipped()?.workloads_alone(),
-        (None, None) => Bodies::shipped()?,
+    let without = match &args.model {
+        Some(model) => Bodies::beside(model)?,
+        None if args.hold_out.or(args.leave_sources_out).is_some() => {
+            Bodies::shipped()?.workloads_alone()
+        }
+        None => Bodies::shipped()?,
     };
     let corpus = corpus::read(&args.corpus, &without)?;
     let _ = writeln!(
@@ -148,6 +158,16 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         corpus.excluded
     );
     let all = training::all(&corpus);
+    if let Some(parts) = args.leave_sources_out {
+        let parts = training::by_source(&corpus, usize::from(parts));
+        let train_without = |part: Vec<usize>| {
+            let part_of: HashSet<usize> = part.iter().copied().collect();
+            let rest: Vec<usize> = all.iter().copied().filter(|i| !part_of.contains(i)).collect();
+            let model = training::train(&corpus, &rest, &args.training_args);
+            verdicts::Part { of: part, model }
+        };
+        return whole_engine(args, &without, parts.into_iter().map(train_without).collect());
+    }
     let (model, judged) = match args.hold_out {
         Some(percent) => {
             let (older, newer) = training::split(&corpus, &all, usize::from(percent));
@@ -156,7 +176,7 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         None => (read_model(args.model.as_deref())?, all),
     };
     if args.verdicts {
-        return whole_engine(args, (&judged, &without), model);
+        return whole_engine(args, &without, vec![verdicts::Part { of: judged, model }]);
     }
     let rows = sources::measure(&corpus, &judged, &model);
     let mut out = io::stdout().lock();
@@ -175,8 +195,8 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn whole_engine(args: &Args, judged: (&[usize], &Bodies), model: Model) -> anyhow::Result<()> {
-    let rows = verdicts::measure(&args.corpus, judged, model, args.signals.as_deref())?;
+fn whole_engine(args: &Args, without: &Bodies, parts: Vec<verdicts::Part>) -> anyhow::Result<()> {
+    let rows = verdicts::measure(&args.corpus, without, parts, args.signals.as_deref())?;
     let mut out = io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &rows)?;

@@ -6,7 +6,7 @@ use crate::file_kind::{FileKind, has_macros, is_encrypted, sniff};
 use crate::message::Message;
 use crate::part::Part;
 
-/// One attachment.
+/// A leaf of the message that mail programs show as a file.
 #[derive(Debug, Clone)]
 pub struct Attachment<'m> {
     /// Index of its part in [`Message::parts`].
@@ -15,7 +15,7 @@ pub struct Attachment<'m> {
     pub name: Option<&'m str>,
     /// The type the sender gave, `kind/subtype`.
     pub declared: String,
-    /// What it is.
+    /// The kind of file by its first bytes, whatever its name and declared type say.
     pub kind: FileKind,
     /// Decoded size in bytes.
     pub size: u64,

@@ -34,11 +34,11 @@ pub enum DefectKind {
     /// The From fields name other authors for one mail program than for another, more than are
     /// read, or an address without a domain that can be read.
     AmbiguousFrom,
-    /// No From field.
+    /// No From field (RFC 5322 section 3.6 wants one).
     NoFrom,
-    /// No Date field.
+    /// No Date field (RFC 5322 section 3.6 wants one).
     NoDate,
-    /// No Message-ID field.
+    /// No Message-ID field (RFC 5322 section 3.6.4 asks for one).
     NoMessageId,
     /// More header fields than the limit; the rest are left out.
     TooManyHeaders,
@@ -56,7 +56,7 @@ pub enum DefectKind {
     BoundaryReused,
     /// A Content-Type that could not be read.
     BadContentType,
-    /// An unknown Content-Transfer-Encoding.
+    /// A Content-Transfer-Encoding that RFC 2045 does not have.
     BadTransferEncoding,
     /// A Content-Transfer-Encoding other than 7bit, 8bit or binary on a multipart.
     EncodedMultipart,

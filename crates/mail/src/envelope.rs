@@ -19,7 +19,7 @@ pub enum Direction {
 /// The TLS session a message came in by.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TlsSession {
-    /// Protocol, e.g. `TLSv1.3`.
+    /// Version of the protocol, e.g. `TLSv1.3`.
     pub version: String,
     /// Cipher suite, e.g. `TLS13_AES_256_GCM_SHA384`.
     pub cipher: String,

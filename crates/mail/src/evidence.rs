@@ -35,7 +35,7 @@ pub enum View {
     Facts,
     /// SpamAssassin's `body` view of the message (offset in the joined lines).
     SaBody,
-    /// SpamAssassin's `rawbody` view.
+    /// SpamAssassin's `rawbody` view: text parts decoded, their markup kept.
     SaRawbody,
     /// An operand of a meta rule; `name` is the operand.
     Meta,

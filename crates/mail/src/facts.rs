@@ -16,11 +16,11 @@ pub enum AuthResult {
     Unknown,
     /// Nothing published, or nothing to verify.
     None,
-    /// Verified.
+    /// It was verified.
     Pass,
-    /// Failed.
+    /// It was checked and is wrong.
     Fail,
-    /// SPF `~all`.
+    /// Probably wrong: `~all` of SPF.
     SoftFail,
     /// SPF `?all`, or a signature that could not be judged.
     Neutral,
@@ -33,7 +33,7 @@ pub enum AuthResult {
 }
 
 impl AuthResult {
-    /// Nothing is known.
+    /// Nothing was asked, or nothing came of it.
     pub fn is_unknown(&self) -> bool {
         *self == AuthResult::Unknown
     }
@@ -42,11 +42,11 @@ impl AuthResult {
 /// One DKIM signature and what became of it (RFC 6376).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DkimSignature {
-    /// Signing domain, `d=`.
+    /// Domain that signed (`d=`).
     pub domain: String,
-    /// Selector, `s=`.
+    /// Selector of its key (`s=`).
     pub selector: String,
-    /// Result.
+    /// What came of the check.
     pub result: AuthResult,
     /// Key size in bits; 0 when unknown.
     pub key_bits: u16,
@@ -61,11 +61,11 @@ pub enum DmarcPolicy {
     /// No record, or not looked up.
     #[default]
     Unknown,
-    /// `p=none`.
+    /// `p=none`: the domain asks for reports only.
     None,
-    /// `p=quarantine`.
+    /// `p=quarantine`: mail that fails is suspicious.
     Quarantine,
-    /// `p=reject`.
+    /// `p=reject`: mail that fails should be refused.
     Reject,
 }
 
@@ -102,7 +102,7 @@ pub struct Lookup {
     /// `rule`.
     #[serde(default)]
     pub effect: String,
-    /// Query name.
+    /// Name that the DNS was asked for.
     pub name: String,
     /// Record type, e.g. `TXT`.
     pub kind: String,
@@ -114,7 +114,7 @@ pub struct Lookup {
     /// It was known already.
     #[serde(default)]
     pub cached: bool,
-    /// Milliseconds waited.
+    /// Milliseconds until the answer.
     pub millis: u32,
 }
 
@@ -135,7 +135,7 @@ pub struct AntiVirus {
 pub struct Facts {
     /// SPF of MAIL FROM (RFC 7208).
     pub spf: AuthResult,
-    /// SPF of HELO.
+    /// SPF of the name in HELO or EHLO.
     pub spf_helo: AuthResult,
     /// Every DKIM signature tried, in header order.
     pub dkim: Vec<DkimSignature>,
@@ -176,7 +176,7 @@ pub struct Facts {
     /// The files of the message and everything in them; empty if nothing was unpacked.
     #[serde(skip_serializing_if = "Tree::is_empty")]
     pub content: Tree,
-    /// External anti-virus answers.
+    /// What virus scanners beside us say.
     pub anti_virus: Vec<AntiVirus>,
     /// ISO 3166 country of the client, when a database is configured.
     pub country: Option<String>,

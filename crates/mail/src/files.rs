@@ -14,7 +14,7 @@ pub struct MessageFile<'m> {
     pub name: Cow<'m, str>,
     /// The media type that the message says, `kind/subtype`; empty for a file inside a text.
     pub declared_type: String,
-    /// The bytes.
+    /// Contents, decoded.
     pub bytes: &'m [u8],
 }
 

@@ -256,7 +256,7 @@ fn flush(pending: &mut Option<(&[u8], Vec<u8>)>, out: &mut String, all: &mut boo
     }
 }
 
-/// One `=?charset?encoding?text?=`.
+/// One `=?charset?encoding?text?=` (RFC 2047 section 2).
 struct EncodedWord<'a> {
     charset: &'a [u8],
     bytes: Vec<u8>,

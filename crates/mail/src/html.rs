@@ -3,17 +3,20 @@
 //!
 //! [`token`] is the lower level that other renderings stand on too (the rule language needs one
 //! that agrees with SpamAssassin's); [`render()`] is the one for display, classifier and
-//! signatures.
+//! signatures, and its pass over the tokens is the only one: what the classifier reads of tags is
+//! its [`outline`].
 
 pub mod colour;
 mod css_value;
 pub mod entity;
+pub mod outline;
 pub mod render;
 pub mod style;
 mod stylesheet;
 pub mod tag;
 pub mod token;
 
+pub use outline::{Outline, OutlineTag};
 pub(crate) use render::rendered_at_most;
 pub use render::{HiddenReasons, HiddenRun, Link, Rendered, Structure, render};
 pub use tag::Element;

@@ -34,6 +34,7 @@ pub mod network;
 mod params;
 mod part;
 pub mod passwords;
+pub mod public_suffix;
 pub mod readings;
 pub mod relays;
 pub mod trace;

@@ -23,7 +23,7 @@ pub struct Limits {
     pub text_bytes_max: u32,
     /// URLs kept of one message.
     pub urls_max: u32,
-    /// Received fields read.
+    /// Received fields that are read, from the newest on.
     pub relays_max: u16,
     /// Authors read in the From fields.
     pub authors_max: u16,

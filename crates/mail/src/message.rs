@@ -24,7 +24,9 @@ pub struct Message<'a> {
     raw: &'a [u8],
     limits: Limits,
     parts: Vec<Part<'a>>,
-    defects: Vec<Defect>,
+    /// What reading the tree of parts found.
+    tree_defects: Vec<Defect>,
+    defects: OnceCell<Vec<Defect>>,
     urls: OnceCell<Collector>,
     hidden_urls: OnceCell<Collector>,
     relays: OnceCell<Vec<Relay>>,
@@ -38,12 +40,13 @@ impl<'a> Message<'a> {
 
     /// Reads a message within these limits. Never fails: anomalies are [`Message::defects`].
     pub fn parse_with(raw: &'a [u8], limits: &Limits) -> Self {
-        let (parts, defects) = tree::read(raw, limits);
+        let (parts, tree_defects) = tree::read(raw, limits);
         Message {
             raw,
             limits: *limits,
             parts,
-            defects,
+            tree_defects,
+            defects: OnceCell::new(),
             urls: OnceCell::new(),
             hidden_urls: OnceCell::new(),
             relays: OnceCell::new(),
@@ -142,7 +145,7 @@ impl<'a> Message<'a> {
         &self.collected_hidden_urls().urls
     }
 
-    /// [`Message::urls`] and [`Message::hidden_urls`].
+    /// [`Message::urls`], then [`Message::hidden_urls`].
     pub fn all_urls(&self) -> impl Iterator<Item = &Url> {
         self.urls().iter().chain(self.hidden_urls())
     }
@@ -212,10 +215,14 @@ impl<'a> Message<'a> {
         Some(url_extraction::link_text(page, url.link_text.as_ref()?))
     }
 
-    /// Every anomaly, in a fixed order. Computes all views that were not computed yet, so that the
-    /// list does not depend on what was asked before.
-    pub fn defects(&self) -> Vec<Defect> {
-        let mut defects = self.defects.clone();
+    /// Every anomaly, in a fixed order; at most [`Limits::defects_max`]. Found once, when first
+    /// asked for, from all views, so that the list does not depend on what was asked before.
+    pub fn defects(&self) -> &[Defect] {
+        self.defects.get_or_init(|| self.find_defects())
+    }
+
+    fn find_defects(&self) -> Vec<Defect> {
+        let mut defects = self.tree_defects.clone();
         for (part, index) in self.parts.iter().zip(0u16..) {
             anomalies::of_part(self.raw, part, index, &mut defects);
             part.decoding_defects(index, &mut defects);

@@ -77,7 +77,7 @@ impl ContentType {
         self.kind == kind && self.subtype == subtype
     }
 
-    /// `kind/subtype`.
+    /// As `kind/subtype`, in lower case.
     pub fn essence(&self) -> String {
         format!("{}/{}", self.kind, self.subtype)
     }
@@ -108,7 +108,7 @@ fn is_ambiguous_type(head: &[u8], read: &ContentType) -> bool {
 /// A Content-Disposition (RFC 2183): `inline`, `attachment`, and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disposition {
-    /// In lower case.
+    /// `attachment`, `inline` or any other, in lower case.
     pub kind: String,
     /// Parameters as in [`ContentType::params`].
     pub params: Vec<(String, String)>,
@@ -133,14 +133,14 @@ impl Disposition {
     }
 }
 
-/// A Content-Transfer-Encoding.
+/// How a body is encoded (RFC 2045 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferEncoding {
     /// 7bit, 8bit, binary, or none.
     Identity,
-    /// Base64.
+    /// `base64` (RFC 2045 section 6.8).
     Base64,
-    /// Quoted-printable.
+    /// `quoted-printable` (RFC 2045 section 6.7).
     QuotedPrintable,
     /// An unknown encoding; read as identity.
     Unknown,

@@ -30,9 +30,9 @@ pub struct Part<'a> {
     pub body_range: Range<usize>,
     /// Declared or assumed type.
     pub content_type: ContentType,
-    /// Content-Disposition, if given.
+    /// How it is to be shown (RFC 2183), if the field is there.
     pub disposition: Option<Disposition>,
-    /// Content-Transfer-Encoding.
+    /// How the body is encoded (RFC 2045 section 6).
     pub transfer_encoding: TransferEncoding,
     /// The part has parts of its own (a multipart, or an attached message).
     pub is_container: bool,
@@ -58,9 +58,9 @@ pub struct Part<'a> {
 /// The text of one part.
 #[derive(Debug, Clone, Copy)]
 pub struct PartText<'m, 'a> {
-    /// Index in [`crate::Message::parts`].
+    /// Its index in [`crate::Message::parts`].
     pub index: u16,
-    /// The part.
+    /// The part that the text is of.
     pub part: &'m Part<'a>,
     /// The visible text: for HTML the rendered text. Offsets of
     /// [`crate::View::Text`] count in it.

@@ -40,7 +40,7 @@ const NAMES_MAX: usize = 16;
 /// What is in a message, beside what the usual reading shows.
 #[derive(Debug, Default)]
 pub struct Readings {
-    /// Each content once.
+    /// Files of other readings; each content once.
     pub files: Vec<ReadingFile>,
     /// Nothing was left out for a limit.
     pub complete: bool,
@@ -55,7 +55,7 @@ pub struct ReadingFile {
     pub name: String,
     /// The media type that stands beside it.
     pub declared_type: String,
-    /// The bytes.
+    /// Contents, decoded in its reading.
     pub bytes: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ struct Search<'m> {
 
 /// A group of fields, and the body behind it.
 struct Block<'b> {
-    /// Where it begins.
+    /// Its offset in the message.
     at: usize,
     fields: &'b [u8],
     /// Up to what may be the next boundary, to be a boundary to any program.

@@ -37,7 +37,7 @@ pub enum UrlSource {
     Src,
     /// `action` of a form, `formaction` of a button.
     Action,
-    /// The attribute `background`.
+    /// Attribute `background` of any tag.
     Background,
     /// `href` of `<link>`.
     Link,
@@ -67,7 +67,7 @@ pub struct Url {
     pub canonical: CanonicalUrl,
     /// As found, character references decoded; at most [`URL_BYTES_MAX`] bytes.
     pub raw: String,
-    /// What named it.
+    /// The place in text or markup that names it.
     pub source: UrlSource,
     /// Index of the part in [`crate::Message::parts`].
     pub part: u16,
@@ -143,7 +143,7 @@ impl CanonicalUrl {
         &self.text
     }
 
-    /// `https`.
+    /// As in `https`, in lower case.
     pub fn scheme(&self) -> &str {
         self.text.split_once(':').map_or("", |(scheme, _)| scheme)
     }

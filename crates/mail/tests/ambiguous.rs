@@ -11,7 +11,8 @@ fn sample(name: &str) -> Vec<u8> {
 }
 
 fn hidden(raw: &[u8]) -> Vec<String> {
-    let defects = Message::parse(raw).defects();
+    let message = Message::parse(raw);
+    let defects = message.defects();
     let hidden = defects.iter().filter(|d| d.kind.hides_content());
     let mut names: Vec<String> = hidden.map(|d| d.kind.name()).collect();
     names.dedup();
@@ -122,7 +123,8 @@ fn many_small_defects_do_not_push_out_one_that_matters() {
         raw += "--b\nContent-Type: x\n\n\0=\n";
     }
     raw += "--b\nContent-Type: message/partial\n\nx\n--b--\n";
-    let defects = Message::parse(raw.as_bytes()).defects();
+    let message = Message::parse(raw.as_bytes());
+    let defects = message.defects();
     assert_eq!(defects.len(), usize::from(Limits::default().defects_max));
     assert!(defects.iter().any(|d| d.kind == DefectKind::PartialMessage));
 }

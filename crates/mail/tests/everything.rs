@@ -20,7 +20,7 @@ pub(crate) fn ask(raw: &[u8], limits: &Limits) {
 
 /// The defects of a message that was asked for nothing else.
 fn asked_first(raw: &[u8], limits: &Limits) -> Vec<Defect> {
-    Message::parse_with(raw, limits).defects()
+    Message::parse_with(raw, limits).defects().to_vec()
 }
 
 fn tree(message: &Message<'_>, raw: &[u8], limits: &Limits) {

@@ -1,6 +1,7 @@
 //! Conditions: data, not code. All fields of one table must hold; `all`, `any` and `not` nest.
 
 use gauntlet_mail::NameKind;
+use gauntlet_mail::date::DAY_SECONDS;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
 use gauntlet_verdict::Class;
 use serde::Deserialize;
@@ -37,7 +38,7 @@ pub struct Condition {
     pub sender_group: Option<OneOrMany<String>>,
     /// Address of the From field.
     pub from: Option<OneOrMany<Pattern>>,
-    /// This recipient.
+    /// Address of the recipient that is decided for.
     pub recipient: Option<OneOrMany<Pattern>>,
     /// Group that this recipient is in.
     pub recipient_group: Option<OneOrMany<String>>,
@@ -51,15 +52,15 @@ pub struct Condition {
     pub attachment: Option<AttachmentCondition>,
     /// A file, attached or found inside another, that fits all that is given.
     pub object: Option<ObjectCondition>,
-    /// Attachments, at least.
+    /// So many attachments, or more.
     pub attachments_min: Option<usize>,
     /// Host of any URL in the message; `*.example.org` style patterns.
     pub url_host: Option<OneOrMany<Pattern>>,
     /// ISO 3166 country of the client, if known.
     pub country: Option<OneOrMany<Pattern>>,
-    /// A header field.
+    /// A field of the header, and what its value must be.
     pub header: Option<HeaderCondition>,
-    /// Decoded subject.
+    /// Subject, with encoded words decoded.
     pub subject: Option<OneOrMany<Pattern>>,
     /// Time at which the message came.
     pub time: Option<TimeCondition>,
@@ -82,7 +83,7 @@ pub struct Condition {
     pub all: Option<Vec<Condition>>,
     /// At least one of these.
     pub any: Option<Vec<Condition>>,
-    /// Not this.
+    /// The item does not meet this condition.
     pub not: Option<Box<Condition>>,
 }
 
@@ -143,7 +144,7 @@ pub struct AuthCondition {
     pub dmarc: Option<OneOrMany<AuthResult>>,
     /// What the From domain asks receivers to do.
     pub dmarc_policy: Option<OneOrMany<DmarcPolicy>>,
-    /// ARC chain.
+    /// What came of the ARC chain (RFC 8617).
     pub arc: Option<OneOrMany<AuthResult>>,
 }
 
@@ -151,11 +152,11 @@ pub struct AuthCondition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateKey {
-    /// The envelope sender.
+    /// By envelope sender.
     Sender,
-    /// The client address.
+    /// By address of the client.
     Client,
-    /// The recipient.
+    /// By recipient.
     Recipient,
 }
 
@@ -163,13 +164,13 @@ pub enum RateKey {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateCondition {
-    /// What is counted.
+    /// Whose messages are counted.
     pub by: RateKey,
     /// Messages in the last hour, this one included, at least.
     pub per_hour_min: u32,
 }
 
-/// Minutes since midnight.
+/// Minutes since midnight, written `HH:MM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TimeOfDay(pub u16);
@@ -203,9 +204,9 @@ impl TimeCondition {
     /// Whether this Unix time in seconds is inside.
     pub fn contains(&self, unix: i64) -> bool {
         let local = unix + self.utc_offset_minutes * 60;
-        let minute = local.rem_euclid(86_400) / 60;
+        let minute = local.rem_euclid(DAY_SECONDS) / 60;
         // 1 January 1970 was a Thursday.
-        let weekday = (local.div_euclid(86_400) + 3).rem_euclid(7);
+        let weekday = (local.div_euclid(DAY_SECONDS) + 3).rem_euclid(7);
         let (from, to) = (i64::from(self.from.0), i64::from(self.to.0));
         let inside =
             if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to };

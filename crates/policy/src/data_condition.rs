@@ -12,7 +12,7 @@ pub struct DataCondition {
     pub detector: Option<OneOrMany<Pattern>>,
     /// What the values are: `payment`, `identity`, `secret`, `dictionary`, `document`.
     pub family: Option<OneOrMany<Pattern>>,
-    /// Dictionaries by name.
+    /// Names of dictionaries of which one was found.
     pub dictionary: Option<OneOrMany<Pattern>>,
     /// Documents by file name.
     pub document: Option<OneOrMany<Pattern>>,

@@ -15,7 +15,7 @@ const CONTEXT: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Edit {
-    /// In both texts.
+    /// The line is in both texts.
     Same,
     /// In the new text only.
     Added,

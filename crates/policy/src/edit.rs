@@ -17,7 +17,7 @@ pub use self::form::{ENDS, LIST_FIELDS, RuleForm};
 /// A rule in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// Line of its head, from 1.
     pub line: usize,

@@ -8,7 +8,7 @@ pub enum PolicyError {
     /// Not TOML, or a field that is unknown or of the wrong type.
     #[error("policy, line {line}: {message}")]
     Syntax {
-        /// Line, from 1.
+        /// Line of the policy's text, from 1.
         line: usize,
         /// What is wrong and what would be right.
         message: String,
@@ -21,7 +21,7 @@ pub enum PolicyError {
 /// An error or a warning about one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule's name.
+    /// Name of the rule that it is about.
     pub rule: String,
     /// Line of the rule, from 1.
     pub line: usize,

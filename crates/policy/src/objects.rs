@@ -24,9 +24,9 @@ pub struct ObjectCondition {
     /// Media type: what its bytes are, or what its sender or container says.
     #[serde(rename = "type")]
     pub kind: Option<OneOrMany<Pattern>>,
-    /// Bytes at least.
+    /// The object has so many bytes, or more.
     pub size_min: Option<Bytes>,
-    /// Bytes below.
+    /// The object has fewer bytes.
     pub size_below: Option<Bytes>,
     /// SHA-256 of its bytes.
     pub sha256: Option<OneOrMany<Sha256>>,

@@ -67,14 +67,14 @@ pub struct Wishes {
 /// Preferences of all users, by address in lower case.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct People {
-    /// Their wishes.
+    /// Wishes by address, in lower case.
     pub wishes: BTreeMap<String, Wishes>,
 }
 
 /// Who sent a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Senders<'m> {
-    /// MAIL FROM.
+    /// Envelope sender (MAIL FROM).
     pub envelope: &'m str,
     /// Whom the From fields name.
     pub authors: &'m Authors,
@@ -83,7 +83,7 @@ pub struct Senders<'m> {
 /// A class as one recipient sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecipientClass {
-    /// The class.
+    /// The class for this recipient.
     pub class: Class,
     /// Why it is another than the verdict's; empty if it is not.
     pub because: &'static str,

@@ -55,7 +55,7 @@ impl RemovalShape {
     }
 }
 
-/// `convert_names` as written.
+/// `convert_names` as the policy's text has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamesShape {

@@ -18,11 +18,11 @@ use gauntlet_verdict::{Change, Disposition, Final};
 /// What a policy would have done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
-    /// This.
+    /// The policy decides so.
     Decided(Disposition),
     /// The rule of this name asks for something that was not kept.
     Unknown {
-        /// Its name.
+        /// Name of the rule that cannot be decided.
         rule: String,
     },
 }
@@ -37,7 +37,7 @@ pub struct PastDecision<'a> {
     pub size: u64,
     /// `input.message` is the message itself.
     pub is_complete: bool,
-    /// What was done.
+    /// What the policy of that time decided.
     pub disposition: &'a Disposition,
 }
 

@@ -13,7 +13,7 @@ pub(crate) const NOTIFY_RECIPIENT: &str = "{recipient}";
 /// Most rules in one policy.
 pub const RULES_MAX: usize = 1_000;
 
-/// One rule.
+/// One rule: a name, conditions, and what is done when they hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// Unique name, logged with every disposition it made.
@@ -22,7 +22,7 @@ pub struct Rule {
     pub directions: Vec<Direction>,
     /// When it matches; none matches always.
     pub when: Option<Condition>,
-    /// Changes, in order.
+    /// Changes of the message, in the order in which they are made.
     pub changes: Vec<ChangeTemplate>,
     /// The end of the way, if the rule decides it.
     pub end: Option<Final>,
@@ -57,7 +57,7 @@ pub enum ChangeTemplate {
     },
     /// Appends to the names of the files that fit.
     ConvertNames {
-        /// Which.
+        /// The attachments that it is about.
         which: AttachmentCondition,
         /// What is appended, with its dot.
         append: String,

@@ -4,8 +4,7 @@
 //! `util_rb_3tld`); SpamAssassin uses no others, so neither does this. Only if the files list none
 //! at all, as Gauntlet's own rules do, the public suffix list is used.
 
-use psl::Psl as _;
-
+use gauntlet_mail::public_suffix;
 use gauntlet_rules::hash::HashSet;
 use gauntlet_rules::settings::Settings;
 
@@ -42,7 +41,7 @@ impl Boundaries {
     /// Whether this label (lower case, without dot) is a known top-level domain.
     pub fn is_top(&self, label: &[u8]) -> bool {
         if self.top.is_empty() {
-            return psl::List.suffix(label).is_some_and(|s| s.is_known());
+            return public_suffix::suffix(label).is_some_and(|s| s.is_known);
         }
         self.top.contains(label)
     }
@@ -135,8 +134,8 @@ fn without_empty_labels(host: &[u8]) -> Vec<u8> {
 /// Index of the first label of the registered domain by the public suffix list.
 fn listed_start(labels: &[&[u8]]) -> usize {
     let host = labels.join(&b'.');
-    let suffix =
-        psl::List.suffix(&host).map(|s| s.as_bytes().iter().filter(|&&b| b == b'.').count() + 1);
+    let suffix = public_suffix::suffix(&host);
+    let suffix = suffix.map(|s| s.name.iter().filter(|&&b| b == b'.').count() + 1);
     labels.len().saturating_sub(suffix.unwrap_or(1) + 1)
 }
 

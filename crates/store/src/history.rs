@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gauntlet_mail::date::DAY_SECONDS;
 use rusqlite::{Connection, params};
 
 use crate::database;
@@ -66,7 +67,7 @@ impl SenderHistory {
 
     /// The same, decayed to a later time.
     fn at(mut self, now_s: i64) -> Self {
-        let days = (now_s - self.last_s).max(0) as f64 / 86_400.0;
+        let days = (now_s - self.last_s).max(0) as f64 / DAY_SECONDS as f64;
         let factor = 0.5_f64.powf(days / HALF_LIFE_DAYS);
         self.ham *= factor;
         self.spam *= factor;
@@ -165,7 +166,7 @@ impl History {
                 upsert.execute(params![key, known.first_s, known.last_s, known.ham, known.spam])?;
             }
         }
-        let before = now_s - FORGET_DAYS * 86_400;
+        let before = now_s - FORGET_DAYS * DAY_SECONDS;
         batch.execute("DELETE FROM sender WHERE last_s < ?1", [before])?;
         let count: i64 = batch.query_row("SELECT count(*) FROM sender", [], |row| row.get(0))?;
         if count > SENDERS_MAX {

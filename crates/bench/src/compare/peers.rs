@@ -17,9 +17,9 @@ const NO_LOG: &str = "no line of the log for each message";
 
 /// A node of ours that asks the network nothing: its SMTP listener, or a service beside it.
 pub struct Node<'a> {
-    /// The program.
+    /// Path of this program.
     pub program: &'a Path,
-    /// Its version.
+    /// Version of this program, for the report.
     pub version: &'a str,
     /// Notes about it for the report.
     pub name: &'a str,
@@ -45,7 +45,7 @@ pub struct SpamdRules {
 /// What is put around a process before it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Around {
-    /// Environment variables.
+    /// Environment variables that are set for it.
     pub environment: Vec<(&'static str, String)>,
     /// CPUs that it may use; all if there are none.
     pub cpus: Vec<usize>,

@@ -17,7 +17,7 @@ const START_MAX: Duration = Duration::from_secs(120);
 /// Bytes of a server's log that are quoted when it does not start.
 const LOG_QUOTED: usize = 600;
 
-/// A private server.
+/// A server that was started for the measurement, and ends with the value.
 #[derive(Debug)]
 pub struct Server {
     /// Its name in the report.
@@ -26,7 +26,7 @@ pub struct Server {
     pub version: String,
     /// How it was set up, where that is not as it comes.
     pub notes: Vec<String>,
-    /// Protocol.
+    /// Protocol that its listener speaks.
     pub protocol: Protocol,
     /// Address and port of its listener.
     pub address: SocketAddr,

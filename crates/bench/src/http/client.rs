@@ -36,9 +36,9 @@ pub struct Plan {
     pub target: SocketAddr,
     /// Value of the Host field.
     pub host: String,
-    /// Path and query.
+    /// Path and query that are asked for.
     pub path: String,
-    /// Connections at once.
+    /// Connections open at the same time.
     pub connections: usize,
     /// Ask again over the same connection.
     pub keep_alive: bool,
@@ -149,7 +149,7 @@ enum Phase {
     Connecting,
     /// So many bytes of the request are written.
     Asking(usize),
-    /// The head comes.
+    /// The request is written; the head of the answer comes.
     Head,
     /// So many bytes of the body are to come; none: until the server closes.
     Body(Option<u64>),

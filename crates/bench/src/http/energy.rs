@@ -21,7 +21,7 @@ pub struct Counters {
 pub struct Energy {
     /// Joules of all processor packages; not of disks, fans, power supplies.
     pub joules: f64,
-    /// Watts on average.
+    /// Watts, the mean over the run.
     pub watts: f64,
     /// Kilowatt hours of a year at that load.
     pub kwh_per_year: f64,

@@ -22,7 +22,7 @@ struct Client {
     stream: TcpStream,
     /// The piece of a request that has come.
     input: Vec<u8>,
-    /// To be written.
+    /// Answers that are to be written.
     output: Vec<u8>,
     /// Bytes of a body after it.
     body: u64,

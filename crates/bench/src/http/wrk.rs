@@ -34,7 +34,7 @@ pub struct Pair {
     pub ours: f64,
     /// CPU time of this client for each request, in microseconds.
     pub our_cpu_us: f64,
-    /// Requests/s of wrk.
+    /// Requests answered to wrk, a second.
     pub wrks: f64,
     /// CPU time of wrk for each request, in microseconds.
     pub wrk_cpu_us: f64,

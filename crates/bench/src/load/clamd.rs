@@ -22,7 +22,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins the session.
+    /// Begins a session (`IDSESSION`), in which commands share the connection.
     pub(crate) async fn open(mut link: Link) -> Result<Self, Failure> {
         link.write(b"zIDSESSION\0").await?;
         Ok(Session { link })

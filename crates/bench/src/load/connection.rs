@@ -43,7 +43,7 @@ pub(crate) fn prepare(protocol: Protocol, item: &Item) -> Prepared {
     prepared
 }
 
-/// An open connection.
+/// A connection of any protocol, ready for the next message.
 pub(crate) enum Connection {
     Smtp(Box<smtp::Conversation>),
     Spamd(spamd::Exchange),

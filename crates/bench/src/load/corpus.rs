@@ -12,11 +12,11 @@ const CORPUS_BYTES_MAX: u64 = 2 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Label {
-    /// Wanted.
+    /// Good mail.
     Ham,
-    /// Unwanted.
+    /// Spam.
     Spam,
-    /// Unlabelled.
+    /// No label says which.
     Unknown,
 }
 

@@ -5,14 +5,14 @@
 
 use super::wire::{Failure, Link, Outcome, Prepared};
 
-/// Version offered.
+/// Version of the protocol that is offered.
 const VERSION: u32 = 6;
 /// Changes that a filter may make: all of version 6.
 const ACTIONS: u32 = 0x1ff;
 /// Steps that a filter may do without or not answer: all of version 6 but the one that keeps the
 /// space after a field's colon, since messages are made into packets before the negotiation.
 const STEPS: u32 = 0x0f_ffff;
-/// Longest packet accepted.
+/// Longest packet that is accepted of a filter.
 const PACKET_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a body packet (`MILTER_CHUNK_SIZE`).
 const BODY_BYTES: usize = 65_535;
@@ -94,7 +94,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Negotiates.
+    /// Negotiates version, actions and steps (`SMFIC_OPTNEG`).
     pub(crate) async fn open(link: Link) -> Result<Self, Failure> {
         let mut conversation = Conversation { link, steps: 0, connected: false, out: Vec::new() };
         let offer = [VERSION.to_be_bytes(), ACTIONS.to_be_bytes(), STEPS.to_be_bytes()].concat();
@@ -145,7 +145,7 @@ impl Conversation {
         self.answer().await.map(|answer| answer.outcome)
     }
 
-    /// Passes a message.
+    /// Has the filter judge a message, command by command.
     pub(crate) async fn pass(
         &mut self,
         message: &Prepared,

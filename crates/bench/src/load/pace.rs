@@ -23,7 +23,7 @@ pub(super) struct Pace {
     open: Option<Arc<Open>>,
 }
 
-/// An open loop.
+/// The clock of an open loop: messages become due whether or not others were answered.
 #[derive(Debug)]
 struct Open {
     rate: f64,

@@ -63,7 +63,7 @@ pub struct Plan {
     pub return_timeout: Duration,
     /// Bytes/s of the link, in each direction.
     pub link: Option<f64>,
-    /// Names and domains.
+    /// Envelope addresses are taken from it.
     pub people: AddressPool,
     /// Threads of the client.
     pub threads: usize,
@@ -140,7 +140,7 @@ struct Flight {
     missing: Vec<String>,
     /// It no longer counts as in flight.
     held: bool,
-    /// 250 was said.
+    /// The server has answered with 250.
     accepted: bool,
     _slot: Option<OwnedSemaphorePermit>,
 }
@@ -158,7 +158,7 @@ struct Shared {
     next: Vec<AtomicU64>,
 }
 
-/// The books.
+/// The books: what is out, what came back, and how long it took.
 struct InFlight {
     flights: HashMap<Stamp, Flight>,
     accounts: Accounts,
@@ -175,7 +175,7 @@ impl Shared {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A delivery came.
+    /// Books a delivery: its message has come back for a recipient.
     fn take(&self, delivery: &Delivery) {
         let now = Instant::now();
         let mut book = self.book();

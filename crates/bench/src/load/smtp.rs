@@ -4,7 +4,7 @@ use gauntlet_smtp::{Client, ClientConfig, ClientEvent, Outgoing, OutgoingRecipie
 
 use super::wire::{Failure, Link, Outcome, Prepared};
 
-/// Name in EHLO.
+/// Name that the client gives in EHLO.
 const HELO: &str = "bench.gauntlet.example";
 
 /// The message as it goes over the wire after DATA.

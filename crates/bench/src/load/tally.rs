@@ -141,20 +141,20 @@ pub struct LabelOutcome {
     pub messages: u64,
 }
 
-/// Latency in microseconds.
+/// Distribution of answer times, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Latency {
     /// Mean of all answers.
     pub mean_us: f64,
-    /// Median.
+    /// Half of the answers came within it.
     pub p50_us: f64,
-    /// 90th percentile.
+    /// Nine of ten answers came within it.
     pub p90_us: f64,
-    /// 99th percentile.
+    /// All but 1 % of the answers came within it.
     pub p99_us: f64,
-    /// 99.9th percentile.
+    /// All but 0.1 % of the answers came within it.
     pub p999_us: f64,
-    /// The longest answer.
+    /// The slowest answer.
     pub max_us: f64,
 }
 

@@ -142,7 +142,7 @@ pub struct Workload {
 pub struct Trial {
     /// Protocol of every connection.
     pub protocol: super::Protocol,
-    /// Connections at once.
+    /// Connections open at the same time.
     pub connections: usize,
     /// Messages/s of the open loop; none was a closed loop.
     pub rate: Option<f64>,

@@ -18,9 +18,9 @@ pub enum Outcome {
     Passed,
     /// Called spam by a protocol that says so.
     Spam,
-    /// Rejected (5xx).
+    /// Refused for good (5xx).
     Refused,
-    /// Deferred (4xx).
+    /// To come again later (4xx).
     Deferred,
     /// No answer: broken off, out of time, or not understood.
     Failed,
@@ -29,13 +29,13 @@ pub enum Outcome {
 /// Why there was no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The system.
+    /// The operating system failed a call.
     #[error(transparent)]
     System(#[from] io::Error),
     /// What came is not the protocol.
     #[error("{0}")]
     Protocol(String),
-    /// Too late.
+    /// The time-out has passed.
     #[error("no answer in time")]
     Timeout,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects.
+    /// Connects, and paces what it writes by the bucket.
     pub(crate) async fn open(
         target: SocketAddr,
         bucket: Option<Arc<TokenBucket>>,

@@ -22,12 +22,12 @@ pub const REACH_MAX: f64 = 4.0;
 /// Upper end of a band over its lower end, above which it says nothing.
 pub const BAND_MAX: f64 = 2.0;
 
-/// A measured point.
+/// Throughput that was measured with some CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// CPUs (or nodes) used.
     pub cpus: f64,
-    /// Messages/s.
+    /// Messages/s with all of them.
     pub rate: f64,
 }
 
@@ -39,22 +39,22 @@ pub enum Refusal {
     BadPoint {
         /// CPUs of the machine that was measured.
         cpus: f64,
-        /// Messages/s.
+        /// Messages/s with these CPUs.
         rate: f64,
     },
     /// No number of CPUs.
     #[error("{wanted} is no number of CPUs: it must be 1 or more")]
     NoCpus {
-        /// CPUs asked for.
+        /// CPUs that were asked for.
         wanted: f64,
     },
-    /// Too few.
+    /// Too few different numbers of CPUs were measured.
     #[error("{found} different numbers of CPUs were measured; a fit needs {}", COUNTS_MIN)]
     TooFew {
         /// Different numbers of CPUs.
         found: usize,
     },
-    /// Too close together.
+    /// The numbers of CPUs lie too close together.
     #[error("the points span a factor of {span:.1}; a fit needs {}", SPAN_MIN)]
     TooNarrow {
         /// Largest number over smallest.
@@ -64,15 +64,15 @@ pub enum Refusal {
     #[error("the law misses the points by {:.0} %, more than {:.0} %: measure again, with less \
              noise", .error * 100.0, ERROR_MAX * 100.0)]
     TooNoisy {
-        /// Relative error.
+        /// Relative error of the law at the points.
         error: f64,
     },
-    /// Too far away.
+    /// The prediction reaches too far beyond what was measured.
     #[error("{wanted} CPUs are more than {} times the {measured} that were measured", REACH_MAX)]
     TooFar {
-        /// CPUs asked for.
+        /// CPUs that were asked for.
         wanted: f64,
-        /// Largest number measured.
+        /// Largest number of CPUs measured.
         measured: f64,
     },
     /// The band is so wide that it says nothing.
@@ -82,12 +82,12 @@ pub enum Refusal {
         BAND_MAX
     )]
     TooVague {
-        /// CPUs asked for.
+        /// CPUs that were asked for.
         wanted: f64,
     },
 }
 
-/// The law, fitted.
+/// The law, fitted to points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Messages/s of one CPU.
@@ -106,18 +106,18 @@ pub struct Fit {
     inverse: Vec<Vec<f64>>,
     /// Variance of a point's relative error.
     variance: f64,
-    /// Degrees of freedom.
+    /// Points less fitted terms: degrees of freedom of the variance.
     freedom: usize,
 }
 
 /// A prediction: extrapolation when it is beyond what was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// CPUs.
+    /// CPUs that it is for.
     pub cpus: f64,
     /// Lower end of the 95 % band in messages/s.
     pub low: f64,
-    /// The law's value.
+    /// Messages/s by the law.
     pub rate: f64,
     /// Upper end of the interval, in messages/s.
     pub high: f64,

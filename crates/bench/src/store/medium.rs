@@ -11,7 +11,7 @@ use gauntlet_store::spool::{Medium, MediumFile, Volatile};
 pub(super) struct Counts {
     /// Waits for the disk: of files and of folders.
     pub(super) syncs: AtomicU64,
-    /// Bytes appended.
+    /// Bytes appended to files.
     pub(super) bytes: AtomicU64,
 }
 

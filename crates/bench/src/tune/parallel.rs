@@ -33,7 +33,7 @@ const DYNAMIC_CHUNK: usize = 5;
 const GUIDED_CHUNK: usize = 2;
 /// Patterns at most: each piece of them is a ruleset of its own.
 pub const PATTERNS_MAX: usize = 20_000;
-/// CPUs at most.
+/// CPUs that share the work, at most.
 const CPUS_MAX: usize = 64;
 /// Turns of a waiting thread before it lets others run.
 const SPINS: u32 = 2_000;
@@ -52,7 +52,7 @@ pub enum Sharing {
     Guided,
 }
 
-/// All of them.
+/// All ways of sharing, in the order of the report.
 pub const SHARINGS: [Sharing; 4] =
     [Sharing::Flow, Sharing::Static, Sharing::Dynamic, Sharing::Guided];
 
@@ -60,13 +60,13 @@ pub const SHARINGS: [Sharing; 4] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Program {
-    /// The paper's algorithm.
+    /// The algorithm of the paper, without an engine around it.
     Paper,
     /// Our engine, the words as rules.
     Engine,
 }
 
-/// What to measure.
+/// What is measured: patterns, time and rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Number of words that are searched for.
@@ -80,15 +80,15 @@ pub struct Options {
 /// Messages a second of one way to share out.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
-    /// Who did it.
+    /// The program that searched.
     pub program: Program,
-    /// How.
+    /// How the work was shared out.
     pub sharing: Sharing,
-    /// CPUs.
+    /// Number of CPUs.
     pub cpus: usize,
     /// How they lie to each other.
     pub place: String,
-    /// Messages (packets)/s.
+    /// Messages searched a second; the paper calls them packets.
     pub messages_per_second: Estimate,
     /// Over those of static sharing with as many CPUs, by round.
     pub over_static: Option<Estimate>,
@@ -99,7 +99,7 @@ pub struct Cell {
 pub struct Report {
     /// Number of words that are searched for.
     pub patterns: usize,
-    /// CPUs, cores, sockets.
+    /// CPUs, cores and sockets of the machine, in words.
     pub topology: String,
     /// By program, CPUs, sharing.
     pub cells: Vec<Cell>,
@@ -118,7 +118,7 @@ struct Job {
     messages: Vec<Vec<u8>>,
 }
 
-/// Makes up words.
+/// Makes up words to search for.
 struct Vocabulary(Random);
 
 impl Vocabulary {
@@ -195,7 +195,7 @@ trait Search: Sync {
     fn pieces(&self) -> usize;
 }
 
-/// The paper's algorithm.
+/// The paper's algorithm: each piece of patterns is searched on its own.
 struct Words<'a> {
     job: &'a Job,
     pieces: Vec<(usize, usize)>,

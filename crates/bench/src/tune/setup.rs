@@ -10,7 +10,7 @@ use crate::topology::{CpuSet, TooFew, Topology};
 /// What differs from the state out of the box.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Setup {
-    /// `scan.threads`.
+    /// Scan threads (`scan.threads`).
     pub scan_threads: Option<usize>,
     /// Threads for sockets (`TOKIO_WORKER_THREADS`).
     pub io_threads: Option<usize>,
@@ -20,9 +20,9 @@ pub struct Setup {
     pub allocator: Option<Allocator>,
     /// Expressions are interpreted, not compiled to machine code.
     pub interpreted: bool,
-    /// `spool.batch_messages_max`.
+    /// Messages a sync (`spool.batch_messages_max`).
     pub batch_messages_max: Option<usize>,
-    /// `spool.batch_wait_ms`.
+    /// Milliseconds that a batch waits for more (`spool.batch_wait_ms`).
     pub batch_wait_ms: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl Setup {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Allocator {
-    /// The C library.
+    /// That of the C library.
     System,
     /// A library that is loaded before it (`LD_PRELOAD`).
     Preloaded(PathBuf),
@@ -103,9 +103,9 @@ impl Allocator {
 /// A change to a state.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// The setting.
+    /// Dotted name of the setting.
     pub setting: &'static str,
-    /// What it becomes.
+    /// The value that is tried, as the report shows it.
     pub name: String,
     change: Change,
 }

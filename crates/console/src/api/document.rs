@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::operation::{Field, Kind, Operation};
 use super::table::OPERATIONS;
 
-/// The document.
+/// The OpenAPI document, made of the table of operations.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for operation in OPERATIONS {

@@ -21,7 +21,7 @@ use crate::text::translatable;
 
 /// Hours counted when the request does not say.
 const HOURS_DEFAULT: i64 = 24;
-/// Most hours counted.
+/// Hours that a count may go back, at most: 100 days.
 const HOURS_MAX: i64 = 24 * 100;
 
 /// `GET /api/v1/status`.

@@ -21,7 +21,7 @@ pub struct Operation {
     pub route: Route,
     /// What a token needs for it; none needs nothing, not even a token.
     pub scope: Option<Scope>,
-    /// One sentence.
+    /// What it does, in one sentence.
     pub summary: &'static str,
     /// Fields of the query (GET, DELETE) or the body (POST, PUT).
     pub fields: &'static [Field],
@@ -32,13 +32,13 @@ pub struct Operation {
 /// A field of a request.
 #[derive(Debug)]
 pub struct Field {
-    /// Name.
+    /// Name in the query or the JSON object.
     pub name: &'static str,
-    /// What fits.
+    /// Values that it takes.
     pub kind: Kind,
     /// It must be there.
     pub required: bool,
-    /// What it is.
+    /// What it means, in one sentence.
     pub about: &'static str,
 }
 
@@ -53,11 +53,11 @@ pub enum Kind {
     Lines,
     /// A whole number in this range.
     Integer(i64, i64),
-    /// A number.
+    /// A number, whole or not.
     Number,
-    /// A day, `2026-11-21`.
+    /// A day of UTC, `2026-11-21`.
     Day,
-    /// One of these.
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// Any of these: the field repeats, or is a JSON array.
     Choices(&'static [&'static str]),

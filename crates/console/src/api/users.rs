@@ -92,10 +92,7 @@ pub(super) fn add(app: &App, request: &RequestContext) -> Result<Response, Reque
     let all = |name| request.values(name).map(str::to_owned).collect();
     let user = User {
         login: request.field("login").to_owned(),
-        role: request
-            .field("role")
-            .parse::<Role>()
-            .map_err(|error| RequestError::Bad(error.to_string()))?,
+        role: request.role_field()?,
         folders: all("folders"),
         addresses: all("addresses"),
         must_change: true,
@@ -132,10 +129,7 @@ pub(super) fn password(app: &App, request: &RequestContext) -> Result<Response, 
 /// `PUT /api/v1/users/{login}`.
 pub(super) fn rights(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let login = request.param("login");
-    let role: Role = request
-        .field("role")
-        .parse::<Role>()
-        .map_err(|error| RequestError::Bad(error.to_string()))?;
+    let role = request.role_field()?;
     let all = |name| -> Vec<String> { request.values(name).map(str::to_owned).collect() };
     let (folders, addresses) = (all("folders"), all("addresses"));
     may_let_send(request)?;

@@ -78,7 +78,7 @@ fn apply(
     }
 }
 
-/// The form's fields.
+/// Reads the fields of the form from a request.
 fn read(request: &RequestContext) -> RuleForm {
     let text = |name: &str| request.field(name).to_owned();
     let mut lists: [String; LIST_FIELDS.len()] = Default::default();

@@ -101,10 +101,7 @@ fn list(request: &RequestContext, name: &str) -> Vec<String> {
 pub(crate) fn add(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let user = User {
         login: request.field("login").to_owned(),
-        role: request
-            .field("role")
-            .parse::<Role>()
-            .map_err(|error| RequestError::Bad(error.to_string()))?,
+        role: request.role_field()?,
         folders: list(request, "folders"),
         addresses: list(request, "addresses"),
         must_change: true,
@@ -177,10 +174,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     let (login, who, now, users) = (&user.login, request.login(), request.now_ms, &app.state.users);
     match request.field("do") {
         "rights" => {
-            let role = request
-                .field("role")
-                .parse::<Role>()
-                .map_err(|error| RequestError::Bad(error.to_string()))?;
+            let role = request.role_field()?;
             let (folders, addresses) = (list(request, "folders"), list(request, "addresses"));
             users.change_rights(login, role, &folders, &addresses, who, now)?;
             let done = response::redirect("/users?notice=users-1");

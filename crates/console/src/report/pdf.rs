@@ -8,11 +8,11 @@ use super::{Report, percent};
 use crate::format;
 use crate::text::{Texts, translatable};
 
-/// A4, in points.
+/// Width of A4 in points.
 const WIDTH: f32 = 595.0;
 const HEIGHT: f32 = 842.0;
 const MARGIN: f32 = 50.0;
-/// Distance of lines.
+/// Points from one line to the next.
 const LINE: f32 = 14.0;
 /// Height of the plot.
 const PLOT: f32 = 110.0;

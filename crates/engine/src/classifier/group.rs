@@ -45,6 +45,11 @@ impl Group {
         self as usize
     }
 
+    /// Whether its features are words of the message's language.
+    pub fn has_words(self) -> bool {
+        matches!(self, Group::Sender | Group::Subject | Group::Text | Group::Page)
+    }
+
     /// The name in a sentence.
     pub fn name(self) -> &'static str {
         match self {

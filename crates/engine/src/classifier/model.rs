@@ -189,13 +189,18 @@ impl Model {
 
     /// Uncalibrated log odds of features in groups that end at `ends`.
     pub fn raw_logit_of(&self, features: &[u32], ends: [usize; GROUPS]) -> f32 {
+        self.bias + self.group_scores(features, ends).iter().sum::<f32>()
+    }
+
+    /// What each group adds to [`Model::raw_logit_of`].
+    pub fn group_scores(&self, features: &[u32], ends: [usize; GROUPS]) -> [f32; GROUPS] {
         let mut from = 0;
-        let mut logit = self.bias;
-        for (group, end) in Group::ALL.into_iter().zip(ends) {
-            logit += self.group_score(group, features.get(from..end).unwrap_or_default()).value;
+        Group::ALL.map(|group| {
+            let end = ends[group.index()];
+            let score = self.group_score(group, features.get(from..end).unwrap_or_default());
             from = end;
-        }
-        logit
+            score.value
+        })
     }
 
     fn group_score(&self, group: Group, features: &[u32]) -> GroupScore {

@@ -104,7 +104,7 @@ pub struct Views {
     body_quick: Arow,
     subject_learner: AdaptiveLogistic,
     scales: [Scale; 4],
-    /// Messages learned.
+    /// Messages learned so far, of both kinds.
     learned: f32,
 }
 

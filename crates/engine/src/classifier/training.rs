@@ -18,6 +18,8 @@ pub struct Example {
     pub source: u16,
     /// How often it counts.
     pub weight: f32,
+    /// Whether its words are learned, or only its form, links and parts.
+    pub has_known_language: bool,
 }
 
 impl Example {
@@ -31,6 +33,7 @@ impl Example {
             spam,
             source,
             weight: 1.0,
+            has_known_language: true,
         }
     }
 
@@ -96,7 +99,8 @@ pub fn train(examples: &mut [Example], recipe: &Recipe, description: String) -> 
         random.shuffle(&mut order);
         for &i in &order {
             let Some(example) = examples.get(i as usize) else { continue };
-            let kept = std::array::from_fn(|_| random.unit() >= recipe.dropout);
+            let is_learned = |group: Group| example.has_known_language || !group.has_words();
+            let kept = Group::ALL.map(|g| random.unit() >= recipe.dropout && is_learned(g));
             let shares = shares(example, &weights);
             let counted = shares.iter().zip(kept).filter(|s| s.1);
             let logit = bias + counted.map(|s| s.0.value).sum::<f32>();

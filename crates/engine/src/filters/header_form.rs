@@ -38,7 +38,7 @@ const REPEATED_MAX: usize = 64;
 /// Senders of one From field that are looked at.
 const MAILBOXES_MAX: usize = 4;
 const FUTURE_SECONDS_MAX: i64 = 6 * 3600;
-const PAST_SECONDS_MAX: i64 = 4 * 86_400;
+const PAST_SECONDS_MAX: i64 = 4 * date::DAY_SECONDS;
 /// Shorter subjects are often an acronym.
 const CAPITALS_LETTERS_MIN: usize = 12;
 const GAPPED_LETTERS_MIN: usize = 6;

@@ -87,7 +87,7 @@ impl ServerAddress {
     }
 }
 
-/// Percent signs decoded.
+/// Undoes `%40` in a name, password or database of a URL.
 fn decoded(text: &str) -> anyhow::Result<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -63,9 +63,8 @@ impl AcmeSettings {
 
     /// Refuses what cannot work.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let wrong = |key: &str, message: String| {
-            Err(ConfigError::Meaning { place: String::new(), key: format!("acme.{key}"), message })
-        };
+        let wrong =
+            |key: &str, message: String| Err(ConfigError::invalid(format!("acme.{key}"), message));
         if !self.is_on() {
             return Ok(());
         }

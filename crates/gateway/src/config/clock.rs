@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The system's clock.
+/// How large a step of the system's clock may be before nothing is deleted for its age.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClockSettings {
@@ -14,6 +14,6 @@ pub struct ClockSettings {
 
 impl Default for ClockSettings {
     fn default() -> Self {
-        ClockSettings { jump_seconds_max: 86_400 }
+        ClockSettings { jump_seconds_max: super::DAY_SECONDS }
     }
 }

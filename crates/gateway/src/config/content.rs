@@ -5,7 +5,7 @@ use std::time::Duration;
 use gauntlet_content::Limits;
 use serde::{Deserialize, Serialize};
 
-/// Unpacking of attachments.
+/// Whether attachments are opened, and within which limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContentSettings {

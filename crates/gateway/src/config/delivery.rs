@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where mail goes.
+/// Where mail goes that no `[[next_hop]]` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteSettings {
@@ -112,7 +112,7 @@ pub struct SenderSettings {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum HopTlsPolicy {
-    /// Never.
+    /// Plain text, even where TLS is offered.
     Off,
     /// When it is offered and works (RFC 7435), else plain.
     #[default]
@@ -140,7 +140,7 @@ impl Default for SenderSettings {
             reply_seconds_max: 300,
             transaction_seconds_max: 1_200,
             retry_seconds: vec![60, 300, 900, 1_800, 3_600, 7_200, 14_400],
-            expire_seconds: 5 * 86_400,
+            expire_seconds: 5 * super::DAY_SECONDS,
             bounces: true,
             delay_report_seconds: 4 * 3_600,
             crashes_max: 5,

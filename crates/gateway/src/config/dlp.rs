@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Data loss prevention.
+/// What data is looked for in messages, and how much of a message is read for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DlpSettings {
@@ -50,7 +50,7 @@ impl DlpSettings {
     }
 }
 
-/// A dictionary.
+/// Weighted phrases that data loss prevention looks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DictionarySettings {

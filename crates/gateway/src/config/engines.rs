@@ -12,13 +12,13 @@ use super::error::ConfigError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineKind {
-    /// ClamAV's daemon.
+    /// ClamAV's daemon, by its own protocol (`INSTREAM`, `FILDES`).
     Clamd,
     /// A service behind ICAP (RFC 3507).
     Icap,
     /// A program that is started for each file.
     Command,
-    /// YARA rules.
+    /// YARA rules, matched without a program beside.
     Yara,
     /// A list of SHA-256 or MD5 hashes.
     HashList,
@@ -54,7 +54,7 @@ pub enum EngineTransfer {
     /// Large files as descriptors over a unix socket, the rest as a stream.
     #[default]
     Auto,
-    /// As a stream.
+    /// All files as a stream (`INSTREAM`), which a clamd on another host needs.
     Stream,
 }
 
@@ -64,7 +64,7 @@ pub enum EngineTransfer {
 pub struct EngineSettings {
     /// Its name in verdicts, metrics and logs.
     pub name: String,
-    /// What it is.
+    /// What answers there; it decides which of the other settings count.
     pub kind: EngineKind,
     /// clamd, icap: path of a socket, or host and port.
     #[serde(default)]
@@ -201,9 +201,8 @@ impl EngineSettings {
 
 /// Refuses engines that cannot work.
 pub(super) fn check(engines: &[EngineSettings], opens: bool) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: format!("engine.{key}"), message })
-    };
+    let wrong =
+        |key: &str, message: String| Err(ConfigError::invalid(format!("engine.{key}"), message));
     for (number, engine) in engines.iter().enumerate() {
         if let Err((key, message)) = engine.problem() {
             return wrong(key, format!("{:?}: {message}", engine.name));

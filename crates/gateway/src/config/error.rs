@@ -1,6 +1,7 @@
 //! What is wrong with a configuration.
 
 use super::masking::mask;
+use super::origin::Origin;
 
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub enum ConfigError {
     File {
         /// Path of the configuration file.
         path: String,
-        /// Line, from 1.
+        /// Line of the file, from 1.
         line: usize,
         /// What is wrong, with the nearest valid key.
         message: String,
@@ -31,11 +32,11 @@ pub enum ConfigError {
         /// What is wrong with its value.
         message: String,
     },
-    /// Values that read but cannot work.
-    #[error("{place}{key}: {message}")]
-    Meaning {
-        /// File and line, or variable, that set it, with `: `; empty for a default.
-        place: String,
+    /// A value that reads but cannot work, or does not go together with another.
+    #[error("{}{key}: {message}", prefix(.set_by))]
+    Invalid {
+        /// File and line, or variable, that set the value.
+        set_by: Origin,
         /// Dotted name of the setting.
         key: String,
         /// What is wrong and what to do.
@@ -43,14 +44,28 @@ pub enum ConfigError {
     },
 }
 
+/// What stands before the name of a setting: nothing for a default.
+fn prefix(set_by: &Origin) -> String {
+    match set_by {
+        Origin::Default => String::new(),
+        _ => format!("{set_by}: "),
+    }
+}
+
 impl ConfigError {
+    /// A value of this setting that cannot work; [`super::Loaded`] finds out who set it.
+    pub(super) fn invalid(key: impl Into<String>, message: impl Into<String>) -> Self {
+        let (key, message) = (key.into(), message.into());
+        ConfigError::Invalid { set_by: Origin::Default, key, message }
+    }
+
     /// Errors quote values: without the secrets in them.
     pub(super) fn masked(mut self) -> Self {
         match &mut self {
             ConfigError::Read { .. } => {}
             ConfigError::File { message, .. }
             | ConfigError::Environment { message, .. }
-            | ConfigError::Meaning { message, .. } => *message = mask(message),
+            | ConfigError::Invalid { message, .. } => *message = mask(message),
         }
         self
     }

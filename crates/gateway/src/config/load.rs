@@ -1,7 +1,6 @@
 //! Reading settings and telling where each came from.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -9,6 +8,7 @@ use toml::{Table, Value};
 
 use super::error::ConfigError;
 use super::masking::masked;
+use super::origin::Origin;
 use super::settings::Config;
 use super::validate::check;
 
@@ -18,32 +18,6 @@ pub(super) const ENVIRONMENT_PREFIX: &str = "GAUNTLET_";
 
 /// Variables with the prefix that are no settings.
 const OTHER_VARIABLES: [&str; 3] = ["GAUNTLET_CORPUS", "GAUNTLET_BLESS", "GAUNTLET_CONFIG"];
-
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// The value that the program comes with.
-    Default,
-    /// The file, at this line.
-    File {
-        /// Path of the configuration file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-    },
-    /// The environment variable of this name.
-    Environment(String),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Environment(name) => write!(f, "${name}"),
-        }
-    }
-}
 
 /// A setting as it is in force, and who set it.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +33,7 @@ pub struct Setting {
 /// Settings, and where they came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loaded {
-    /// All settings, checked.
+    /// All settings; they were checked.
     pub config: Config,
     /// The file that was read, if any.
     pub path: Option<PathBuf>,
@@ -103,11 +77,8 @@ impl Loaded {
             table = read_file(text, path, &mut origins)?;
         }
         override_by(environment, &mut table, &mut origins)?;
-        let config = Config::deserialize(table).map_err(|e| ConfigError::Meaning {
-            place: String::new(),
-            key: "configuration".into(),
-            message: e.to_string(),
-        })?;
+        let config = Config::deserialize(table)
+            .map_err(|e| ConfigError::invalid("configuration", e.to_string()))?;
         check(&config).map_err(|error| located(error, &origins))?;
         Ok(Loaded { config, path: path.map(Path::to_owned), origins })
     }
@@ -142,15 +113,15 @@ fn collect(
 
 /// Says where the setting that makes no sense was set.
 fn located(error: ConfigError, origins: &BTreeMap<String, Origin>) -> ConfigError {
-    let ConfigError::Meaning { key, message, .. } = error else { return error };
+    let ConfigError::Invalid { key, message, .. } = error else { return error };
     let section = key.split('.').next().unwrap_or(&key);
     let origin = origins.get(&key).or_else(|| origins.get(section)).or_else(|| {
         // A condition on several keys of a table: the first that was set.
         let mut set = origins.iter().filter(|(k, _)| k.starts_with(&format!("{key}.")));
         set.next().map(|(_, origin)| origin)
     });
-    let place = origin.map(|o| format!("{o}: ")).unwrap_or_default();
-    ConfigError::Meaning { place, key, message }
+    let set_by = origin.cloned().unwrap_or(Origin::Default);
+    ConfigError::Invalid { set_by, key, message }
 }
 
 /// The setting whose value is at this offset, as `section.key`.

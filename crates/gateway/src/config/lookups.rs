@@ -44,7 +44,7 @@ impl Default for DnsSettings {
             questions_max: 1_000,
             cache_bytes_max: 16 << 20,
             ttl_seconds_min: 5,
-            ttl_seconds_max: 86_400,
+            ttl_seconds_max: super::DAY_SECONDS,
             negative_seconds_max: 900,
             failure_seconds: 5,
             dnssec: false,
@@ -101,7 +101,7 @@ impl Default for FactSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListSubject {
-    /// The client's address.
+    /// IP address of the client.
     Client,
     /// What it called itself.
     Helo,

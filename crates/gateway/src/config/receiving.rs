@@ -175,13 +175,14 @@ impl GreylistSettings {
 
 impl Default for GreylistSettings {
     fn default() -> Self {
+        let rules = GreylistRules::default();
         GreylistSettings {
             enabled: false,
-            wait_seconds: 300,
-            window_seconds: 2 * 86_400,
-            pass_seconds: 36 * 86_400,
-            rows_max: 1_000_000,
-            rows_per_network_per_hour_max: 1_000,
+            wait_seconds: rules.wait_seconds,
+            window_seconds: rules.window_seconds,
+            pass_seconds: rules.pass_seconds,
+            rows_max: rules.rows_max,
+            rows_per_network_per_hour_max: rules.rows_per_network_per_hour_max,
         }
     }
 }
@@ -219,7 +220,7 @@ impl Default for RecipientSettings {
             query: "SELECT 1 FROM recipients WHERE address = ?1".into(),
             probe: false,
             probe_wait_seconds: 10,
-            probe_keep_seconds: 86_400,
+            probe_keep_seconds: super::DAY_SECONDS,
             probe_refused_seconds: 3_600,
             accept_unclear: true,
         }

@@ -27,7 +27,7 @@ impl Default for LearningSettings {
     }
 }
 
-/// The scan pool.
+/// How many threads judge mail, and how long mail waits for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScanSettings {

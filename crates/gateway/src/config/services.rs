@@ -51,7 +51,7 @@ pub struct ServiceSettings {
     /// Networks in CIDR form that may ask; others are turned away. A process that reaches a socket
     /// of the file system may ask.
     pub networks: Vec<String>,
-    /// Connections at once.
+    /// Connections at once from all clients.
     pub connections_max: usize,
     /// Connections at once from one address that is not this machine's.
     pub connections_per_client_max: usize,

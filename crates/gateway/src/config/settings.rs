@@ -30,9 +30,9 @@ use super::users::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The node itself.
+    /// Name, data folder, user and sandbox of the node.
     pub node: NodeSettings,
-    /// The system's clock.
+    /// How large a step of the system's clock may be.
     pub clock: ClockSettings,
     /// Where mail is accepted, one table a listener.
     pub listener: Vec<ListenerSettings>,
@@ -58,7 +58,7 @@ pub struct Config {
     pub next_hop: Vec<NextHopSettings>,
     /// How it goes there.
     pub sender: SenderSettings,
-    /// Messages in flight.
+    /// Where messages in flight are kept, and how much of them.
     pub spool: SpoolSettings,
     /// The way to the DNS.
     pub dns: DnsSettings,
@@ -74,17 +74,17 @@ pub struct Config {
     pub dmarc_reports: ReportSettings,
     /// Daily reports to domains about TLS to their exchangers.
     pub tls_reports: ReportSettings,
-    /// The scan pool.
+    /// How many threads judge mail, and how long mail waits for them.
     pub scan: ScanSettings,
-    /// Unpacking of attachments.
+    /// What unpacking of attachments may cost.
     pub content: ContentSettings,
     /// Malware engines, one table an engine.
     pub engine: Vec<EngineSettings>,
-    /// Data loss prevention.
+    /// What data is looked for (data loss prevention).
     pub dlp: DlpSettings,
     /// Bounds of one message.
     pub limits: Limits,
-    /// Where classes begin.
+    /// Score or probability from which each class begins.
     pub thresholds: ThresholdSettings,
     /// Rules beside our own.
     pub rules: RuleSettings,
@@ -102,7 +102,7 @@ pub struct Config {
     pub quarantine: QuarantineSettings,
     /// Limits of single folders of the quarantine, one table a folder.
     pub folder: Vec<FolderSettings>,
-    /// The web console.
+    /// Address and limits of the web console.
     pub console: ConsoleSettings,
     /// Sign-in by a provider (OpenID Connect).
     pub oidc: OidcSettings,
@@ -110,7 +110,7 @@ pub struct Config {
     pub sign_in: SignInSettings,
     /// Mails about held mail.
     pub digest: DigestSettings,
-    /// Reports by mail.
+    /// Reports to administrators by mail.
     pub report: MailedReportSettings,
     /// The message log and the text log.
     pub log: LogSettings,
@@ -165,7 +165,7 @@ impl Default for Config {
     }
 }
 
-/// The node itself.
+/// Name, data folder, user and sandbox of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeSettings {
@@ -191,7 +191,7 @@ pub enum Sandbox {
     Auto,
     /// The node does not start if the kernel does less.
     Require,
-    /// Not at all.
+    /// The processes may do whatever their user may.
     Off,
 }
 
@@ -334,11 +334,11 @@ pub enum SpoolBackend {
     Disk,
     /// In memory: lost with the process. For measuring.
     Ram,
-    /// Nowhere. For measuring.
+    /// Nowhere: nothing is kept of a message. For measuring.
     Null,
 }
 
-/// Messages in flight.
+/// How messages in flight are kept until every recipient is settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpoolSettings {
@@ -413,7 +413,7 @@ impl Default for PolicySettings {
     }
 }
 
-/// Held mail.
+/// How long held mail is kept, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QuarantineSettings {
@@ -483,7 +483,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Logs.
+/// Format, level and retention of the message log and of the text log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSettings {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct GroupSettings {
     /// What the policy calls it.
     pub name: String,
-    /// Addresses, or `@domain`.
+    /// Addresses, or `@domain` for all of a domain.
     pub members: Vec<String>,
     /// A file of the same, one a line; `#` begins a comment.
     pub file: PathBuf,
@@ -29,7 +29,7 @@ pub struct GroupSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FolderSettings {
-    /// The folder.
+    /// Name of the folder, as dispositions of the policy give it.
     pub name: String,
     /// Days that its mail is kept, instead of `quarantine.retention_days`.
     pub retention_days: u32,
@@ -136,14 +136,14 @@ impl SignInSettings {
             account_pause_max: seconds(self.account_pause_seconds_max),
             code_failures_free: self.code_failures_free,
             code_pause_max: seconds(self.code_pause_seconds_max),
-            known_for: seconds(self.known_days.saturating_mul(86_400)),
+            known_for: seconds(self.known_days.saturating_mul(super::DAY_SECONDS)),
         }
     }
 
     /// Settings and their ranges: none may switch a limit off.
     pub(super) fn ranges(&self) -> [(&'static str, u64, u64); 10] {
         let many = 1_000_000;
-        let days = 86_400 * 30;
+        let days = 30 * super::DAY_SECONDS;
         [
             ("sign_in.window_seconds", self.window_seconds, days),
             ("sign_in.failures_per_address_max", self.failures_per_address_max.into(), many),
@@ -176,13 +176,13 @@ pub enum ReportEvery {
     Month,
 }
 
-/// Reports by mail.
+/// Who gets reports on the node's mail, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MailedReportSettings {
     /// Who gets them; empty sends none.
     pub to: Vec<String>,
-    /// How often.
+    /// Whether a report is about a day, a week or a month.
     pub every: ReportEvery,
     /// Hour of the day, UTC, from which on they are sent.
     pub hour: u8,
@@ -201,7 +201,7 @@ impl Default for MailedReportSettings {
     }
 }
 
-/// The web console.
+/// Address and limits of the web console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsoleSettings {

@@ -29,20 +29,15 @@ fn check_spam_folder(name: &str) -> Result<(), ConfigError> {
             && !name.chars().any(char::is_control));
     match fine {
         true => Ok(()),
-        false => Err(ConfigError::Meaning {
-            place: String::new(),
-            key: "route.maildir_spam_folder".to_owned(),
-            message: format!(
-                "{name:?} is no folder of a Maildir; write a dot and a name, like \".Junk\""
-            ),
-        }),
+        false => Err(ConfigError::invalid(
+            "route.maildir_spam_folder",
+            format!("{name:?} is no folder of a Maildir; write a dot and a name, like \".Junk\""),
+        )),
     }
 }
 
 fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
-    };
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     for hop in &config.next_hop {
         if hop.r#for.is_empty() {
             return wrong("next_hop.for", "names no domain and no address".into());
@@ -59,9 +54,7 @@ fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
 
 /// Thresholds rise in points, fall in errors, and are probabilities where they say so.
 fn check_thresholds(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
-    };
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     let t = &config.thresholds;
     if !(t.suspect <= t.spam && t.spam <= t.explicit) {
         return wrong("thresholds", "must rise: suspect, spam, explicit".into());
@@ -79,9 +72,7 @@ fn check_thresholds(config: &Config) -> Result<(), ConfigError> {
 
 /// Refuses folders without a name, and those that recipients would release dangerous mail from.
 fn check_folders(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
-    };
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
         let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
         return wrong("folder.name", message);
@@ -101,9 +92,7 @@ fn check_folders(config: &Config) -> Result<(), ConfigError> {
 
 /// Refuses digests that cannot be sent or read.
 fn check_digest(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
-    };
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     let d = &config.digest;
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
     let web = d.url.starts_with("https://") || d.url.starts_with("http://");
@@ -126,10 +115,8 @@ fn check_digest(config: &Config) -> Result<(), ConfigError> {
 
 /// Refuses reports that cannot be sent.
 fn check_reports(name: &str, reports: &ReportSettings) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        let key = format!("{name}.{key}");
-        Err(ConfigError::Meaning { place: String::new(), key, message })
-    };
+    let wrong =
+        |key: &str, message: String| Err(ConfigError::invalid(format!("{name}.{key}"), message));
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
     if reports.hour > 23 {
         return wrong("hour", format!("{} is no hour: 0 to 23", reports.hour));
@@ -146,9 +133,7 @@ fn check_reports(name: &str, reports: &ReportSettings) -> Result<(), ConfigError
 
 /// Refuses groups, folders, reports and a single sign-on that cannot work.
 fn check_users(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
-    };
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     for group in &config.group {
         if group.name.trim().is_empty() {
             return wrong("group.name", "a group needs a name".into());
@@ -198,7 +183,7 @@ fn check_users(config: &Config) -> Result<(), ConfigError> {
 
 /// Refuses numbers out of their bounds.
 fn check_bounds(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: &str| Err(out_of_bounds(key, message));
+    let wrong = |key: &str, message: &str| Err(ConfigError::invalid(key, message));
     let r = &config.receiver;
     let services = config.service.iter();
     let of_services =
@@ -266,16 +251,10 @@ fn check_not_zero(config: &Config) -> Result<(), ConfigError> {
         ("sender.recipients_per_message_max", config.sender.recipients_per_message_max),
     ] {
         if value == 0 {
-            return Err(out_of_bounds(key, "must be 1 at least"));
+            return Err(ConfigError::invalid(key, "must be 1 at least"));
         }
     }
     Ok(())
-}
-
-/// The error of a number outside its range.
-fn out_of_bounds(key: &str, message: &str) -> ConfigError {
-    let (place, key) = (String::new(), key.to_owned());
-    ConfigError::Meaning { place, key, message: message.to_owned() }
 }
 
 /// Refuses limits of attempts to sign in and of questions to databases that limit nothing, or
@@ -284,8 +263,7 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
     let ranges = config.sign_in.ranges().into_iter().chain(config.postgres.ranges());
     for (key, value, most) in ranges {
         if !(1..=most).contains(&value) {
-            let message = format!("must be 1 to {most}");
-            return Err(ConfigError::Meaning { place: String::new(), key: key.into(), message });
+            return Err(ConfigError::invalid(key, format!("must be 1 to {most}")));
         }
     }
     Ok(())
@@ -293,9 +271,7 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
 
 /// Refuses values that read but cannot work.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: String| {
-        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
-    };
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     for listener in &config.listener {
         let Some(address) = socket_address(&listener.address) else {
             let message =

@@ -22,7 +22,7 @@ pub enum Alignment {
     /// They belong to one organisation.
     #[default]
     Relaxed,
-    /// They are equal.
+    /// They are the same name (RFC 7489 section 3.1).
     Strict,
 }
 
@@ -35,12 +35,12 @@ enum Suffix {
     No,
 }
 
-/// A published policy.
+/// A DMARC record as its domain publishes it (RFC 7489 section 6.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// `p=`; none if it is absent or malformed.
     own: Option<DmarcPolicy>,
-    /// `sp=`: for subdomains.
+    /// `sp=`, for subdomains; none if it is absent or malformed.
     below: Option<DmarcPolicy>,
     /// `np=`: for subdomains that do not exist.
     absent: Option<DmarcPolicy>,

@@ -50,7 +50,7 @@ struct Validators {
 pub(super) struct Remote {
     pub(super) url: String,
     pub(super) bytes_max: u64,
-    /// The copy.
+    /// File of the copy, in the data folder.
     pub(super) path: PathBuf,
 }
 

@@ -47,7 +47,7 @@ pub struct Subjects<'a> {
     pub envelope: &'a Envelope,
     /// Domains of the From fields.
     pub from: &'a [String],
-    /// Signatures that verify.
+    /// DKIM signatures that verify; their `d=` domains are looked up.
     pub dkim: &'a [DkimSignature],
     /// The message as it came.
     pub raw: &'a [u8],

@@ -36,7 +36,7 @@ const STEPS_MAX: usize = 4;
 /// What became known of a message's text, with the version of the rules that it is for.
 pub type CachedViews = Option<(Arc<str>, TextViews)>;
 
-/// Asks for rules.
+/// Asks the DNS what the rules of a ruleset ask, before the scan.
 #[derive(Debug)]
 pub struct RuleLookups {
     ruleset: Arc<Ruleset>,
@@ -222,7 +222,7 @@ impl Blocks {
 
 /// What came of a question.
 struct Found {
-    /// Sorted, each once.
+    /// Texts of the records, sorted, each once.
     records: Vec<String>,
     /// The DNS said that there is nothing.
     is_nothing: bool,

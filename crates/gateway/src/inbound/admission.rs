@@ -68,7 +68,7 @@ pub struct SessionLimits {
 const BUSY: u8 = 0;
 /// It waits for its client, and may be evicted.
 const WAITING: u8 = 1;
-/// It was evicted.
+/// It was evicted, and ends as soon as its task runs.
 const EVICTED: u8 = 2;
 
 /// What is known of a session from outside.
@@ -236,7 +236,7 @@ impl Admission {
         self.pressed.load(Ordering::Relaxed) || self.sessions() >= self.limits.load().stress_from
     }
 
-    /// Open sessions.
+    /// Sessions that are open, those that wait for their client among them.
     pub fn sessions(&self) -> usize {
         self.sessions.load(Ordering::Relaxed)
     }

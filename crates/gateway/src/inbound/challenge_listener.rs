@@ -30,7 +30,7 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub struct ChallengeListener {
     listener: TcpListener,
     limits: SessionLimits,
-    /// A connection's time.
+    /// A connection is closed after this, answered or not.
     patience: Duration,
 }
 

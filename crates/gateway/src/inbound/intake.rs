@@ -54,7 +54,7 @@ pub struct Arrival {
     pub lmtp: bool,
 }
 
-/// Accepts messages.
+/// Takes a received message to its answer: scan, policy, spool, queue.
 #[derive(Debug)]
 pub struct Intake {
     /// Dates what is judged and refused.

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 
 /// Passwords checked at once.
 const CHECKS_MAX: usize = 2;
-/// Logins remembered.
+/// Logins whose outcome is remembered for [`REMEMBER_FOR`].
 const REMEMBERED_MAX: usize = 10_000;
 /// A password that was checked is remembered for this long: a changed one works on for so long at
 /// most.

@@ -5,16 +5,14 @@
 use std::sync::Arc;
 
 use gauntlet_mail::Direction;
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::users::{Link, LinkKind};
 use gauntlet_store::{LogRecord, Users};
 use gauntlet_verdict::{Class, Original, ReleasedBy, Removal};
 
 use crate::config::DigestSettings;
 
-/// Milliseconds of a day.
-const DAY_MS: i64 = 86_400_000;
-
-/// Names originals.
+/// Names the originals of changed messages, so that notes can link to them.
 #[derive(Debug, Clone)]
 pub struct Originals {
     users: Arc<Users>,

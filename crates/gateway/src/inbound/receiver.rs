@@ -52,11 +52,11 @@ pub struct Receiver {
     pub sender: Arc<Sender>,
     /// Who may connect, and how many sessions there may be.
     pub admission: Arc<Admission>,
-    /// Memory for bodies.
+    /// Bounds the bytes of bodies in memory over all sessions.
     pub memory: Arc<MemoryBudget>,
     /// Where large bodies wait for their end.
     pub overflow: Arc<OverflowArea>,
-    /// Rates, greylisting.
+    /// Rates of clients and senders, and greylisting.
     pub rate_limiter: Arc<RateLimiter>,
     /// Judges a received message and accepts it into the queue.
     pub intake: Arc<Intake>,
@@ -127,7 +127,7 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Its certificates.
+    /// The certificates it shows; none without TLS.
     pub fn tls(&self) -> Option<Arc<ListenerTls>> {
         self.tls.clone()
     }

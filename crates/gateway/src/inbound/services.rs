@@ -108,7 +108,7 @@ struct ServiceContext {
     outbound: Vec<Network>,
     /// The node stops: connections end after the message under way.
     stopping: watch::Receiver<bool>,
-    /// For rspamd's `/stat`.
+    /// Verdicts by class, for rspamd's `/stat`.
     counts: rspamd::Counts,
     began: Instant,
     /// Corrections are written down one after the other.
@@ -261,7 +261,7 @@ impl Service {
         Ok(Service { socket, settings: settings.clone(), networks, outbound, address })
     }
 
-    /// Its protocol.
+    /// The protocol that its clients use.
     pub fn protocol(&self) -> ServiceProtocol {
         self.settings.protocol
     }

@@ -13,13 +13,13 @@ use crate::scan::judge::Judge;
 /// (and for what a session is offered, once a session).
 #[derive(Debug, Clone)]
 pub struct InboundSettings {
-    /// Limits and time-outs.
+    /// What a client may send, and how long it may take.
     pub receiver: ReceiverSettings,
     /// How clients are treated under pressure.
     pub stress: StressSettings,
-    /// Rates and greylisting.
+    /// Rates of clients and senders, and greylisting.
     pub rates: RateRules,
-    /// Which recipients exist.
+    /// Which recipients of our domains exist.
     pub recipients: Arc<Recipients>,
     /// Domains that are ours, and where their mail goes.
     pub routes: Arc<Routes>,

@@ -29,9 +29,9 @@ use crate::secrets::{Failure, Secrets};
 /// Who keeps account, key and certificate: the secrets process if there is one, else this one.
 #[derive(Debug, Clone, Copy)]
 pub struct AcmeStore<'k> {
-    /// The current settings.
+    /// Settings of the certificates and of their folder.
     pub config: &'k Config,
-    /// The secrets process.
+    /// The secrets process, which then keeps all three.
     pub secrets: Option<&'k Arc<Secrets>>,
 }
 

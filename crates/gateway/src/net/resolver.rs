@@ -58,7 +58,7 @@ pub struct Asked {
 pub struct ResolverCounts {
     /// Answers from the cache.
     pub cached: AtomicU64,
-    /// Questions sent.
+    /// Questions sent to servers.
     pub sent: AtomicU64,
     /// Of those, questions that no server answered.
     pub timeouts: AtomicU64,

@@ -374,7 +374,7 @@ pub enum HandshakeError {
         /// What is wrong with it.
         error: tokio_rustls::rustls::pki_types::InvalidDnsNameError,
     },
-    /// The handshake failed.
+    /// The peer or the network ended the handshake, or its certificate is not accepted.
     #[error("TLS: {0}")]
     Handshake(#[from] std::io::Error),
 }

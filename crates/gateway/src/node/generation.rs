@@ -38,7 +38,7 @@ pub(super) struct Generation {
     pub(super) config: Arc<Config>,
     /// For mail that comes in.
     pub(super) inbound: Arc<InboundSettings>,
-    /// Settings of deliveries.
+    /// For mail that goes out.
     pub(super) outbound: Arc<OutboundSettings>,
 }
 
@@ -133,7 +133,7 @@ impl InForce {
 }
 
 impl Node {
-    /// The current settings.
+    /// The configuration in force, as the last reload read it.
     pub fn config(&self) -> Arc<Config> {
         self.in_force.get().config.clone()
     }

@@ -48,7 +48,7 @@ pub enum Chain {
     None,
     /// Every seal is good.
     Pass,
-    /// One is not.
+    /// A seal is not good, or a set is incomplete (RFC 8617 section 5.2).
     Fail,
 }
 
@@ -67,11 +67,11 @@ impl Chain {
 pub struct Sealing<'s> {
     /// Our name in `Authentication-Results`.
     pub host: &'s str,
-    /// Signing domain.
+    /// Domain that seals (`d=`).
     pub domain: &'s str,
-    /// Its selector.
+    /// Selector of its key (`s=`).
     pub selector: &'s str,
-    /// `rsa-sha256` or `ed25519-sha256`.
+    /// `rsa-sha256` or `ed25519-sha256` (`a=`).
     pub algorithm: &'s str,
     /// The chain so far.
     pub chain: Chain,

@@ -21,7 +21,7 @@ pub struct DisarmJob {
     /// Those of the generation of settings that the message goes out by; without them nothing is
     /// disarmed, so that parts are stripped.
     pub tools: Option<Tools>,
-    /// The message.
+    /// Header and body as they were received.
     pub body: Bytes,
     /// What is to be done with it.
     pub changes: Vec<Change>,
@@ -49,7 +49,7 @@ impl Disarming {
         Ok(Disarming { queue })
     }
 
-    /// Queues a message.
+    /// Queues a message; if the threads have ended, `done` is called at once without parts.
     pub fn disarm(&self, job: DisarmJob) {
         if let Err(unsent) = self.queue.send(job) {
             (unsent.into_inner().done)(Vec::new());

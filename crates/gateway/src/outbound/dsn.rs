@@ -202,7 +202,7 @@ mod tests {
         assert!(!text.contains("\nBcc:") && !text.contains("\nX: y"));
         let message = Message::parse(&report);
         assert_eq!(message.parts().len(), 4);
-        assert_eq!(message.defects(), Vec::new());
+        assert_eq!(message.defects(), []);
         assert_eq!(status("451 later", News::Failed), "5.0.0");
         assert_eq!(status("550 5.1.10 no", News::Failed), "5.1.10");
         assert_eq!(status("550 5.1.1 no", News::Delayed), "4.0.0");

@@ -24,7 +24,7 @@ pub enum HoldError {
 pub struct HoldJob {
     /// What is kept about it.
     pub item: QuarantineItem,
-    /// The message.
+    /// Header and body as they were received.
     pub body: Bytes,
     /// Called when it is durable, or why not.
     pub done: Box<dyn FnOnce(Result<(), HoldError>) + Send>,

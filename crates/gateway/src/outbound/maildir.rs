@@ -26,9 +26,9 @@ pub enum MaildirError {
     /// A file could not be written, renamed or synced.
     #[error("{folder}: {error}")]
     NotWritten {
-        /// The Maildir.
+        /// Path of the Maildir.
         folder: String,
-        /// The system's error.
+        /// What the operating system says.
         error: io::Error,
     },
 }
@@ -37,13 +37,13 @@ pub enum MaildirError {
 pub struct MaildirJob {
     /// Name of the file in `new`, unique and the same at each attempt.
     pub name: String,
-    /// Return-Path and Delivered-To.
+    /// Envelope sender, for Return-Path; empty for bounces.
     pub sender: String,
-    /// The address.
+    /// Envelope recipient, for Delivered-To.
     pub recipient: String,
     /// The folder of the Maildir that it goes into (Maildir++: `.Junk`), instead of the inbox.
     pub subfolder: Option<String>,
-    /// The message.
+    /// Header and body as they are to be written.
     pub body: OutgoingMessage,
     /// Called when it is durable, or why not.
     pub done: Box<dyn FnOnce(Result<(), MaildirError>) + Send>,
@@ -77,7 +77,7 @@ impl Maildir {
         Ok(Maildir { folder: folder.to_owned(), queue })
     }
 
-    /// The Maildir's path.
+    /// Path of the Maildir, which holds `tmp`, `new` and `cur`.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -50,7 +50,7 @@ pub enum Mode {
     Enforce,
     /// Only reports are wanted.
     Testing,
-    /// Nothing.
+    /// The domain has taken its policy back (RFC 8461 section 8.3).
     None,
 }
 
@@ -158,7 +158,7 @@ struct State {
 pub struct MtaSts {
     resolver: Arc<Resolver>,
     settings: Current<OutboundSettings>,
-    /// Port of HTTPS.
+    /// Port that policies are fetched at: 443, but in tests.
     port: u16,
     path: PathBuf,
     state: Mutex<State>,

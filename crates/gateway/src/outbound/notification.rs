@@ -194,7 +194,7 @@ mod tests {
             let all = wanted(&[disposition("a@x", &["ops@x"], template)]);
             let (message, raw) = compose(&all[0], &record, ("gw.test", "NEW"), 0);
             let parsed = Message::parse(&raw);
-            assert_eq!(parsed.defects(), Vec::new());
+            assert_eq!(parsed.defects(), []);
             assert!(parsed.header("Bcc").is_none());
             let text = parsed.parts()[0].text().unwrap();
             assert!(text.contains(template.lines().last().unwrap()), "{text}");

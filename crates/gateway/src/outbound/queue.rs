@@ -67,9 +67,9 @@ const LOG_AFTER: Duration = Duration::from_secs(1);
 /// What the queue works with.
 #[derive(Debug)]
 pub struct QueueParts {
-    /// Messages in flight.
+    /// Holds messages in flight, durable until every recipient is settled.
     pub spool: Arc<Spool>,
-    /// The message log.
+    /// The message log, which has a line for each outcome.
     pub log: Arc<Log>,
     /// The way into quarantine.
     pub holder: Holder,
@@ -145,7 +145,7 @@ struct Progress {
 /// A waiting or active message, as commands and console show it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct QueueEntry {
-    /// The message's id.
+    /// Id of the message, as log and Received field have it.
     pub id: String,
     /// When something is to be done, Unix milliseconds; none if it is held.
     pub due_ms: Option<i64>,
@@ -157,7 +157,7 @@ pub struct QueueEntry {
 const HELD: i64 = i64::MAX;
 
 impl Queue {
-    /// An empty queue.
+    /// An empty queue; what the spool has is to be put into it.
     pub fn new(parts: QueueParts) -> Arc<Self> {
         let (state, wake) = (Mutex::default(), Notify::new());
         let (active_bytes, cutting) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -23,7 +23,7 @@ pub enum Action {
     Discard,
     /// It is refused although other recipients of the message were accepted.
     Refuse {
-        /// Why.
+        /// Text of the 5xx reply, which the report to the sender quotes.
         text: String,
     },
 }
@@ -31,7 +31,7 @@ pub enum Action {
 /// An address that a message goes to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// The address.
+    /// Envelope recipient.
     pub address: String,
     /// What the policy has decided for this recipient.
     pub action: Action,
@@ -70,13 +70,13 @@ pub struct QueuedMessage {
     /// The body holds bytes over 127.
     #[serde(default)]
     pub eight_bit: bool,
-    /// `SMTPUTF8`.
+    /// The client gave `SMTPUTF8` (RFC 6531), and the next hop has to offer it.
     #[serde(default)]
     pub utf8: bool,
     /// `RET=`: true for `FULL`.
     #[serde(default)]
     pub ret_full: Option<bool>,
-    /// `ENVID=`.
+    /// `ENVID=` of the client (RFC 3461 section 4.4), for reports.
     #[serde(default)]
     pub envid: Option<String>,
     /// Token of the release from quarantine that brought it here.
@@ -142,18 +142,25 @@ impl QueuedMessage {
             // Of those left to the folder no recipient may widen it for the others.
             false => said.flatten().max().filter(|most| *most == ReleasedBy::Admin),
         };
+        let recipients = addresses.map(|t| t.address.clone()).collect();
+        QuarantineItem { id, folder: folder.to_owned(), recipients, release, ..self.held() }
+    }
+
+    /// What every quarantine's line of this message says; whose it is and where is to be added.
+    pub(crate) fn held(&self) -> QuarantineItem {
+        let record = &self.record;
         QuarantineItem {
-            id,
+            id: String::new(),
             message: record.id.clone(),
-            folder: folder.to_owned(),
-            recipients: addresses.map(|t| t.address.clone()).collect(),
+            folder: String::new(),
+            recipients: Vec::new(),
             envelope: record.envelope.clone(),
             received_ms: record.received_ms,
             class: record.verdict.class,
             score: record.verdict.score,
             subject: record.subject.clone(),
             from: record.from.clone(),
-            release,
+            release: None,
         }
     }
 

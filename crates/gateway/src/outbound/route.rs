@@ -9,7 +9,7 @@ use crate::config::{Config, DomainSettings, HopTlsPolicy, NextHopSettings, Route
 /// Where a message is handed on to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Route {
-    /// Our own Maildir.
+    /// The node's own Maildir.
     Maildir,
     /// A next hop, `host:port`.
     Hop(String),
@@ -17,7 +17,7 @@ pub enum Route {
     Hops(Arc<NextHop>),
     /// The mail exchangers of a domain.
     Exchangers {
-        /// The recipients' domain.
+        /// Domain of the recipients, whose MX records are followed.
         domain: String,
         /// TLS there; none is that of the settings.
         tls: Option<HopTlsPolicy>,
@@ -42,7 +42,7 @@ pub struct NextHop {
     pub lmtp: bool,
 }
 
-/// A `[[next_hop]]` table.
+/// What a `[[next_hop]]` table names: hosts, or the exchangers of each domain.
 #[derive(Debug, Clone)]
 enum Named {
     Hosts(Arc<NextHop>),

@@ -65,7 +65,7 @@ pub struct DeliveryJob {
     pub outgoing: Outgoing,
     /// Indices of the targets.
     pub targets: Vec<usize>,
-    /// The message.
+    /// Header and body as they are to be sent.
     pub body: OutgoingMessage,
     /// Called once with the outcome for each recipient.
     pub done: OnSettled,
@@ -101,7 +101,7 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
 /// Next hops remembered before those that are not in use are forgotten.
 const HOPS_SWEPT_AT: usize = 1_024;
 
-/// All next hops.
+/// Connections to all next hops, and what was learned about each.
 #[derive(Debug)]
 pub struct Sender {
     context: SenderContext,
@@ -125,7 +125,7 @@ pub struct SenderContext {
     pub settings: Current<OutboundSettings>,
     /// The way to the DNS.
     pub resolver: Arc<Resolver>,
-    /// MTA-STS policies.
+    /// Policies of domains that want TLS (RFC 8461).
     pub sts: Arc<MtaSts>,
     /// Our name and addresses, by which a delivery to ourselves is found.
     pub us: Arc<Ourselves>,

@@ -16,7 +16,7 @@ bundle in sender.roots, or set sender.mta_sts = false";
 /// One generation of settings for deliveries: never changed, taken once for each attempt.
 #[derive(Debug)]
 pub struct OutboundSettings {
-    /// Limits, waits, retries.
+    /// Limits, waits and retries of deliveries.
     pub sender: SenderSettings,
     /// Which next hop, exchangers or Maildir take the mail of which recipient.
     pub routes: Arc<Routes>,

@@ -101,11 +101,11 @@ impl KeyState {
 pub struct Key {
     /// Signing domain, in ASCII and lower case.
     pub domain: String,
-    /// Its selector.
+    /// Selector, which with the domain names its DNS record.
     pub selector: String,
-    /// Whether it signs.
+    /// Whether it signs now, will, or did.
     pub state: KeyState,
-    /// The file.
+    /// File that it was read from, `<domain>/<selector>`; its extension says the state.
     pub path: PathBuf,
     secret: Secret,
 }
@@ -195,7 +195,7 @@ impl Key {
         key_record::zone_line(&self.record_name(), &self.record())
     }
 
-    /// `rsa` or `ed25519`.
+    /// `rsa` or `ed25519`, as `k=` of its record has it.
     pub fn algorithm(&self) -> &'static str {
         if self.is_rsa() { "rsa" } else { "ed25519" }
     }

@@ -39,7 +39,7 @@ pub struct PolicySeen {
 pub struct Failed {
     /// As RFC 8460 section 4.3 names it, e.g. `certificate-expired`.
     pub kind: String,
-    /// The mail exchanger.
+    /// Host name of the mail exchanger.
     pub host: String,
     /// Its address; none if it did not come to a connection.
     pub address: Option<IpAddr>,

@@ -1,7 +1,7 @@
 //! Where a domain wants its reports: the `rua` addresses of its record, and whether the addresses'
 //! owners agreed (RFC 7489 section 7.1).
 
-use psl::Psl;
+use gauntlet_mail::public_suffix;
 
 use crate::facts::tags;
 use crate::net::resolver::{Kind, Resolver};
@@ -16,15 +16,15 @@ pub struct Published {
     pub domain: String,
     /// `adkim=`: `r` or `s`.
     pub dkim_alignment: char,
-    /// `aspf=`.
+    /// `aspf=`: `r` or `s`.
     pub spf_alignment: char,
-    /// `p=`.
+    /// `p=`: `none`, `quarantine` or `reject`.
     pub policy: String,
-    /// `sp=`, else `p=`.
+    /// `sp=`, else what `p=` says.
     pub below: String,
-    /// `pct=`.
+    /// `pct=`: 0 to 100.
     pub percent: u8,
-    /// Where reports go.
+    /// Addresses of `rua=` that want reports.
     pub destinations: Vec<Destination>,
 }
 
@@ -175,8 +175,8 @@ async fn refusal(resolver: &Resolver, domain: &str, address: &str) -> Option<Str
 
 /// The registered domain by the public suffix list.
 pub(crate) fn organisation(host: &str) -> String {
-    let domain = psl::List.domain(host.as_bytes());
-    let text = domain.and_then(|domain| std::str::from_utf8(domain.as_bytes()).ok());
+    let domain = public_suffix::domain(host.as_bytes());
+    let text = domain.and_then(|domain| std::str::from_utf8(domain).ok());
     text.unwrap_or(host).to_owned()
 }
 

@@ -40,14 +40,14 @@ pub struct Row {
 /// What came in the name of one domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Messages by line.
+    /// Number of messages by what the lines of a report tell apart.
     pub rows: BTreeMap<Row, u64>,
     /// Messages that found no line any more.
     pub left_out: u64,
 }
 
 impl Tally {
-    /// All messages.
+    /// Number of all messages, those without a line among them.
     pub fn messages(&self) -> u64 {
         self.rows.values().sum::<u64>() + self.left_out
     }
@@ -57,9 +57,9 @@ impl Tally {
 /// are all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Collected {
-    /// By policy domain.
+    /// Tallies by the domain whose policy applied.
     pub domains: BTreeMap<String, Tally>,
-    /// Messages looked at.
+    /// Messages of the log that were looked at.
     pub messages: u64,
     /// There were more than may be looked at.
     pub cut: bool,

@@ -12,7 +12,7 @@ use super::Reporter;
 pub struct Parts<'p> {
     /// Address of the recipient.
     pub to: &'p str,
-    /// Subject.
+    /// As RFC 7489 section 7.2.1.1 and RFC 8460 section 5.3 form it.
     pub subject: &'p str,
     /// The report's name, for Message-ID.
     pub id: &'p str,

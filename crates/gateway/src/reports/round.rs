@@ -14,9 +14,9 @@ use crate::net::resolver::Resolver;
 pub struct Reported {
     /// The domain whose policy applied.
     pub domain: String,
-    /// Messages in it.
+    /// Messages that it counts.
     pub messages: u64,
-    /// Its lines.
+    /// Lines (`record` elements) that it has.
     pub rows: u64,
     /// Bytes of the report, compressed; 0 if none was made.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub struct Reported {
 pub struct Ready {
     /// What is said of it.
     pub reported: Reported,
-    /// The document.
+    /// The report as XML, not compressed.
     pub xml: String,
     /// For each address, the message.
     pub mails: Vec<(String, String)>,

@@ -15,7 +15,7 @@ const ADDRESSES_MAX: usize = 5;
 /// Where a report goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TlsDestination {
-    /// By mail.
+    /// By mail to an address of a `mailto:`.
     Mail(Destination),
     /// By POST to this URL.
     Web(String),

@@ -5,7 +5,7 @@ use super::destinations::Published;
 use super::dmarc::{Row, Tally};
 use crate::clock::Day;
 
-/// The report's document.
+/// Writes the report of a domain for a day.
 pub fn document(reporter: &Reporter, published: &Published, day: Day, tally: &Tally) -> String {
     let mut xml = String::with_capacity(1_000 + 900 * tally.rows.len());
     let mut out = Writer { xml: &mut xml, depth: 0 };

@@ -37,11 +37,11 @@ pub fn correct(
 /// What somebody or something other than a person says of a message.
 #[derive(Debug)]
 pub struct Opinion {
-    /// The message.
+    /// The message as it was received.
     pub raw: Bytes,
-    /// What it is.
+    /// Spam, or else good mail.
     pub spam: bool,
-    /// Who is counted.
+    /// Hash of who says so: of one reporter each message counts once.
     pub reporter: u64,
     /// Unix time in seconds.
     pub at_s: i64,

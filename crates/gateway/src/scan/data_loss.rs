@@ -32,7 +32,7 @@ pub enum DataLossError {
         "dlp.detectors: no detector is called {name:?}{hint}; `gauntlet dlp detectors` lists them"
     )]
     UnknownDetector {
-        /// The name.
+        /// Name in the settings.
         name: String,
         /// A name like it.
         hint: String,
@@ -40,17 +40,17 @@ pub enum DataLossError {
     /// A dictionary without a name of its own.
     #[error("dlp.dictionary: each needs a name of its own; {name:?} is none, or is there twice")]
     DictionaryName {
-        /// The name.
+        /// Name in the settings.
         name: String,
     },
     /// A dictionary that cannot be read.
     #[error("dlp.dictionary {name:?}: {file}: {why}")]
     Dictionary {
-        /// Its name.
+        /// Name of the dictionary.
         name: String,
-        /// Its file.
+        /// File with its phrases.
         file: String,
-        /// What is wrong.
+        /// What is wrong with the file, with its line.
         why: String,
     },
     /// Documents that cannot be read.
@@ -58,7 +58,7 @@ pub enum DataLossError {
     Documents(#[from] DocumentError),
 }
 
-/// Looks through messages.
+/// Looks through messages for what the settings name: numbers, secrets, dictionaries, documents.
 #[derive(Debug, Default)]
 pub struct DataLossPrevention {
     inspector: Inspector,

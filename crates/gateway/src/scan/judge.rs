@@ -32,7 +32,7 @@ const ANSWER_BYTES_MAX: usize = 48;
 /// A message to be judged.
 #[derive(Debug)]
 pub struct Work {
-    /// The message's id.
+    /// Id of the message, as log and Received field have it.
     pub id: String,
     /// The message with our Received field.
     pub raw: Bytes,

@@ -14,11 +14,11 @@ use gauntlet_engine::Scratch;
 use gauntlet_engine::signatures::fingerprint;
 use gauntlet_engine::signatures::table::Entry;
 use gauntlet_learning::signatures::SignatureWriter;
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_mail::{Envelope, Message};
 
 /// Messages that wait to be written; beyond these, further ones are not learned from.
 const QUEUE_MAX: usize = 256;
-const MILLISECONDS_PER_DAY: i64 = 86_400_000;
 
 /// The accounts, and the way to the disk. Clones share it.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Probes {
         if !envelope.rcpt_to.iter().any(is_probe) {
             return;
         }
-        let day = u16::try_from(received_ms.max(0) / MILLISECONDS_PER_DAY).unwrap_or(u16::MAX);
+        let day = u16::try_from(received_ms.max(0) / DAY_MS).unwrap_or(u16::MAX);
         let found = scratch.fingerprints(message);
         let entry =
             |f: fingerprint::Found| Entry { fingerprint: f.fingerprint, bad: 1, good: 0, day };

@@ -24,7 +24,7 @@ pub enum NoVerdict {
     /// The queue was full for too long.
     #[error("too busy")]
     Overload,
-    /// The scan failed.
+    /// A thread failed over it; the log says why.
     #[error("the scan failed")]
     Failed,
     /// A malware engine gives no answer, and the settings want one (`engine.on_failure`).
@@ -54,7 +54,7 @@ struct Jobs {
 #[derive(Debug, Default)]
 struct JobState {
     waiting: VecDeque<Job>,
-    /// Threads that sleep.
+    /// Threads that sleep, and are to be woken.
     idle: usize,
     closed: bool,
 }
@@ -91,7 +91,7 @@ impl Jobs {
     }
 }
 
-/// The pool.
+/// Threads that judge messages, with a bounded queue before them.
 #[derive(Debug)]
 pub struct ScanPool {
     jobs: Arc<Jobs>,

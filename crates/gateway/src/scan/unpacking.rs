@@ -70,7 +70,7 @@ impl Unpacking {
         }
     }
 
-    /// The engines.
+    /// The malware engines that files are given to.
     pub fn engines(&self) -> &Arc<EngineSet> {
         &self.engines
     }
@@ -140,7 +140,7 @@ impl Unpacking {
     /// The files of a message in every reading, and everything in them.
     fn unpack(&self, message: &Message<'_>, look: Option<&mut OnObject<'_>>) -> Tree {
         let files = message.files();
-        let readings = is_ambiguous(&message.defects()).then(|| message.readings());
+        let readings = is_ambiguous(message.defects()).then(|| message.readings());
         let others: Vec<(String, &ReadingFile)> = readings
             .iter()
             .flat_map(|readings| &readings.files)

@@ -12,14 +12,10 @@ use anyhow::{Context, anyhow, bail};
 use gauntlet_store::users::Remote;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::remote_key::RemoteKey;
 use super::wire::{self, Kind};
-use super::{Certificate, DkimKeyInfo, KeyId, Life, Request};
+use super::{DkimKeyInfo, KeyId, Life, Request};
 use super::{Failure, SandboxStatus};
-use crate::config::ListenerSettings;
 
 /// Connections for signatures: as many may be made at once.
 const SIGNING_CONNECTIONS: usize = 4;
@@ -182,7 +178,7 @@ impl Secrets {
         &self.status
     }
 
-    /// Its process id.
+    /// Process id, for status pages and logs.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -222,32 +218,13 @@ impl Secrets {
         answer
     }
 
-    fn call<T: DeserializeOwned>(&self, request: &Request) -> anyhow::Result<T> {
+    pub(super) fn call<T: DeserializeOwned>(&self, request: &Request) -> anyhow::Result<T> {
         let answer = self.exchange(request).context("the secrets process does not answer")?;
         match answer {
             (Kind::Done, value) => Ok(wire::decode(&value)?),
             (Kind::Failed, why) => Err(anyhow!(String::from_utf8_lossy(&why).into_owned())),
             (Kind::Request | Kind::Refused, _) => bail!("the secrets process answers nonsense"),
         }
-    }
-
-    /// The certificates of a listener, with keys that ask the process.
-    ///
-    /// # Errors
-    /// If the process knows no such listener.
-    pub(crate) fn certificates(
-        self: &Arc<Self>,
-        listener: &ListenerSettings,
-    ) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
-        let (address, certificate) = (listener.address.clone(), listener.certificate.clone());
-        let certificates: Vec<Certificate> =
-            self.call(&Request::Certificates { address, certificate })?;
-        let made = certificates.into_iter().map(|certificate| {
-            let key = RemoteKey::new(self, &certificate);
-            let chain = certificate.chain.into_iter().map(CertificateDer::from).collect();
-            Arc::new(CertifiedKey::new(chain, Arc::new(key)))
-        });
-        Ok(made.collect())
     }
 
     /// From when to when the certificates of the listeners are good.
@@ -264,15 +241,6 @@ impl Secrets {
     /// If it cannot be read, or the process does not answer.
     pub fn configuration(&self) -> anyhow::Result<String> {
         self.call(&Request::Configuration)
-    }
-
-    pub(super) fn sign_tls(
-        &self,
-        key: KeyId,
-        scheme: u16,
-        message: &[u8],
-    ) -> anyhow::Result<Vec<u8>> {
-        self.call(&Request::SignTls { key, scheme, message: message.to_vec() })
     }
 
     pub(crate) fn dkim_keys(&self) -> anyhow::Result<Vec<DkimKeyInfo>> {

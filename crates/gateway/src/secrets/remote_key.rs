@@ -1,16 +1,42 @@
-//! A TLS key that is in the secrets process, as rustls sees it.
+//! TLS keys that are in the secrets process, as rustls sees them.
 
 use std::sync::Arc;
 
-use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
-use tokio_rustls::rustls::sign::{Signer, SigningKey};
+use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use tokio_rustls::rustls::sign::{CertifiedKey, Signer, SigningKey};
 use tokio_rustls::rustls::{Error, SignatureAlgorithm, SignatureScheme};
 
-use super::{Certificate, KeyId, Secrets};
+use super::{Certificate, KeyId, Request, Secrets};
+use crate::config::ListenerSettings;
 
-/// The private half is elsewhere.
+impl Secrets {
+    /// The certificates of a listener, with keys that ask the process.
+    ///
+    /// # Errors
+    /// If the process knows no such listener.
+    pub(crate) fn certificates(
+        self: &Arc<Self>,
+        listener: &ListenerSettings,
+    ) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
+        let (address, certificate) = (listener.address.clone(), listener.certificate.clone());
+        let certificates: Vec<Certificate> =
+            self.call(&Request::Certificates { address, certificate })?;
+        let made = certificates.into_iter().map(|certificate| {
+            let key = RemoteKey::new(self, &certificate);
+            let chain = certificate.chain.into_iter().map(CertificateDer::from).collect();
+            Arc::new(CertifiedKey::new(chain, Arc::new(key)))
+        });
+        Ok(made.collect())
+    }
+
+    fn sign_tls(&self, key: KeyId, scheme: u16, message: &[u8]) -> anyhow::Result<Vec<u8>> {
+        self.call(&Request::SignTls { key, scheme, message: message.to_vec() })
+    }
+}
+
+/// A key whose private half is in the secrets process.
 #[derive(Debug)]
-pub(crate) struct RemoteKey {
+struct RemoteKey {
     secrets: Arc<Secrets>,
     id: KeyId,
     public: Option<Vec<u8>>,
@@ -18,7 +44,7 @@ pub(crate) struct RemoteKey {
 }
 
 impl RemoteKey {
-    pub(crate) fn new(secrets: &Arc<Secrets>, certificate: &Certificate) -> Self {
+    fn new(secrets: &Arc<Secrets>, certificate: &Certificate) -> Self {
         RemoteKey {
             secrets: secrets.clone(),
             id: certificate.key,

@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 6;
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Somebody asks.
+    /// A question of the node's.
     Request,
     /// It was done; the value follows.
     Done,

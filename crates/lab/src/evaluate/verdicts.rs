@@ -1,17 +1,19 @@
 //! Accuracy of the whole engine source by source: rules, classifier and thresholds as they ship.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::classifier::metrics::upper_bound_percent;
+use gauntlet_engine::fusion::Signals;
 use gauntlet_engine::scan::weigh;
 use gauntlet_engine::{Scratch, Settings, Snapshot, scan};
 use gauntlet_inputs::bodies::Bodies;
 use gauntlet_mail::{Facts, Message, trace};
-use gauntlet_verdict::Class;
+use gauntlet_verdict::{Class, Verdict};
 use serde::Serialize;
 
 use crate::train::corpus::{self, CorpusArgs};
@@ -65,42 +67,66 @@ impl Verdicts {
     }
 }
 
-/// Judges the messages at these positions of the corpus with what ships, but for the model. Writes
-/// what was weighed for each, for fitting the weights, to `signals`.
+/// Some messages, by position in the corpus, and the model that judges them.
+pub(crate) struct Part {
+    pub(crate) of: Vec<usize>,
+    pub(crate) model: Model,
+}
+
+/// Judges each part with what ships, but for the model. Writes what was weighed for each message,
+/// for fitting the weights, to `signals`.
 pub(crate) fn measure(
     args: &CorpusArgs,
-    (of, without): (&[usize], &Bodies),
-    model: Model,
+    without: &Bodies,
+    parts: Vec<Part>,
     signals: Option<&Path>,
 ) -> anyhow::Result<Vec<Verdicts>> {
-    let snapshot = Snapshot::build(&Settings { model: Some(model.into()), ..Settings::default() })?;
-    let of: HashSet<usize> = of.iter().copied().collect();
+    let mut part_of = HashMap::new();
+    let mut snapshots = Vec::new();
+    for part in parts {
+        part_of.extend(part.of.iter().map(|&at| (at, snapshots.len())));
+        let model = Arc::new(part.model);
+        let settings = Settings { model: Some(Arc::clone(&model)), ..Settings::default() };
+        snapshots.push((Snapshot::build(&settings)?, model));
+    }
     let mut scratch = Scratch::default();
     let mut judged = BTreeMap::new();
     let corpus = corpus::read_with(args, without, &mut |at, raw| {
-        if of.contains(&at) {
-            let message = Message::parse(raw);
-            let (envelope, facts) = (trace::of_trace(&message, 0), Facts::default());
-            let class = scan(&message, &envelope, &facts, &snapshot, &mut scratch).class;
-            // Only who fits the weights pays for a second look.
-            let weighed = signals
-                .is_some()
-                .then(|| weigh(&message, &envelope, &facts, &snapshot, &mut scratch));
-            judged.insert(at, (class, weighed));
-        }
+        let Some((snapshot, _)) = part_of.get(&at).and_then(|&part| snapshots.get(part)) else {
+            return;
+        };
+        let message = Message::parse(raw);
+        let (envelope, facts) = (trace::of_trace(&message, 0), Facts::default());
+        let verdict = scan(&message, &envelope, &facts, snapshot, &mut scratch);
+        // Only who fits the weights pays for a second look.
+        let line = signals.map(|_| {
+            let weighed = weigh(&message, &envelope, &facts, snapshot, &mut scratch);
+            signals_of(&weighed, &verdict)
+        });
+        judged.insert(at, (verdict.class, line));
     })?;
     let mut by_source = BTreeMap::<String, Verdicts>::new();
     let mut all = Verdicts { source: "all".to_owned(), ..Verdicts::default() };
-    let mut lines = String::from("label\tsource\tdate\tpoints\tclassifier\tsignatures\n");
-    for (at, (class, weighed)) in judged {
+    let mut lines = String::from(SIGNALS_HEAD);
+    for (at, (class, line)) in judged {
         let Some(mail) = corpus.mail.get(at) else { continue };
         let name = corpus.sources.get(usize::from(mail.example.source)).cloned();
         let name = name.unwrap_or_default();
-        let label = if mail.example.spam { "spam" } else { "ham" };
-        if let Some(w) = weighed.filter(|w| w.forced_class.is_none()) {
-            let (points, date) = (w.rule_points, mail.date);
-            let (said, known) = (w.classifier.unwrap_or(0.0), w.signatures.unwrap_or(0.0));
-            lines += &format!("{label}\t{name}\t{date}\t{points}\t{said}\t{known}\n");
+        if let Some(line) = line {
+            let label = if mail.example.spam { "spam" } else { "ham" };
+            let shares = part_of
+                .get(&at)
+                .and_then(|&part| snapshots.get(part))
+                .map(|(_, model)| model.group_scores(mail.example.features(), mail.example.ends()));
+            let shares: Vec<String> =
+                shares.iter().flatten().map(|share| format!("{share:.3}")).collect();
+            lines += &format!(
+                "{label}\t{name}\t{}\t{line}\t{}\t{}\t{}\n",
+                mail.date,
+                shares.join(","),
+                mail.language,
+                mail.file
+            );
         }
         all.add(mail.example.spam, class);
         by_source.entry(name).or_default().add(mail.example.spam, class);
@@ -112,6 +138,33 @@ pub(crate) fn measure(
     let mut rows: Vec<Verdicts> = named.chain([all]).collect();
     rows.iter_mut().for_each(Verdicts::finish);
     Ok(rows)
+}
+
+/// Columns of a file of signals; `rules` are those with points, as `NAME:points`;
+/// `groups` the uncalibrated log odds of the classifier's groups of features.
+const SIGNALS_HEAD: &str = "label\tsource\tdate\tpoints\tclassifier\tsignatures\tstrongest\tphishing\t\
+    forced\tclass\tprobability\trules\tgroups\tlanguage\tfile\n";
+
+/// The columns of one message from `points` to `rules`.
+fn signals_of(weighed: &Signals, verdict: &Verdict) -> String {
+    let rules: Vec<String> = verdict
+        .hits
+        .iter()
+        .filter(|hit| hit.score != 0.0)
+        .map(|hit| format!("{}:{}", hit.rule, hit.score))
+        .collect();
+    format!(
+        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
+        weighed.rule_points,
+        weighed.classifier.unwrap_or(0.0),
+        weighed.signatures.unwrap_or(0.0),
+        weighed.strongest,
+        weighed.phishing_points,
+        weighed.forced_class.map_or("", Class::name),
+        verdict.class,
+        verdict.probability.unwrap_or(0.0),
+        rules.join(","),
+    )
 }
 
 /// Prints a table, as Markdown so that it can stand in a document.

@@ -16,7 +16,8 @@ use super::progress::Progress;
 #[derive(Debug, clap::Args)]
 pub(crate) struct CorpusArgs {
     /// List of labelled messages, a line each: `ham<TAB>file` or `spam<TAB>file`, files relative to
-    /// the list; a first line `label<TAB>file` is skipped. May be given several times
+    /// the list; columns behind these, and a first line `label<TAB>file`, are passed over. May be
+    /// given several times
     #[arg(long = "list", value_name = "FILE")]
     pub(crate) lists: Vec<PathBuf>,
     /// Good mail: a message, folder, mailbox or archive; its source is the name of the path
@@ -43,6 +44,10 @@ pub(crate) struct Labelled {
     pub(crate) date: i64,
     /// Hash of its body without white space.
     pub(crate) body: u64,
+    /// What language its text is in, ISO 639-3; English where that cannot be told.
+    pub(crate) language: &'static str,
+    /// Its file, as the list names it; empty for mail of a folder or mailbox.
+    pub(crate) file: String,
 }
 
 /// Labelled mail of several sources.
@@ -88,7 +93,7 @@ pub(crate) fn read_with(
         for path in paths {
             let source = name_of(path);
             if !args.exclude_sources.contains(&source) {
-                walk(path, &mut |raw| reader.message(&source, spam, raw))?;
+                walk(path, &mut |raw| reader.message((&source, ""), spam, raw))?;
             }
         }
     }
@@ -123,7 +128,7 @@ impl Reader<'_> {
             .with_context(|| format!("cannot read the list {}", list.display()))?;
         let folder = list.parent().unwrap_or(Path::new(""));
         for (line, number) in text.lines().zip(1..) {
-            let (label, file) = line.split_once(['\t', ' ']).unwrap_or((line, ""));
+            let (label, file) = label_and_file(line);
             let spam = match label {
                 "spam" => true,
                 "ham" => false,
@@ -140,12 +145,12 @@ impl Reader<'_> {
             let path = folder.join(file);
             let raw =
                 std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            self.message(&source, spam, &raw);
+            self.message((&source, file), spam, &raw);
         }
         Ok(())
     }
 
-    fn message(&mut self, source: &str, spam: bool, raw: &[u8]) {
+    fn message(&mut self, (source, file): (&str, &str), spam: bool, raw: &[u8]) {
         let sources = &mut self.corpus.sources;
         let index = sources.iter().position(|s| s == source).unwrap_or_else(|| {
             sources.push(source.to_owned());
@@ -165,8 +170,15 @@ impl Reader<'_> {
         self.scratch.read(&message);
         let example = Example::new(&self.scratch, spam, index);
         (self.look)(self.corpus.mail.len(), raw);
-        self.corpus.mail.push(Labelled { example, date: date(&message), body });
+        let (date, file) = (date(&message), file.to_owned());
+        self.corpus.mail.push(Labelled { example, date, body, language: language(&message), file });
     }
+}
+
+/// The label and the file of a list's line: columns by tabs, or TREC's two words.
+fn label_and_file(line: &str) -> (&str, &str) {
+    let (label, rest) = line.split_once(['\t', ' ']).unwrap_or((line, ""));
+    (label, rest.split('\t').next().unwrap_or_default())
 }
 
 /// Hashes of all bodies below these folders.
@@ -193,6 +205,19 @@ fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| "mail".into(), |n| n.to_string_lossy().into_owned())
 }
 
+/// Characters of a text by which its language is told.
+const LANGUAGE_CHARS: usize = 2_000;
+
+fn language(message: &Message<'_>) -> &'static str {
+    let subject = message.subject();
+    let texts = message.texts().flat_map(|t| t.text.chars());
+    let text: String = subject.chars().chain(texts).take(LANGUAGE_CHARS).collect();
+    match whatlang::detect(&text) {
+        Some(found) if found.is_reliable() => found.lang().code(),
+        _ => "eng",
+    }
+}
+
 fn date(message: &Message<'_>) -> i64 {
     let received = message.header("received").and_then(|field| {
         let value = field.unfolded().into_owned();
@@ -212,6 +237,13 @@ mod tests {
         assert_eq!(source_of(Path::new("/x/dev"), "phish/email/1.eml"), "phish");
         assert_eq!(source_of(Path::new("/x/trec"), "data/inmail.1"), "trec");
         assert_eq!(source_of(Path::new("/x/mine"), "1.eml"), "mine");
+    }
+
+    #[test]
+    fn a_line_has_label_and_file_first() {
+        assert_eq!(label_and_file("ham\ta/1 b.eml\tlist\t2024"), ("ham", "a/1 b.eml"));
+        assert_eq!(label_and_file("spam ../data/inmail.1"), ("spam", "../data/inmail.1"));
+        assert_eq!(label_and_file("label"), ("label", ""));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use gauntlet_engine::classifier::Model;
 use gauntlet_engine::classifier::training::{self, Example, Recipe};
 use serde_json::json;
 
-use super::corpus::Corpus;
+use super::corpus::{Corpus, Labelled};
 
 /// How to train.
 #[derive(Debug, Clone, clap::Args)]
@@ -29,6 +29,10 @@ pub(crate) struct TrainingArgs {
     /// Probability of each group of features to be left out of one step
     #[arg(long, default_value_t = Recipe::default().dropout)]
     pub(crate) dropout: f32,
+    /// Good messages in a language from which its words are learned; mail in a language with fewer
+    /// teaches its form, links and parts alone
+    #[arg(long, value_name = "MESSAGES", default_value_t = 500)]
+    pub(crate) language_ham_min: usize,
     /// Seed of the order of the mail
     #[arg(long, default_value_t = Recipe::default().seed)]
     pub(crate) train_seed: u64,
@@ -81,11 +85,39 @@ pub(crate) fn split(corpus: &Corpus, of: &[usize], percent: usize) -> (Vec<usize
     (earlier, later)
 }
 
+/// Deals the sources out to `folds` parts of about as many messages, the largest source first, so
+/// that each part can be judged by a model that has seen none of its sources. Parts without a
+/// source are left out.
+pub(crate) fn by_source(corpus: &Corpus, folds: usize) -> Vec<Vec<usize>> {
+    let mut sources = vec![Vec::new(); corpus.sources.len()];
+    for (mail, i) in corpus.mail.iter().zip(0..) {
+        if let Some(source) = sources.get_mut(usize::from(mail.example.source)) {
+            source.push(i);
+        }
+    }
+    sources.sort_by_key(|s| std::cmp::Reverse(s.len()));
+    let mut parts = vec![Vec::new(); folds];
+    for source in sources {
+        if let Some(least) = parts.iter_mut().min_by_key(|part| part.len()) {
+            least.extend(source);
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
 /// Trains on these messages of the corpus, and calibrates.
 pub(crate) fn train(corpus: &Corpus, of: &[usize], training_args: &TrainingArgs) -> Model {
     let recipe = training_args.recipe();
+    let known = known_languages(corpus, of, training_args.language_ham_min);
     let examples = |of: &[usize]| -> Vec<Example> {
-        of.iter().filter_map(|&i| corpus.mail.get(i)).map(|m| m.example.clone()).collect()
+        let mail = of.iter().filter_map(|&i| corpus.mail.get(i));
+        let example = |m: &Labelled| {
+            let mut example = m.example.clone();
+            example.has_known_language = known.contains(m.language);
+            example
+        };
+        mail.map(example).collect()
     };
     let (earlier, later) = split(corpus, of, CALIBRATION_PERCENT);
     let trial = training::train(&mut examples(&earlier), &recipe, String::new());
@@ -96,6 +128,17 @@ pub(crate) fn train(corpus: &Corpus, of: &[usize], training_args: &TrainingArgs)
     let (slope, offset) = training::calibrate(&scores.collect::<Vec<_>>());
     let description = describe(corpus, of, training_args);
     training::train(&mut examples(of), &recipe, description).calibrated(slope, offset)
+}
+
+/// The languages in which there is enough good mail. Where there is less, almost all mail in the
+/// language is spam, and its commonest words would be taken for marks of it.
+fn known_languages(corpus: &Corpus, of: &[usize], ham_min: usize) -> HashSet<&'static str> {
+    let mut good = BTreeMap::<&'static str, usize>::new();
+    for mail in of.iter().filter_map(|&i| corpus.mail.get(i)) {
+        *good.entry(mail.language).or_default() += usize::from(!mail.example.spam);
+    }
+    good.retain(|_, count| *count >= ham_min);
+    good.into_keys().collect()
 }
 
 /// What the model was made of, as JSON.
@@ -123,14 +166,35 @@ fn describe(corpus: &Corpus, of: &[usize], training_args: &TrainingArgs) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::train::corpus::Labelled;
     use gauntlet_engine::classifier::ClassifierScratch;
+
+    #[test]
+    fn sources_are_dealt_out_whole() {
+        let scratch = ClassifierScratch::default();
+        let of = |source| Labelled {
+            example: Example::new(&scratch, false, source),
+            date: 0,
+            body: 0,
+            language: "eng",
+            file: String::new(),
+        };
+        let mail = [0, 1, 0, 2, 0, 1].map(of).into();
+        let sources = ["a", "b", "c"].map(String::from).into();
+        let corpus = Corpus { sources, mail, ..Corpus::default() };
+        assert_eq!(by_source(&corpus, 2), [vec![0, 2, 4], vec![1, 5, 3]]);
+        assert_eq!(by_source(&corpus, 9).len(), 3);
+    }
 
     #[test]
     fn later_mail_is_newer_and_has_other_bodies() {
         let scratch = ClassifierScratch::default();
-        let labelled =
-            |date, body| Labelled { example: Example::new(&scratch, false, 0), date, body };
+        let labelled = |date, body| Labelled {
+            example: Example::new(&scratch, false, 0),
+            date,
+            body,
+            language: "eng",
+            file: String::new(),
+        };
         let mail = vec![labelled(5, 1), labelled(1, 2), labelled(3, 3), labelled(9, 2)];
         let corpus = Corpus { sources: vec!["a".into()], mail, ..Corpus::default() };
         assert_eq!(split(&corpus, &all(&corpus), 50), (vec![1, 2], vec![0]));

@@ -1,6 +1,6 @@
 //! CSS colours (CSS Color Module Level 4), as far as mail uses them, and whether two look alike.
 
-/// Red, green, blue.
+/// Red, green and blue, 0 to 255 each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rgb(pub u8, pub u8, pub u8);
 
@@ -18,9 +18,9 @@ pub enum Colour {
 const INDISTINGUISHABLE_SUM_MAX: u32 = 24;
 
 impl Rgb {
-    /// White.
+    /// The colour behind text unless a page says otherwise.
     pub const WHITE: Rgb = Rgb(255, 255, 255);
-    /// Black.
+    /// The colour of text unless a page says otherwise.
     pub const BLACK: Rgb = Rgb(0, 0, 0);
 
     /// Whether text of one colour on the other cannot be read.

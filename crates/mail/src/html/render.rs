@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use self::attributes::AttributeEffects;
 use self::flow::TextFlow;
+use super::outline::Outline;
 use super::style::Style;
 use super::stylesheet::StyleSheet;
 use super::tag::{Break, ELEMENTS, Element, element};
@@ -32,18 +33,20 @@ const LABEL_BYTES_MAX: usize = 1_000;
 /// The rendering of an HTML part.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rendered {
-    /// The visible text.
+    /// What a reader sees: lines, paragraphs, cells, list items.
     pub text: String,
     /// What is in the source as text but cannot be seen.
     pub invisible: String,
     /// The pieces of `invisible`, in order.
     pub hidden: Vec<HiddenRun>,
-    /// The document's title.
+    /// Text of `<title>`, which no mail program shows.
     pub title: String,
     /// Attributes and style that name a URL, in order.
     pub links: Vec<Link>,
-    /// Counts of what the document is effects of.
+    /// Counts of what the document is made of.
     pub structure: Structure,
+    /// Names of the first tags and of their attributes.
+    pub outline: Outline,
     /// Text or links were left out because of a limit.
     pub truncated: bool,
     /// Text was left out because of [`Limits::text_bytes_max`].
@@ -66,7 +69,7 @@ pub struct HiddenRun {
 /// An attribute (or a piece of style) that names a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// What names it.
+    /// The attribute, or the style, that it is the value of.
     pub source: UrlSource,
     /// Where the value stands in the HTML source, references not decoded.
     pub value: Range<u32>,
@@ -74,18 +77,18 @@ pub struct Link {
     pub text: Option<Range<u32>>,
 }
 
-/// Counts of what a document is effects of.
+/// Counts of what a document is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Structure {
-    /// Start tags.
+    /// Start tags of any name.
     pub tags: u32,
-    /// `<img>`.
+    /// `<img>` and its like.
     pub images: u32,
     /// `<form>`.
     pub forms: u32,
     /// `<input>`, `<select>`, `<textarea>`, `<button>`.
     pub inputs: u32,
-    /// `<input type=password>`.
+    /// `<input type=password>`: pages that ask for passwords.
     pub passwords: u32,
     /// `<script>`.
     pub scripts: u32,
@@ -93,7 +96,7 @@ pub struct Structure {
     pub frames: u32,
     /// `<table>`.
     pub tables: u32,
-    /// Comments.
+    /// Comments, conditional ones too.
     pub comments: u32,
 }
 

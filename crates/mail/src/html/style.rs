@@ -88,7 +88,7 @@ impl Style {
         reasons
     }
 
-    /// Hides everything inside.
+    /// Hides everything inside, for these reasons.
     pub fn hide(&mut self, reasons: HiddenReasons) {
         self.hidden.set(reasons, true);
     }

@@ -62,7 +62,7 @@ const NAME_BYTES_MAX: usize = 10;
 /// Where an element breaks the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Break {
-    /// Nowhere.
+    /// It stands within a line.
     Inline,
     /// A line of its own.
     Line,

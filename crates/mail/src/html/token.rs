@@ -58,7 +58,7 @@ impl<'a> Tag<'a> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// `<br/>`.
+    /// It ends in `/`, as `<br/>` does.
     pub fn is_self_closing(&self) -> bool {
         self.rest.last() == Some(&b'/')
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{CanonicalUrl, URL_BYTES_MAX, UrlTraits, host};
+use crate::public_suffix;
 
 /// The canonical form of `input`, if it names a host: a URL with a scheme, `//host/path`, or (as
 /// `http`) `host/path`. Schemes without a host give none, but `mailto:` counts its domain as host.
@@ -166,12 +167,11 @@ fn split_authority<'a>(authority: &'a str, traits: &mut UrlTraits) -> (&'a str, 
 }
 
 fn registrable_start(host: &str, traits: UrlTraits) -> usize {
-    use psl::Psl;
     if traits.has(UrlTraits::IP) {
         return 0;
     }
-    let domain = psl::List.domain(host.as_bytes());
-    domain.map_or(0, |d| host.len().saturating_sub(d.as_bytes().len()))
+    let domain = public_suffix::domain(host.as_bytes());
+    domain.map_or(0, |d| host.len().saturating_sub(d.len()))
 }
 
 /// Appends path and query in canonical form; the fragment is dropped.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use memchr::{memchr, memchr2};
 
 use super::UrlSource;
+use crate::public_suffix;
 
 /// Longest host name looked for.
 const HOST_BYTES_MAX: usize = 253;
@@ -14,7 +15,7 @@ const HOST_BYTES_MAX: usize = 253;
 /// A location in a text that reads as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where it stands.
+    /// Byte range in the text.
     pub range: Range<usize>,
     /// [`UrlSource::Text`], [`UrlSource::Schemeless`] or [`UrlSource::BareHost`].
     pub source: UrlSource,
@@ -121,20 +122,19 @@ fn trim_host(run: &str) -> Range<usize> {
 
 /// Whether a host name in text is meant as one.
 fn classify_host(host: &str, after: &[u8]) -> Option<UrlSource> {
-    use psl::Psl;
     let top = host.rsplit('.').next()?;
     let labels_fit = host.split('.').all(|l| (1..=63).contains(&l.len()));
     if !labels_fit || !top.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return None;
     }
     let lower = host.to_ascii_lowercase();
-    let suffix = psl::List.suffix(lower.as_bytes()).filter(psl::Suffix::is_known)?;
-    if suffix.as_bytes().len() == lower.len() {
+    let suffix = public_suffix::suffix(lower.as_bytes()).filter(|suffix| suffix.is_known)?;
+    if suffix.name.len() == lower.len() {
         return None;
     }
     // The name proper holds no underscore, though hosts below it may.
-    let domain = psl::List.domain(lower.as_bytes())?;
-    if domain.as_bytes().contains(&b'_') {
+    let domain = suffix.domain_of(lower.as_bytes())?;
+    if domain.contains(&b'_') {
         return None;
     }
     let file_like = FILE_EXTENSION_TLDS.contains(&&*top.to_ascii_lowercase());

@@ -61,7 +61,7 @@ pub(crate) fn collect(subject: &str, parts: &[Part<'_>], known: &[Url], max: usi
     hidden.out
 }
 
-/// Where positions count.
+/// The part and the view that offsets count in.
 #[derive(Clone, Copy)]
 struct Location {
     part: u16,
@@ -106,7 +106,7 @@ impl Hidden {
         }
     }
 
-    /// Visible text.
+    /// Reads visible text, also without its invisible characters.
     fn text(&mut self, at: Location, shown: &str) {
         if let Some(plain) = normalized::of(shown) {
             let original =

@@ -33,7 +33,7 @@ pub const ENDS: [(&str, bool); 8] = [
 /// A rule as a form shows it. What a form has no field for stays TOML.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuleForm {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// `inbound`, `outbound` or `both`.
     pub direction: String,
@@ -41,7 +41,7 @@ pub struct RuleForm {
     pub enabled: bool,
     /// Words of the [`LIST_FIELDS`], in their order, separated by commas.
     pub lists: [String; LIST_FIELDS.len()],
-    /// Points, at least.
+    /// Points from which it applies; empty for any.
     pub score_min: String,
     /// Size, at least: `10 MB`.
     pub size_min: String,

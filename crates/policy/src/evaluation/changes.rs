@@ -9,7 +9,7 @@ use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT};
 
 /// Stars of `X-Spam-Level` in the spam folder: one a point, from what Sieve's spamtest is set to call spam.
 const SPAM_LEVEL_MIN: f64 = 5.0;
-/// Most of them.
+/// Most stars, however many points.
 const SPAM_LEVEL_MAX: f64 = 50.0;
 /// Spam confidence level (SCL) from which Exchange files into the folder Junk Email: above its threshold of 4.
 const EXCHANGE_SPAM_LEVEL: &str = "6";

@@ -32,9 +32,9 @@ pub struct DisarmedPart {
 pub enum DisarmOutcome {
     /// Nothing in it is active.
     Clean,
-    /// It was changed.
+    /// Active content was taken out.
     Changed {
-        /// The whole file.
+        /// Contents of the file afterwards.
         bytes: Vec<u8>,
         /// Its extension from now on, with its dot, if that says what it is: `.docx` for `.docm`.
         extension: Option<&'static str>,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::PoisonError;
 
+use gauntlet_mail::date::DAY_SECONDS;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{History, network_key};
@@ -42,7 +43,7 @@ pub struct GreylistRules {
 
 impl Default for GreylistRules {
     fn default() -> Self {
-        let day = 86_400;
+        let day = DAY_SECONDS as u32;
         GreylistRules {
             wait_seconds: 300,
             window_seconds: 2 * day,

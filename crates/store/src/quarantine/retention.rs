@@ -1,5 +1,6 @@
 //! Retention: removing items that are too old, and the oldest ones over a limit of bytes.
 
+use gauntlet_mail::date::DAY_MS;
 use rusqlite::{Transaction, params};
 
 use super::rows::drop_body;
@@ -89,7 +90,7 @@ impl Quarantine {
                 "SELECT count(*) FROM item WHERE folder = ?2 AND state = 'held' AND received_ms < ?1",
             )?;
             for limit in folders {
-                let before = now_ms - i64::from(limit.retention_days) * 86_400_000;
+                let before = now_ms - i64::from(limit.retention_days) * DAY_MS;
                 let count: i64 =
                     of_folder.query_row(params![before, limit.folder], |row| row.get(0))?;
                 expired += count;
@@ -123,7 +124,7 @@ impl Quarantine {
     pub fn retain_folders(&self, limits: &[FolderLimit], now_ms: i64) -> Result<u64, StoreError> {
         let mut forgotten = 0;
         for limit in limits {
-            let before = now_ms - i64::from(limit.retention_days) * 86_400_000;
+            let before = now_ms - i64::from(limit.retention_days) * DAY_MS;
             let name = &limit.folder;
             loop {
                 let slice = self.change(|batch| forget_of_folder(batch, name, before))?;

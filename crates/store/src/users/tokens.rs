@@ -1,5 +1,6 @@
 //! API tokens with scopes and an expiry time. Only a hash is stored.
 
+use gauntlet_mail::date::DAY_MS;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -298,7 +299,7 @@ pub fn token_login(name: &str) -> String {
 
 /// Expiry time of a token that is valid for so many days, in Unix milliseconds.
 pub fn token_end(now_ms: i64, days: i64) -> i64 {
-    now_ms.saturating_add(days.saturating_mul(86_400_000))
+    now_ms.saturating_add(days.saturating_mul(DAY_MS))
 }
 
 const COLUMNS: &str = "name, scopes, who, created_ms, expires_ms, used_ms";

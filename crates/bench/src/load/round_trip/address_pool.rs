@@ -7,7 +7,7 @@ const RECIPIENTS_MAX: u64 = 32;
 /// Messages of a thousand that have one recipient.
 const SINGLE: u64 = 940;
 
-/// Names and domains.
+/// Names and domains that senders and recipients are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressPool {
     /// Senders' domains are `1.` to `3.` of this.
@@ -16,7 +16,7 @@ pub struct AddressPool {
     pub to_domain: String,
     /// Names in each domain: `user1` and on.
     pub names: u64,
-    /// Domains a side.
+    /// Domains of senders, and as many of recipients.
     pub domains: u64,
     /// Where the pseudo-random choice begins.
     pub seed: u64,

@@ -11,7 +11,7 @@ const FIELD: &str = "X-Bench-Stamp";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Stamp {
     pub(super) instance: usize,
-    /// From 1.
+    /// Number of the message in its instance, from 1.
     pub(super) sequence: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Features of the text and of the HTML's structure.
 
 use gauntlet_mail::Message;
-use gauntlet_mail::html::{Token, Tokenizer};
+use gauntlet_mail::html::outline;
 
 use super::{FIELD_BYTES_MAX, magnitude};
 use crate::classifier::group::Group;
@@ -63,24 +63,29 @@ const PAGES_MAX: usize = 2;
 /// Attributes of a tag that are read.
 const ATTRIBUTES_MAX: usize = 8;
 
+/// Bytes of a tag's name that are read; of an attribute's it is what the outline has.
+const TAG_NAME_BYTES: usize = 12;
+
+// The model was trained with these: the outline may grow, but it must have them.
+const _: () = assert!(
+    outline::TAGS_MAX >= TAGS_MAX
+        && outline::ATTRIBUTES_MAX >= ATTRIBUTES_MAX
+        && outline::NAME_BYTES_MAX == 16
+);
+
 pub(super) fn pages(message: &Message<'_>, sink: &mut ClassifierScratch) {
     let group = Group::Page;
     let pages = message.parts().iter().filter(|p| p.content_type.is("text", "html"));
     for part in pages.take(PAGES_MAX) {
         let (Some(source), Some(page)) = (part.text(), part.rendered()) else { continue };
         let mut last = [0u64; 2];
-        let tags = Tokenizer::new(source.as_bytes()).filter_map(|(token, _)| match token {
-            Token::Start(tag) => Some(tag),
-            _ => None,
-        });
-        for tag in tags.take(TAGS_MAX) {
-            let name = tag.name.get(..12).unwrap_or(tag.name);
+        for tag in page.outline.tags(source).take(TAGS_MAX) {
+            let name = tag.name.get(..TAG_NAME_BYTES).unwrap_or(tag.name);
             let value = ascii_hash(name);
             sink.tag(value);
             let three = mix(value ^ last[0].rotate_left(11) ^ last[1].rotate_left(22));
             sink.hashed(group, "tag in its place", three, name);
-            for attribute in tag.attributes().take(ATTRIBUTES_MAX) {
-                let which = attribute.name.get(..16).unwrap_or(attribute.name);
+            for which in tag.attributes().take(ATTRIBUTES_MAX) {
                 let pair = mix(value.rotate_left(7) ^ ascii_hash(which));
                 sink.hashed(group, "tag with attribute", pair, which);
             }

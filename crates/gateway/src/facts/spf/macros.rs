@@ -8,7 +8,7 @@ pub enum MacroError {
     /// It ends in no domain.
     #[error("has no domain")]
     NoDomain,
-    /// `%{` without `}`.
+    /// `%{` that no `}` closes.
     #[error("has a macro without end")]
     Unterminated,
     /// `%` before something else than `{`, `%`, `_` and `-`.
@@ -19,7 +19,7 @@ pub enum MacroError {
     Unknown(String),
 }
 
-/// Text with macros.
+/// A domain-spec with macros (RFC 7208 section 7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,

@@ -70,7 +70,7 @@ pub struct Record {
 /// A mechanism: which clients it matches (RFC 7208 section 5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mechanism {
-    /// `all`: every client.
+    /// `all`: matches every client.
     All,
     /// Whom another domain lets send.
     Include(Template),
@@ -80,9 +80,9 @@ pub enum Mechanism {
     Mx(Option<Template>, Lengths),
     /// Whose reverse name is below a domain.
     Ptr(Option<Template>),
-    /// An IPv4 network.
+    /// `ip4:`, with the length of its prefix in bits.
     Ip4(Ipv4Addr, u8),
-    /// An IPv6 network.
+    /// `ip6:`, with the length of its prefix in bits.
     Ip6(Ipv6Addr, u8),
     /// Everybody, if a name has an address.
     Exists(Template),

@@ -20,7 +20,7 @@ use crate::memory::{Holder, MemoryBudget, MemoryShare};
 pub struct OverflowArea {
     folder: PathBuf,
     disk: Disk,
-    /// Bytes on disk.
+    /// Bytes of bodies on disk, bounded over all sessions.
     bytes: Arc<MemoryBudget>,
     /// Files, for each takes a descriptor.
     files: Arc<MemoryBudget>,

@@ -26,7 +26,7 @@ impl Pace {
         Pace { since: Instant::now(), bytes: 0 }
     }
 
-    /// Bytes that came.
+    /// So many bytes of the body came.
     pub(super) fn count(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);
     }

@@ -9,8 +9,8 @@ use gauntlet_verdict::{Class, Counterfactual, Disposition};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
+use super::ServiceContext;
 use super::http::{Answer, Asked, Said};
-use super::{NotLearned, ServiceContext};
 
 /// A verdict: the fields of `gauntlet scan --json`, and what the policy says.
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ fn cost_us(record: &LogRecord) -> f64 {
     spent.unwrap_or_default() as f64
 }
 
-/// Answers a request.
+/// Answers a request of our own API (`/v1/scan`, `/v1/learn`), if its token is right.
 pub(super) async fn answer(
     asked: Asked,
     client: Option<IpAddr>,
@@ -135,15 +135,6 @@ async fn learn(mut asked: Asked, client: Option<IpAddr>, context: &ServiceContex
     };
     match context.learn(raw, spam, said.last("user"), client).await {
         Ok(news) => Answer::json(&serde_json::json!({ "learned": news })),
-        Err(NotLearned::Forbidden(why)) => {
-            Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
-        }
-        Err(NotLearned::TooOften(why)) => {
-            let hint = "come again later, raise the setting of the service, or use gauntlet learn";
-            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
-        }
-        Err(NotLearned::Failed(why)) => {
-            Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")
-        }
+        Err(refusal) => refusal.into(),
     }
 }

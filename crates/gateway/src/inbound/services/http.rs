@@ -15,7 +15,7 @@ use hyper::header::HeaderMap;
 use hyper::{Request, StatusCode};
 use serde::Serialize;
 
-use super::ServiceContext;
+use super::{NotLearned, ServiceContext};
 use crate::memory::MemoryShare;
 
 /// Bytes inflated at once.
@@ -35,7 +35,7 @@ impl Answer {
         Answer { status: StatusCode::OK, kind: "application/json", body }
     }
 
-    /// Plain text.
+    /// A sentence in `text/plain`, with status 200.
     pub(super) fn text(text: &str) -> Self {
         Answer { status: StatusCode::OK, kind: "text/plain", body: text.as_bytes().to_vec() }
     }
@@ -47,13 +47,31 @@ impl Answer {
     }
 }
 
+impl From<NotLearned> for Answer {
+    fn from(refusal: NotLearned) -> Self {
+        match refusal {
+            NotLearned::Forbidden(why) => {
+                Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
+            }
+            NotLearned::TooOften(why) => {
+                let hint =
+                    "come again later, raise the setting of the service, or use gauntlet learn";
+                Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
+            }
+            NotLearned::Failed(why) => {
+                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")
+            }
+        }
+    }
+}
+
 /// A request whose body was read.
 pub(super) struct Asked {
     pub(super) method: hyper::Method,
     pub(super) path: String,
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    /// The body, decompressed.
+    /// The body with its Content-Encoding undone.
     pub(super) body: Vec<u8>,
 }
 

@@ -21,7 +21,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::http::{Answer, Asked, Said};
-use super::{NotLearned, ServiceContext, points};
+use super::{ServiceContext, points};
 use crate::outbound::queued_message;
 
 /// Pieces of evidence given for a rule.
@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-/// Answers a request.
+/// Answers a request as rspamd does, by its path.
 pub(super) async fn answer(
     asked: Asked,
     client: Option<IpAddr>,
@@ -285,16 +285,7 @@ async fn learn(
             context.counts.learned.fetch_add(u64::from(news), Ordering::Relaxed);
             Answer::json(&json!({ "success": true, "news": news }))
         }
-        Err(NotLearned::Forbidden(why)) => {
-            Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
-        }
-        Err(NotLearned::TooOften(why)) => {
-            let hint = "come again later, raise the setting of the service, or use gauntlet learn";
-            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
-        }
-        Err(NotLearned::Failed(why)) => {
-            Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")
-        }
+        Err(refusal) => refusal.into(),
     }
 }
 

@@ -15,13 +15,13 @@ pub const ANSWER_BYTES_MAX: usize = 32 * 1024;
 /// Type of the records that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// IPv4 addresses.
+    /// IPv4 addresses of a host (RFC 1035).
     A,
-    /// IPv6 addresses.
+    /// IPv6 addresses of a host (RFC 3596).
     Aaaa,
-    /// Mail exchangers.
+    /// Mail exchangers of a domain (RFC 5321 section 5.1).
     Mx,
-    /// Name servers.
+    /// Name servers of a zone.
     Ns,
     /// Names of an address.
     Ptr,
@@ -29,7 +29,7 @@ pub enum Kind {
     Soa,
     /// Certificates of a service (RFC 6698).
     Tlsa,
-    /// Texts (TXT).
+    /// Texts: SPF, DKIM and DMARC records, answers of lists.
     Txt,
 }
 
@@ -118,11 +118,11 @@ impl Outcome {
 /// The data of one record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Data {
-    /// A or AAAA.
+    /// A or AAAA: an IP address.
     Address(IpAddr),
     /// MX: lower preference first; a lone `.` is a domain that takes no mail (RFC 7505).
     Exchanger {
-        /// Preference, lower first.
+        /// Lower ones are tried first.
         preference: u16,
         /// Host name in lower case without the final dot.
         host: String,

@@ -17,7 +17,7 @@ pub enum AcceptError {
     /// What is kept beside the body could not be encoded.
     #[error("its envelope cannot be encoded: {0}")]
     Envelope(#[from] serde_json::Error),
-    /// The node ends.
+    /// The spool's thread has ended, as the node does.
     #[error("the spool has ended")]
     Ended,
 }

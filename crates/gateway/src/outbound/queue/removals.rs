@@ -124,19 +124,12 @@ fn original(
         other => other.removal().is_some(),
     };
     let removal = changes.iter().find(takes_out)?.removal()?;
-    let record = &message.record;
     let original = &removal.original;
     Some(QuarantineItem {
         id: original.item.clone(),
-        message: record.id.clone(),
         folder: removal.folder.clone(),
         recipients: original.recipients.clone(),
-        envelope: record.envelope.clone(),
-        received_ms: record.received_ms,
-        class: record.verdict.class,
-        score: record.verdict.score,
-        subject: record.subject.clone(),
-        from: record.from.clone(),
         release: Some(removal.release),
+        ..message.held()
     })
 }

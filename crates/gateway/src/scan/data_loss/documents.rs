@@ -29,23 +29,23 @@ pub enum DocumentError {
         "{folder}: more than {max} files; raise dlp.fingerprints.files_max, or name another folder"
     )]
     TooMany {
-        /// The folder.
+        /// Folder in the settings.
         folder: PathBuf,
-        /// `files_max`.
+        /// `dlp.fingerprints.files_max`.
         max: usize,
     },
     /// A document that is too large.
     #[error("{path}: over {max} bytes; raise dlp.fingerprints.file_bytes_max, or take it away")]
     TooLarge {
-        /// The file.
+        /// Path of the document.
         path: PathBuf,
-        /// `file_bytes_max`.
+        /// `dlp.fingerprints.file_bytes_max`.
         max: u64,
     },
     /// More text than is kept.
     #[error("{path}: with it there are over {FINGERPRINTS_MAX} fingerprints; take documents away")]
     Full {
-        /// The file.
+        /// Path of the document with which they are too many.
         path: PathBuf,
     },
 }

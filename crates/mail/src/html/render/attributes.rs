@@ -14,7 +14,7 @@ use crate::url::UrlSource;
 /// Colour of links, unless styled.
 const LINK_COLOUR: Rgb = Rgb(0, 0, 0xee);
 
-/// What a tag's attributes effects.
+/// What attributes do beyond the style.
 #[derive(Default)]
 pub(super) struct AttributeEffects {
     pub(super) link: Option<usize>,
@@ -57,12 +57,12 @@ impl Renderer<'_> {
         tag: Tag<'_>,
         effects: &mut AttributeEffects,
     ) {
-        // Links have their own colour unless their own style says otherwise.
-        if element == Element::A && tag.attribute("href").is_some() {
-            self.style.colour = Some(LINK_COLOUR);
-        }
+        let in_outline = self.out.outline.start(&tag);
         let (mut style, mut classes, mut id) = (None, &b""[..], &b""[..]);
         for attribute in tag.attributes() {
+            if in_outline {
+                self.out.outline.attribute(&attribute);
+            }
             match attribute.name.len() {
                 5 if attribute.is("style") => style = style.or(Some(attribute)),
                 5 if attribute.is("class") => classes = attribute.value,
@@ -94,7 +94,12 @@ impl Renderer<'_> {
         name.copy_from_slice(attribute.name);
         name.make_ascii_lowercase();
         let source = match (&*name, element) {
-            (b"href", E::A | E::Area) => UrlSource::Href,
+            (b"href", E::A) => {
+                // Links have their own colour unless their own style says otherwise.
+                self.style.colour = Some(LINK_COLOUR);
+                UrlSource::Href
+            }
+            (b"href", E::Area) => UrlSource::Href,
             (b"href", E::Base) => UrlSource::Base,
             (b"href", E::Link) => UrlSource::Link,
             (b"src" | b"data" | b"poster", _) => UrlSource::Src,
