@@ -10,7 +10,7 @@ use anyhow::Context;
 use gauntlet_content::engines::EngineSet;
 use gauntlet_dlp::detectors;
 use gauntlet_gateway::config::{Config, FingerprintSettings, Loaded};
-use gauntlet_gateway::scan::data_loss::{DataLossPrevention, MessageData, documents};
+use gauntlet_gateway::scan::data_loss::{DataLossPrevention, MessageData, NeverFound, documents};
 use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_inputs::file;
 use gauntlet_mail::file_kind;
@@ -141,7 +141,7 @@ impl Looking {
     }
 
     /// What a policy asks for and will never get.
-    pub(crate) fn never_found(&self, policy: &gauntlet_policy::Policy) -> Vec<String> {
+    pub(crate) fn never_found(&self, policy: &gauntlet_policy::Policy) -> Vec<NeverFound> {
         self.prevention.never_found(policy)
     }
 

@@ -3,6 +3,7 @@
 //! Each check reports a status, details and, unless it passes, a remediation hint.
 
 mod acme;
+mod data;
 mod engines;
 mod privacy;
 mod relays;
@@ -27,7 +28,7 @@ use gauntlet_gateway::secrets::Secrets;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue, \
-malware engines (do they answer?), databases of groups, the roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
+malware engines (do they answer?), names of detectors in the policy, databases of groups, the roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
 whether our listeners relay for strangers.
 
 Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read.
@@ -100,22 +101,41 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if bad { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
+/// What the kernel holds the processes of a running node to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Confinement {
+    /// Each process with what holds it, and what is missing.
+    pub(crate) text: String,
+    /// Nothing is missing.
+    pub(crate) is_whole: bool,
+}
+
+/// What a running node knows of itself, and could not find out since it is confined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Running<'n> {
+    /// The process that reads its keys.
+    pub(crate) secrets: &'n Arc<Secrets>,
+    /// How it is confined.
+    pub(crate) sandbox: &'n Confinement,
+}
+
 /// Checks what a node of this configuration depends on. Sends requests to the network; do not call
-/// it on a thread of an async runtime. A node cannot read its own keys: it passes the secrets
-/// process that can.
+/// it on a thread of an async runtime. A node passes what it knows of itself.
 pub(crate) fn examine(
     config: &Config,
     file: Option<&Path>,
     address: Option<IpAddr>,
-    secrets: Option<&Arc<Secrets>>,
+    running: Option<Running<'_>>,
 ) -> anyhow::Result<Findings> {
+    let secrets = running.map(|node| node.secrets);
     let mut found = Findings::default();
     clock(&mut found);
     privacy::privacy(config, file, &mut found);
     console(config, &mut found);
-    sandbox(config, &mut found);
+    sandbox(config, running.map(|node| node.sandbox), &mut found);
     unpacking(config, &mut found);
     engines::engines(config, secrets.is_some(), &mut found);
+    data::conditions(config, &mut found);
     resources::disk(config, &mut found);
     resources::certificates(config, secrets, &mut found);
     acme::certificate(config, secrets, &mut found);
@@ -153,10 +173,14 @@ fn console(config: &Config, found: &mut Findings) {
 }
 
 /// The kernel holds the node to what it needs.
-fn sandbox(config: &Config, found: &mut Findings) {
+fn sandbox(config: &Config, running: Option<&Confinement>, found: &mut Findings) {
     if config.node.sandbox == Sandbox::Off {
         found.add(Status::Warning, "sandbox", "switched off by node.sandbox; set it to \"auto\"");
         return;
+    }
+    if let Some(Confinement { text, is_whole }) = running {
+        let status = if *is_whole { Status::Ok } else { Status::Warning };
+        return found.add(status, "sandbox", text.clone());
     }
     let SandboxStatus { holds, lacks } = gauntlet_gateway::admin::sandbox::available();
     let holds = holds.join(", ");

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_gateway::scan::data_loss::{DataLossPrevention, NeverFound};
 use gauntlet_inputs::file;
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
 use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
@@ -55,6 +56,10 @@ enum Action {
     Check {
         /// The policy file
         file: PathBuf,
+        /// The configuration file, for what its [dlp] names; without one, names of dictionaries are
+        /// not checked
+        #[arg(short, long, env = "GAUNTLET_CONFIG")]
+        config: Option<PathBuf>,
     },
     /// Say which rules were tried for a message, which matched, and why
     Explain {
@@ -109,7 +114,7 @@ enum Action {
 /// Runs `gauntlet policy`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
-        Action::Check { file } => check(file),
+        Action::Check { file, config } => check(file, config.as_deref()),
         Action::Explain { message, policy, to, from, outbound, json, config, ruleset } => {
             let raw = file::read(message)?;
             let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
@@ -133,14 +138,23 @@ fn read_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
 }
-fn check(file: &Path) -> anyhow::Result<ExitCode> {
+fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     let policy = read_policy(Some(file))?;
+    let known = DataLossPrevention::names_of(&dlp::config_of(config)?.dlp)?;
+    let never: Vec<NeverFound> = known
+        .never_found(&policy)
+        .into_iter()
+        .filter(|never| config.is_some() || never.field != "dictionary")
+        .collect();
     let mut out = std::io::stdout().lock();
     for warning in &policy.warnings {
         let (line, rule) = (warning.line, &warning.rule);
         writeln!(out, "{}:{line}: rule {rule:?}: {}", file.display(), warning.message)?;
     }
-    let warnings = policy.warnings.len();
+    for never in &never {
+        writeln!(out, "{}:{}: {never}", file.display(), never.line)?;
+    }
+    let warnings = policy.warnings.len() + never.len();
     writeln!(out, "{}: {} rules, {warnings} warnings", file.display(), policy.rules.len())?;
     Ok(ExitCode::SUCCESS)
 }

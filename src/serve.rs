@@ -39,6 +39,7 @@ use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
 use self::node_state::EffectiveSettings;
 use crate::content_process::{self, Processes};
+use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
 use crate::{digest, learning, report};
 
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config, settings, (secrets, processes), &sandbox))?;
+    runtime.block_on(serve(args, config, settings, (secrets, processes), sandbox))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,10 +104,12 @@ fn threads_wanted(config: &Config) -> usize {
 
 /// Logs which restrictions the kernel enforces on the processes, and which it lacks; returns them
 /// for [`announce`].
-fn describe_sandbox(node: &SandboxStatus, secrets: &Secrets) -> String {
+fn describe_sandbox(node: &SandboxStatus, secrets: &Secrets) -> Confinement {
+    let mut is_whole = true;
     let mut all = Vec::new();
     for (process, confined) in [("node", node), ("secrets process", secrets.status())] {
         let holds = confined.holds.join(", ");
+        is_whole &= confined.lacks.is_empty();
         if confined.lacks.is_empty() {
             tracing::info!(process, holds, "sandbox");
         } else {
@@ -118,7 +121,7 @@ fn describe_sandbox(node: &SandboxStatus, secrets: &Secrets) -> String {
         all.push(format!("{process}: {}", parts.join(", ")));
     }
     all.dedup();
-    all.join("; ")
+    Confinement { text: all.join("; "), is_whole }
 }
 
 async fn serve(
@@ -126,7 +129,7 @@ async fn serve(
     config: Config,
     settings: EffectiveSettings,
     (secrets, processes): (Arc<Secrets>, Processes),
-    sandbox: &str,
+    sandbox: Confinement,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -143,12 +146,13 @@ async fn serve(
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
-        Console::start(&node, users.clone(), settings.clone(), secrets.clone(), listener)
+        let process = (secrets.clone(), sandbox.clone());
+        Console::start(&node, users.clone(), settings.clone(), process, listener)
     };
     let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.create_first_administrator(now_ms())?;
-    if let Err(error) = announce(&node, console.as_ref(), password.as_deref(), sandbox) {
+    if let Err(error) = announce(&node, console.as_ref(), password.as_deref(), &sandbox.text) {
         // Standard output is closed: mail goes on without it.
         let hint = "`gauntlet user passwd admin` makes a new one-time password";
         tracing::warn!(%error, hint, "standard output takes nothing");
@@ -398,7 +402,7 @@ impl Console {
         node: &Arc<Node>,
         users: Arc<Users>,
         settings: EffectiveSettings,
-        secrets: Arc<Secrets>,
+        (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
         let config = node.config();
@@ -421,7 +425,7 @@ impl Console {
             quarantine: node.quarantine.clone(),
             users,
             policies: policies.clone(),
-            node: Arc::new(Handle { node: node.clone(), policies, settings, secrets }),
+            node: Arc::new(Handle { node: node.clone(), policies, settings, secrets, sandbox }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
                 session_age_seconds_max: config.console.session_age_seconds_max,

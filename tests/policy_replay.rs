@@ -64,6 +64,34 @@ fn the_mail_of_a_node_is_replayed() {
 }
 
 #[test]
+fn held_mail_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = "[[rule]]\nname = \"All\"\ndo = { hold = \"all\" }\n";
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, all).unwrap();
+    let mut node =
+        Node::start(&format!("[content]\nenabled = false\n[policy]\npath = {policy:?}\n"));
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples/attachments/zip-in-zip.eml");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let body = std::fs::read(sample).unwrap();
+    let reply = client.send("a@example.net", &["you@example.org"], &body).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    node.wait_for_empty_queue();
+    node.stop();
+    let rules = "[[rule]]\nname = \"Inside\"\nwhen.object = { path = \"*.zip/invoice.com\" }\n\
+                 do = { quarantine = \"inside\" }\n";
+    std::fs::write(&policy, format!("{rules}{all}")).unwrap();
+    let before = folder.path().join("before.toml");
+    std::fs::write(&before, all).unwrap();
+    let before = ["--json", "--before", before.to_str().unwrap()];
+    let found = json(&replay(&node, &policy, &before));
+    assert_eq!(found["different"], 0, "nothing was opened then: {found}");
+    let found = json(&replay(&node, &policy, &[&before[..], &["--rescan"]].concat()));
+    assert_eq!((&found["different"], &found["rules"]["Inside"]), (&1.into(), &1.into()), "{found}");
+    assert_eq!(found["changes"][0]["class"], "malware", "{found}");
+}
+
+#[test]
 fn what_cannot_be_replayed_is_said() {
     let node = Node::start("");
     let policy = node.folder.path().join("bad.toml");

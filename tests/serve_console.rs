@@ -233,3 +233,17 @@ fn limits_of_sign_ins_that_limit_nothing_are_refused() {
         assert!(!output.status.success() && text.contains(says), "{wrong}: {text}");
     }
 }
+
+#[test]
+fn a_running_node_says_how_it_is_confined() {
+    let node = Node::start("");
+    let (made, token) = gauntlet(&node, &["token", "new", "probe", "--scope", "status:read"]);
+    assert!(made, "{token}");
+    let token = token.split_whitespace().find(|w| w.starts_with("gauntlet_")).unwrap();
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let answer = ask(&node, "GET", "/api/v1/health", &bearer, "");
+    let check = answer.split('{').find(|part| part.contains("\"sandbox\"")).expect("a check");
+    // What a confined node cannot ask the kernel any more was said when it was confined.
+    assert!(check.contains("node: ") && check.contains("secrets process: "), "{check}");
+    assert!(!check.contains("Operation not permitted"), "{check}");
+}

@@ -260,3 +260,36 @@ fn the_documentation_names_every_detector() {
         assert!(page.contains(&row), "docs/dlp.md lacks: {row}");
     }
 }
+
+#[test]
+fn names_that_no_detector_has_are_told_before_they_are_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gauntlet.toml");
+    let data = folder.path().join("data");
+    let settings = settings(folder.path());
+    let write = |policy: &str| {
+        std::fs::write(folder.path().join("policy.toml"), policy).unwrap();
+        let text = format!("[node]\nname = \"gw.test\"\ndata = {data:?}\n{settings}");
+        std::fs::write(&config, text).unwrap();
+    };
+    let policy = folder.path().join("policy.toml").display().to_string();
+    let config = config.display().to_string();
+    write(
+        &POLICY
+            .replace("payment_card", "payment_crad")
+            .replace("\"plans\", points", "\"plnas\", points"),
+    );
+    let said = gauntlet(&["policy", "check", &policy]);
+    assert!(said.contains("dlp.detector \"payment_crad\" fits nothing"), "{said}");
+    assert!(said.contains("did you mean \"payment_card\"?"), "{said}");
+    assert!(said.contains(":1: rule \"cards\"") && said.contains("3 rules, 1 warnings"), "{said}");
+    let said = gauntlet(&["policy", "check", &policy, "--config", &config]);
+    assert!(said.contains("dlp.dictionary \"plnas\"") && said.contains("2 warnings"), "{said}");
+    let doctor = || gauntlet(&["doctor", "--config", &config, "--dns", "127.0.0.1:9", "--json"]);
+    let said = doctor();
+    assert!(said.contains("payment_crad") && said.contains("plnas"), "{said}");
+    write(POLICY);
+    let said = doctor();
+    assert!(said.contains("all names of 3 conditions of the policy are known"), "{said}");
+    assert!(gauntlet(&["policy", "check", &policy, "--config", &config]).contains("0 warnings"));
+}

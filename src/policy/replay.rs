@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use gauntlet_content::Tree;
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::clock;
@@ -13,12 +14,13 @@ use gauntlet_inputs::rules::ReadingArgs;
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_policy::Policy;
-use gauntlet_store::replay::{ChangedDecision, ReplayRequest, Report, replay};
+use gauntlet_store::replay::{ChangedDecision, ReplayRequest, Report, Rescanned, replay};
 use gauntlet_store::{Log, Quarantine};
 use gauntlet_verdict::Thresholds;
 use indicatif::ProgressBar;
 
 use super::read_policy;
+use super::unpacker::Unpacker;
 use crate::node_args::NodeArgs;
 use crate::ruleset::RulesetArgs;
 
@@ -35,7 +37,8 @@ Exit codes: 0 done; 2 the policy, the configuration or the log cannot be read.
 Examples:
   gauntlet policy replay new.toml                       the node's last 7 days
   gauntlet policy replay new.toml --html changes.html   the same as a page
-  gauntlet policy replay new.toml --rescan              held mail judged again by today's rules";
+  gauntlet policy replay new.toml --rescan              held mail opened and judged again by today's
+                                                        rules, limits and malware engines";
 
 /// Arguments of `gauntlet policy replay`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +54,7 @@ pub(super) struct Args {
     days: u32,
     #[command(flatten)]
     node: NodeArgs,
-    /// Judge mail that is still kept again, instead of using its logged verdict
+    /// Open and judge mail that is still kept again, instead of using its logged files and verdict
     #[arg(long)]
     rescan: bool,
     /// Judge it by SpamAssassin rules from this folder or file alone (may be repeated)
@@ -99,9 +102,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
     let mut scratch = Scratch::default();
+    let unpacker = config.content.enabled.then(|| Unpacker::new(config.clone()));
     let mut rescan = |message: &Message<'_>, envelope: &Envelope, facts: &Facts| {
         let snapshot = snapshot.as_ref()?;
-        Some(scan(message, envelope, facts, snapshot, &mut scratch))
+        let facts = opened(facts, unpacker.as_ref().map(|u| u.tree(message)));
+        let verdict = scan(message, envelope, &facts, snapshot, &mut scratch);
+        Some(Rescanned { verdict, facts })
     };
     let report = replay(&log, &quarantine, &order, &mut rescan, |progress| {
         if let Some(bar) = &bar {
@@ -139,6 +145,12 @@ impl Args {
         let ruleset = RulesetArgs { rules, data, reading, ..RulesetArgs::default() };
         ruleset.load().map(Some)
     }
+}
+
+/// The facts with files that were opened again; those of the log where none could be.
+fn opened(facts: &Facts, tree: Option<Tree>) -> Facts {
+    let content = tree.filter(|tree| !tree.is_empty());
+    Facts { content: content.unwrap_or_else(|| facts.content.clone()), ..facts.clone() }
 }
 
 fn print(out: &mut impl Write, report: &Report, most: usize) -> anyhow::Result<()> {

@@ -18,6 +18,7 @@ use gauntlet_verdict::Thresholds;
 
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
+use crate::doctor::{Confinement, Running};
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
@@ -25,6 +26,8 @@ pub(super) struct Handle {
     pub(super) policies: Arc<Policies>,
     pub(super) settings: EffectiveSettings,
     pub(super) secrets: Arc<Secrets>,
+    /// How the processes are confined.
+    pub(super) sandbox: Confinement,
 }
 
 impl NodeHandle for Handle {
@@ -155,7 +158,8 @@ impl NodeHandle for Handle {
     }
 
     fn health(&self) -> Vec<HealthCheck> {
-        node_state::health(&self.node.config(), &self.secrets)
+        let running = Running { secrets: &self.secrets, sandbox: &self.sandbox };
+        node_state::health(&self.node.config(), running)
     }
 
     fn mail_routes(&self) -> Vec<MailRoute> {

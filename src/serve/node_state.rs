@@ -8,11 +8,10 @@ use gauntlet_console::{
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::net::web;
-use gauntlet_gateway::secrets::Secrets;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{NativeDocument, Ruleset};
 
-use crate::doctor::{self, resources};
+use crate::doctor::{self, Running, resources};
 
 /// The effective settings; a reload replaces them.
 #[derive(Debug, Clone, Default)]
@@ -93,8 +92,8 @@ fn costs_of(ruleset: &Ruleset, costs: &[(u64, u64)]) -> impl Iterator<Item = Rul
 }
 
 /// The checks of `gauntlet doctor`.
-pub(super) fn health(config: &Config, secrets: &Arc<Secrets>) -> Vec<HealthCheck> {
-    match doctor::examine(config, None, None, Some(secrets)) {
+pub(super) fn health(config: &Config, running: Running<'_>) -> Vec<HealthCheck> {
+    match doctor::examine(config, None, None, Some(running)) {
         Ok(found) => {
             let line = |(health, check, text): (doctor::Status, &str, String)| HealthCheck {
                 check: check.to_owned(),

@@ -13,6 +13,7 @@ pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod messages;
 pub(crate) mod metrics;
+mod object_names;
 pub(crate) mod objects;
 pub(crate) mod oidc;
 pub(crate) mod overview;

@@ -1,6 +1,7 @@
 //! A console on a free port over real stores in a temporary folder, with messages in them.
 
 pub(crate) mod browser;
+mod files;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,6 +14,7 @@ use gauntlet_console::{
     QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
 };
 use gauntlet_mail::facts::AuthResult;
+use gauntlet_mail::file_kind::object::Tree;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Evidence, Facts, Hit, Message, View};
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
@@ -527,6 +529,7 @@ fn facts(class: Class) -> Facts {
         spf: if bad { AuthResult::SoftFail } else { AuthResult::Pass },
         dmarc: if bad { AuthResult::Fail } else { AuthResult::Pass },
         reverse_name: Some("mail.example.net".to_owned()),
+        content: if bad { files::archive() } else { Tree::default() },
         ..Facts::default()
     }
 }

@@ -234,6 +234,19 @@ fn an_administrator_fetches_one_file_and_the_audit_log_says_so() {
     let raw = b"Subject: x\r\n\r\ny";
     put(&console, "two", Some("spam"), "a@example.com", raw);
     let (path, hash) = ("/quarantine/held-two/object", "ab".repeat(32));
+    // Both pages of the message offer it, to administrators; that of one that is not held has nothing.
+    put(&console, "three", None, "a@example.com", raw);
+    for (login, page, offers) in [
+        ("admin", "/quarantine/held-two", true),
+        ("admin", "/messages/two", true),
+        ("admin", "/messages/three", false),
+        ("rita", "/messages/two", false),
+    ] {
+        let shown = console.request("GET", page, &console.sign_in(login), "");
+        assert_eq!(shown.status, 200, "{login} {page}");
+        assert!(shown.body.contains("invoice.zip/invoice.pdf.exe"), "{login} {page}");
+        assert_eq!(shown.body.contains(&format!("action=\"{path}\"")), offers, "{login} {page}");
+    }
     let ask = |login: &str, hash: &str, password: &str| {
         let cookie = console.sign_in(login);
         let form = format!("csrf={}&sha256={hash}&password={password}", console.csrf(&cookie));

@@ -5,6 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "it reports as a test runner does")]
 
+mod linear;
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-const TESTS: [(&str, fn()); 9] = [
+const TESTS: [(&str, fn()); 11] = [
     ("nothing_of_the_system_is_reached", nothing_of_the_system_is_reached),
     ("a_worker_that_fails_costs_one_request", a_worker_that_fails_costs_one_request),
     ("one_that_hangs_does_not_hold_up_the_others", one_that_hangs_does_not_hold_up_the_others),
@@ -51,6 +53,8 @@ const TESTS: [(&str, fn()); 9] = [
     ("bombs_stay_within_64_megabytes", bombs_stay_within_64_megabytes),
     ("after_a_few_bombs_the_rest_is_not_tried", after_a_few_bombs_the_rest_is_not_tried),
     ("files_beyond_the_limit_are_a_defect", files_beyond_the_limit_are_a_defect),
+    ("streams_beyond_the_limit_are_a_defect", streams_beyond_the_limit_are_a_defect),
+    ("linear::time_grows_with_length_only", linear::time_grows_with_length_only),
 ];
 
 /// Does what the message says, in the worker.
@@ -305,4 +309,20 @@ fn files_beyond_the_limit_are_a_defect() {
     assert_eq!(tree.objects.len(), 2);
     let unread: Vec<_> = tree.unread().map(|(_, d)| (d.kind, d.detail.as_str())).collect();
     assert_eq!(unread, [(DefectKind::TooManyObjects, "c.txt")]);
+}
+
+fn streams_beyond_the_limit_are_a_defect() {
+    const XZ: &[u8] = b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\0\0\0\0\x1c\xdf\x44\x21\x1f\xb6\xf3\x7d\
+        \x01\0\0\0\0\x04YZ";
+    const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd\0\0\x01\0\0";
+    let pool = pool(1);
+    for (name, empty) in [("a.xz", XZ), ("a.zst", ZSTD)] {
+        let told = |count: usize| {
+            let bytes = empty.repeat(count);
+            let root = Root { name, declared_type: "", bytes: &bytes };
+            kinds(&pool.unpack(&[root], &Limits::default(), &[], None))
+        };
+        assert_eq!(told(100), [], "{name}");
+        assert_eq!(told(10_000), [DefectKind::Unsupported], "{name}");
+    }
 }

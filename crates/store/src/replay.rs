@@ -1,5 +1,6 @@
 //! Policy replay: what a policy would have done with the logged mail of the last days.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use gauntlet_mail::{Envelope, Facts, Message};
@@ -20,7 +21,16 @@ const PAGE: usize = 500;
 const CHANGES_MAX: usize = 100_000;
 
 /// Scans a message again whose body is still held, with the facts of then; none keeps its verdict.
-pub type Rescan<'a> = dyn FnMut(&Message<'_>, &Envelope, &Facts) -> Option<Verdict> + 'a;
+pub type Rescan<'a> = dyn FnMut(&Message<'_>, &Envelope, &Facts) -> Option<Rescanned> + 'a;
+
+/// What a message is that was judged again.
+#[derive(Debug)]
+pub struct Rescanned {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The facts that it was made of: those of the log, with the files as they are opened today.
+    pub facts: Facts,
+}
 
 /// What to replay, over which mail.
 #[derive(Debug, Clone, Copy)]
@@ -158,8 +168,13 @@ fn replay_message(
 ) {
     let fields = fields_of(record);
     let message = Message::parse(body.unwrap_or(&fields));
-    let (envelope, facts) = (&record.envelope, &record.facts);
-    let judged = body.and_then(|_| rescan(&message, envelope, facts));
+    let envelope = &record.envelope;
+    let judged = body.and_then(|_| rescan(&message, envelope, &record.facts));
+    let (judged, facts) = match judged {
+        Some(Rescanned { verdict, facts }) => (Some(verdict), Cow::Owned(facts)),
+        None => (None, Cow::Borrowed(&record.facts)),
+    };
+    let facts = facts.as_ref();
     // Rules and filters are run again, data loss prevention is not.
     let data_loss = || record.verdict.data_loss.clone();
     let judged = judged.map(|verdict| Verdict { data_loss: data_loss(), ..verdict });

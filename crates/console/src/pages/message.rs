@@ -25,13 +25,14 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let logged = app.state.log.get(request.param("id"))?.ok_or(unknown)?;
     let query = HeldQuery { message: logged.record.id.clone(), ..HeldQuery::default() };
     let held = app.state.quarantine.search(&query)?.items;
-    let mut raw = None;
+    let mut kept = None;
     for item in &held {
-        raw = app.state.quarantine.body(&item.item.id)?;
-        if raw.is_some() {
+        if let Some(raw) = app.state.quarantine.body(&item.item.id)? {
+            kept = Some((item.item.id.as_str(), raw));
             break;
         }
     }
+    let raw = kept.as_ref().map(|(_, raw)| raw.as_slice());
     let record = &logged.record;
     let subject = format::plain(&record.subject);
     let title = layout::subject(&subject);
@@ -42,16 +43,16 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
             div {
                 section.card { h2 { (t("Verdict")) } (verdict::summary(&record.verdict)) }
                 section.card.flush { h2 { (t("Why")) } (verdict::hits(&record.verdict)) }
-                (content(record, raw.as_deref()))
+                @if !record.facts.content.is_empty() {
+                    section.card.flush { h2 { (t("Files")) } (files(request, record, kept.as_ref().map(|(id, _)| *id))) }
+                }
+                (content(record, raw))
             }
             div {
                 section.card { h2 { (t("Envelope")) } (envelope(record)) }
                 section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
                 section.card { h2 { (t("History")) } (timeline(&logged)) }
                 section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
-                @if !record.facts.content.is_empty() {
-                    section.card.flush { h2 { (t("Files")) } (objects::table(&record.facts.content)) }
-                }
                 @if let Some(found) = &record.verdict.data_loss {
                     section.card.flush { h2 { (t("Data loss prevention")) } (data::table(found)) }
                 }
@@ -61,6 +62,14 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         }
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/messages", &title, &body)))
+}
+
+/// The tree of files; of a message that is held under an id, each can be fetched.
+fn files(request: &RequestContext, record: &LogRecord, held: Option<&str>) -> Markup {
+    match held {
+        Some(id) => objects::held_table(request, id, &record.facts.content),
+        None => objects::table(&record.facts.content),
+    }
 }
 
 fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {

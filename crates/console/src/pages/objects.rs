@@ -8,7 +8,7 @@ use gauntlet_mail::file_kind::object::{EngineReport, Object, Tree};
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
-use super::quarantine;
+use super::{object_names, quarantine};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -80,8 +80,8 @@ fn table_with(tree: &Tree, is_fetched: bool) -> Markup {
         translatable("Findings"),
     ];
     html! {
-        table {
-            thead { tr { @for head in heads { th { (t(head)) } } @if is_fetched { th {} } } }
+        table.files.cards {
+            thead { tr { @for head in heads { th scope="col" { (t(head)) } } @if is_fetched { th {} } } }
             tbody { @for object in &tree.objects { (row(object, is_fetched)) } }
         }
         @if !tree.engines.is_empty() { (engines(&tree.engines)) }
@@ -114,28 +114,18 @@ fn engines(reports: &[EngineReport]) -> Markup {
 }
 
 fn row(object: &Object, is_fetched: bool) -> Markup {
-    let words = |kind: &dyn std::fmt::Debug| {
-        let mut out = String::new();
-        for c in format!("{kind:?}").chars() {
-            if c.is_uppercase() && !out.is_empty() {
-                out.push(' ');
-            }
-            out.push(c.to_ascii_lowercase());
-        }
-        out
-    };
     html! {
         tr {
-            td { (format::plain(&object.path)) }
-            td { (object.kind.media_type()) }
-            td.number { (object.size) }
-            td { code title=(object.sha256) { (object.sha256.get(..12).unwrap_or_default()) } }
-            td {
+            td.path data-label=(t("File")) { code { (format::plain(&object.path)) } }
+            td.kind data-label=(t("Type")) { code { (object.kind.media_type()) } }
+            td.number data-label=(t("Size")) { (object.size) }
+            td.sha data-label=(t("SHA-256")) { code title=(object.sha256) { (object.sha256.get(..12).unwrap_or_default()) } }
+            td data-label=(t("Findings")) {
                 @for property in &object.properties {
-                    div { (words(&property.kind)) @if !property.detail.is_empty() { ": " (format::plain(&property.detail)) } }
+                    div { (t(object_names::property(property.kind))) @if !property.detail.is_empty() { ": " code { (format::plain(&property.detail)) } } }
                 }
                 @for defect in &object.defects {
-                    div { strong { (t("not read")) } ": " (words(&defect.kind)) @if !defect.detail.is_empty() { " (" (format::plain(&defect.detail)) ")" } }
+                    div { strong { (t("not read")) } ": " (t(object_names::defect(defect.kind))) @if !defect.detail.is_empty() { " " code { (format::plain(&defect.detail)) } } }
                 }
             }
             @if is_fetched {

@@ -4,6 +4,7 @@
 mod documents;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Instant;
 
 use gauntlet_dlp::inspect::{DICTIONARY, DOCUMENT};
@@ -11,13 +12,17 @@ use gauntlet_dlp::{Detector, Dictionary, Inspected, Inspector, Text, detectors};
 use gauntlet_mail::file_kind::object::PropertyKind;
 use gauntlet_mail::{Defect, DefectKind, Facts, Message};
 use gauntlet_policy::Policy;
+use gauntlet_policy::pattern::{OneOrMany, Pattern};
 use gauntlet_store::LogRecord;
 use gauntlet_verdict::{DataEvidence, DataFinding, DataLoss, FilterCost, Verdict};
 
-use crate::config::DlpSettings;
+use crate::config::{DlpSettings, FingerprintSettings};
 use crate::scan::unpacking::Unpacking;
 
 pub use documents::{Document, DocumentError, documents};
+
+/// Letters that are wrong in a name at most, so that another is taken for what was meant.
+const HINT_DISTANCE_MAX: usize = 3;
 
 /// Why data loss prevention cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +67,28 @@ pub struct DataLossPrevention {
     detectors: Vec<&'static Detector>,
 }
 
+/// What a rule of a policy asks for, and nothing finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeverFound {
+    /// The line of the rule in the policy.
+    pub line: usize,
+    /// Its name.
+    pub rule: String,
+    /// Which names its pattern is compared with: `detector`, `family` or `dictionary`.
+    pub field: &'static str,
+    /// The pattern.
+    pub pattern: String,
+    /// A name like it, in words; empty if there is none.
+    pub hint: String,
+}
+
+impl fmt::Display for NeverFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NeverFound { rule, field, pattern, hint, .. } = self;
+        write!(f, "rule {rule:?}: dlp.{field} {pattern:?} fits nothing that is looked for{hint}")
+    }
+}
+
 /// What was found in a message, and what masks it elsewhere.
 #[derive(Debug, Default)]
 pub struct MessageData {
@@ -100,31 +127,40 @@ impl DataLossPrevention {
         self.always
     }
 
+    /// The same without documents: knows all names that a policy may use, and reads no file but those
+    /// of the dictionaries.
+    ///
+    /// # Errors
+    /// As [`DataLossPrevention::load`].
+    pub fn names_of(settings: &DlpSettings) -> Result<Self, DataLossError> {
+        let fingerprints = FingerprintSettings::default();
+        Self::load(&DlpSettings { fingerprints, ..settings.clone() }, None)
+    }
+
     /// What a policy asks for and will never get: patterns that fit no detector, family or dictionary.
-    pub fn never_found(&self, policy: &Policy) -> Vec<String> {
+    pub fn never_found(&self, policy: &Policy) -> Vec<NeverFound> {
         let families = || self.detectors.iter().map(|d| d.family.name());
         let named = || self.detectors.iter().map(|d| d.name).chain([DICTIONARY, DOCUMENT]);
+        let dictionaries = || self.dictionaries.iter().map(String::as_str);
         let mut all = Vec::new();
         for (rule, condition) in policy.data_conditions() {
-            let mut check =
-                |field: &str, pattern: &gauntlet_policy::pattern::Pattern, known: bool| {
-                    if !known {
-                        let (name, what) = (&rule.name, pattern.as_str());
-                        all.push(format!(
-                            "rule {name:?}: dlp.{field} {what:?} fits nothing that is looked for"
-                        ));
+            let mut check = |field, patterns: &Option<OneOrMany<Pattern>>, names: &[&str]| {
+                for pattern in patterns.iter().flat_map(|p| p.as_slice()) {
+                    if !names.iter().any(|name| pattern.matches(name)) {
+                        all.push(NeverFound {
+                            line: rule.line,
+                            rule: rule.name.clone(),
+                            field,
+                            pattern: pattern.as_str().to_owned(),
+                            hint: hint(pattern.as_str(), names.iter().copied()),
+                        });
                     }
-                };
-            for pattern in condition.detector.iter().flat_map(|p| p.as_slice()) {
-                check("detector", pattern, named().any(|name| pattern.matches(name)));
-            }
-            for pattern in condition.family.iter().flat_map(|p| p.as_slice()) {
-                let known = families().chain([DICTIONARY, DOCUMENT]).any(|f| pattern.matches(f));
-                check("family", pattern, known);
-            }
-            for pattern in condition.dictionary.iter().flat_map(|p| p.as_slice()) {
-                check("dictionary", pattern, self.dictionaries.iter().any(|d| pattern.matches(d)));
-            }
+                }
+            };
+            let families: Vec<&str> = families().chain([DICTIONARY, DOCUMENT]).collect();
+            check("detector", &condition.detector, &named().collect::<Vec<_>>());
+            check("family", &condition.family, &families);
+            check("dictionary", &condition.dictionary, &dictionaries().collect::<Vec<_>>());
         }
         all
     }
@@ -269,16 +305,20 @@ fn detectors(names: &[String]) -> Result<Vec<&'static Detector>, DataLossError> 
     }
     let by_name = |name: &String| {
         detectors::by_name(name).ok_or_else(|| {
-            let nearest = detectors::all()
-                .map(|d| (strsim::damerau_levenshtein(d.name, name), d.name))
-                .min()
-                .filter(|(distance, _)| *distance <= 3);
-            let hint =
-                nearest.map_or(String::new(), |(_, near)| format!(" (did you mean {near:?}?)"));
+            let hint = hint(name, detectors::all().map(|d| d.name));
             DataLossError::UnknownDetector { name: name.clone(), hint }
         })
     };
     names.iter().map(by_name).collect()
+}
+
+/// ` (did you mean "x"?)` with the name that is most like this one; empty if none is.
+fn hint<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> String {
+    let nearest = names
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .min()
+        .filter(|(distance, _)| *distance <= HINT_DISTANCE_MAX);
+    nearest.map_or(String::new(), |(_, near)| format!(" (did you mean {near:?}?)"))
 }
 
 fn dictionaries(settings: &DlpSettings) -> Result<Vec<Dictionary>, DataLossError> {

@@ -17,6 +17,10 @@ use crate::unpack::Unpacker;
 pub(super) const DICTIONARY_KIB_MAX: u32 = 64 * 1024;
 /// Zstandard frames that are read as one file.
 const FRAMES_MAX: usize = 256;
+/// Streams of xz that are read as one file.
+const STREAMS_MAX: usize = 256;
+/// What a stream of xz begins with (The .xz File Format, section 2.1.1.1).
+const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
 /// Adds the file inside.
 pub(super) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
@@ -38,8 +42,25 @@ pub(super) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
     unpacker.child(Child::named(name), &file);
 }
 
+/// Streams one behind the other, with zeros between them. Each has a reader of its own: one that
+/// goes on by itself calls itself for each stream that is empty.
 fn xz(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> Vec<u8> {
-    unpacker.read(&mut XzReader::new(bytes, true), bytes.len() as u64, "")
+    let mut all = Vec::new();
+    let mut rest = bytes;
+    for _ in 0..STREAMS_MAX {
+        let stream = unpacker.read(&mut XzReader::new(&mut rest, false), bytes.len() as u64, "");
+        all.extend_from_slice(&stream);
+        let padding = rest.iter().take_while(|byte| **byte == 0).count();
+        rest = rest.get(padding..).unwrap_or_default();
+        if !rest.starts_with(XZ_MAGIC) {
+            return all;
+        }
+        if unpacker.is_over() || all.len() as u64 > unpacker.limits().object_bytes_max {
+            return all;
+        }
+    }
+    unpacker.defect(DefectKind::Unsupported, "more streams than are read");
+    all
 }
 
 /// Frames one behind the other; skippable ones are left out.
@@ -52,7 +73,7 @@ fn zstd(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> Vec<u8> {
             continue;
         }
         if rest.is_empty() || unpacker.is_over() {
-            break;
+            return all;
         }
         match StreamingDecoder::new(&mut rest) {
             Ok(mut decoder) => {
@@ -60,14 +81,17 @@ fn zstd(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> Vec<u8> {
                 let whole = decoder.decoder.is_finished();
                 all.extend_from_slice(&frame);
                 if !whole || all.len() as u64 > unpacker.limits().object_bytes_max {
-                    break;
+                    return all;
                 }
             }
             Err(error) => {
                 unpacker.defect(DefectKind::Corrupt, &error.to_string());
-                break;
+                return all;
             }
         }
+    }
+    if !rest.is_empty() {
+        unpacker.defect(DefectKind::Unsupported, "more frames than are read");
     }
     all
 }

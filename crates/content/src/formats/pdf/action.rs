@@ -22,11 +22,21 @@ struct Walk<'d, 'a> {
     automatic: HashSet<u32>,
     /// Embedded files that were read, by the place of their entries.
     files: HashSet<usize>,
+    /// Numbers of objects whose versions were read as files, and as scripts or forms: many actions
+    /// may lead to one with many versions.
+    file_numbers: HashSet<u32>,
+    text_numbers: HashSet<u32>,
 }
 
 /// Notes what all objects of the document do, superseded ones too.
 pub(super) fn read(document: &Document<'_>, unpacker: &mut Unpacker<'_>) {
-    let mut walk = Walk { document, automatic: HashSet::new(), files: HashSet::new() };
+    let mut walk = Walk {
+        document,
+        automatic: HashSet::new(),
+        files: HashSet::new(),
+        file_numbers: HashSet::new(),
+        text_numbers: HashSet::new(),
+    };
     for entry in &document.entries {
         if unpacker.is_over() {
             return;
@@ -159,9 +169,14 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn script(&self, script: &Value, unpacker: &mut Unpacker<'_>) {
+    /// Whether what a value leads to was not read as text before.
+    fn is_new_text(&mut self, value: &Value) -> bool {
+        !matches!(value, Value::Reference(number) if !self.text_numbers.insert(*number))
+    }
+
+    fn script(&mut self, script: &Value, unpacker: &mut Unpacker<'_>) {
         unpacker.property(PropertyKind::JavaScript, "");
-        if self.document.is_closed {
+        if self.document.is_closed || !self.is_new_text(script) {
             return;
         }
         for text in self.document.texts(script, unpacker) {
@@ -207,14 +222,18 @@ impl Walk<'_, '_> {
     }
 
     /// The XML of a form: one stream, or an array of names and streams.
-    fn xfa(&self, xfa: &Value, unpacker: &mut Unpacker<'_>) {
+    fn xfa(&mut self, xfa: &Value, unpacker: &mut Unpacker<'_>) {
         unpacker.property(PropertyKind::XfaForm, "");
-        let parts = match self.document.resolve(xfa) {
+        let document = self.document;
+        let parts = match document.resolve(xfa) {
             Value::Array(parts) => parts.iter().collect(),
             _ => vec![xfa],
         };
         for part in parts.iter().filter(|part| matches!(part, Value::Reference(_))) {
-            for text in self.document.texts(part, unpacker) {
+            if !self.is_new_text(part) {
+                continue;
+            }
+            for text in document.texts(part, unpacker) {
                 let lower = text.to_ascii_lowercase();
                 if lower.contains("<script") {
                     unpacker.property(PropertyKind::JavaScript, "XFA");
@@ -227,6 +246,9 @@ impl Walk<'_, '_> {
     /// An embedded file, in each of its versions.
     fn file(&mut self, number: u32, name: &str, unpacker: &mut Unpacker<'_>) {
         let document = self.document;
+        if !self.file_numbers.insert(number) {
+            return;
+        }
         for entry in document.objects(number) {
             self.embedded(entry, name, unpacker);
         }

@@ -120,5 +120,8 @@ fn conditions_that_nothing_can_fit_are_told() {
     let prevention = DataLossPrevention::load(&DlpSettings::default(), None).unwrap();
     let told = prevention.never_found(&policy);
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("rule \"a\": dlp.detector \"payment_crad\""));
+    let text = told[0].to_string();
+    assert!(text.contains("rule \"a\": dlp.detector \"payment_crad\""), "{text}");
+    assert!(text.ends_with("(did you mean \"payment_card\"?)"), "{text}");
+    assert_eq!((told[0].line, told[1].field), (1, "dictionary"));
 }
