@@ -93,8 +93,9 @@ pub(super) fn files(message: &Message<'_>, sink: &mut ClassifierScratch) {
         sink.feature_fmt(group, "part", format_args!("{essence} at depth {}", part.depth.min(4)));
         if let Some(charset) = kind.param("charset") {
             let charset = charset.to_lowercase();
-            let known = CHARSETS.into_iter().find(|name| *name == charset.trim());
-            sink.feature(group, "charset", known.unwrap_or("of some languages"));
+            if let Some(known) = CHARSETS.into_iter().find(|name| *name == charset.trim()) {
+                sink.feature(group, "charset", known);
+            }
         }
         let encoding = part.transfer_encoding;
         sink.feature_fmt(group, "encoding", format_args!("{encoding:?} of {}", kind.kind));
