@@ -110,7 +110,7 @@ impl Unpacking {
     pub fn wants(&self, message: &Message<'_>) -> bool {
         self.engines.wants_messages()
             || !message.files().is_empty()
-            || is_ambiguous(&message.defects())
+            || is_ambiguous(message.defects())
     }
 
     /// The files of a message, everything in them, and what engines say of it. `raw` is the message
