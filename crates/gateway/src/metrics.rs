@@ -95,6 +95,8 @@ pub struct Metrics {
     pub answered_later: Counter,
     /// Messages that came over the scan pool's limit.
     pub scan_overload: Counter,
+    /// Messages refused for now because too many waited for the quarantine.
+    pub hold_overload: Counter,
     /// Scans that failed.
     pub scan_failed: Counter,
     /// Bodies refused for want of memory or disk.
@@ -196,6 +198,11 @@ impl Metrics {
                 "scan_overload_total",
                 "Messages deferred because too many waited for a scan thread",
                 &self.scan_overload,
+            ),
+            (
+                "hold_overload_total",
+                "Messages deferred because too many waited for the quarantine",
+                &self.hold_overload,
             ),
             ("scan_failed_total", "Scans that failed", &self.scan_failed),
             ("no_room_total", "Messages refused for lack of memory or disk space", &self.no_room),

@@ -196,7 +196,8 @@ fn counting(
     };
     let routes = Arc::new(Routes::of(&Config::default()));
     let key_ring = KeyRing::default();
-    let settings = Current::fixed(OutboundSettings { sender, routes, key_ring, hop_tls });
+    let settings =
+        Current::fixed(OutboundSettings { sender, routes, key_ring, hop_tls, hold_backlog_max: 1 });
     let cache = roots.with_file_name("mta-sts.json");
     let context = SenderContext {
         clock: resolver.clock().clone(),

@@ -82,6 +82,10 @@ fn check_folders(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
         Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
     };
+    if config.quarantine.backlog_max == 0 {
+        let message = "must be at least 1; with 0 no message could be held".to_owned();
+        return wrong("quarantine.backlog_max", message);
+    }
     if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
         let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
         return wrong("folder.name", message);

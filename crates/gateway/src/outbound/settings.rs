@@ -23,6 +23,8 @@ pub struct OutboundSettings {
     pub key_ring: KeyRing,
     /// TLS to next hops.
     pub hop_tls: HopTls,
+    /// Messages that may wait for the quarantine.
+    pub hold_backlog_max: u64,
 }
 
 impl OutboundSettings {
@@ -40,6 +42,7 @@ impl OutboundSettings {
             routes: Arc::new(Routes::of(config)),
             key_ring: key_ring.with_seal(&config.dkim.seal_as)?,
             hop_tls: hop_tls(&config.sender)?,
+            hold_backlog_max: config.quarantine.backlog_max,
         })
     }
 }

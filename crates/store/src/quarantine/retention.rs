@@ -2,7 +2,7 @@
 
 use rusqlite::{Transaction, params};
 
-use super::rows::drop_body;
+use super::rows::{Drop, drop_body};
 use super::{Quarantine, audit};
 use crate::error::StoreError;
 
@@ -54,14 +54,14 @@ impl Quarantine {
         loop {
             let slice = self.change(|batch| forget_old(batch, before_ms, &names))?;
             forgotten += slice;
-            self.collect_garbage()?;
+            self.reclaim()?;
             if slice == 0 {
                 break;
             }
         }
         let Some(bytes_max) = bytes_max else { return Ok(forgotten) };
         forgotten += self.enforce_bytes_max(bytes_max, now_ms)?;
-        self.collect_garbage()?;
+        self.reclaim()?;
         Ok(forgotten)
     }
 
@@ -144,7 +144,7 @@ impl Quarantine {
                 over = over.saturating_sub(bytes);
             }
         }
-        self.collect_garbage()?;
+        self.reclaim()?;
         Ok(forgotten)
     }
 }
@@ -173,7 +173,7 @@ fn forget_of_folder(batch: &Transaction<'_>, name: &str, before_ms: i64) -> rusq
 
 fn forget(batch: &Transaction<'_>, found: &[i64]) -> rusqlite::Result<u64> {
     for seq in found {
-        drop_body(batch, *seq)?;
+        drop_body(batch, *seq, Drop::Forgotten)?;
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
     }
     Ok(found.len() as u64)
@@ -199,7 +199,7 @@ fn forget_oldest(
         if bytes >= over {
             break;
         }
-        drop_body(batch, seq)?;
+        drop_body(batch, seq, Drop::Forgotten)?;
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
         let why = if folder.is_some() { "folder over its cap" } else { "quarantine over its cap" };
         audit::write(batch, now_ms, "gauntlet", "forget", &id, why)?;
