@@ -199,11 +199,7 @@ impl Metrics {
                 "Messages deferred because too many waited for a scan thread",
                 &self.scan_overload,
             ),
-            (
-                "hold_overload_total",
-                "Messages deferred because too many waited for the quarantine",
-                &self.hold_overload,
-            ),
+            ("hold_overload_total", "Messages deferred: too many to hold", &self.hold_overload),
             ("scan_failed_total", "Scans that failed", &self.scan_failed),
             ("no_room_total", "Messages refused for lack of memory or disk space", &self.no_room),
             ("rate_limited_total", "Messages deferred by a rate limit", &self.rate_limited),

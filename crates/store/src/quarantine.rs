@@ -314,4 +314,8 @@ fn lost_error(path: PathBuf, has_packs: bool) -> StoreError {
 }
 
 #[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod pack_tests;
+#[cfg(test)]
 mod tests;

@@ -4,12 +4,8 @@ use gauntlet_verdict::Class;
 use super::*;
 use crate::content::ContentHash;
 use crate::packs::index::find_body;
-use crate::spool::fault::{Fault, Faulty, Removals};
 
-mod faults;
-mod upkeep;
-
-fn item(n: i64) -> QuarantineItem {
+pub(super) fn item(n: i64) -> QuarantineItem {
     QuarantineItem {
         id: format!("q{n}"),
         message: format!("m{n}"),
@@ -30,12 +26,12 @@ fn is_stored(q: &Quarantine, bytes: &[u8]) -> bool {
     q.read(|c| find_body(c, ContentHash::of(bytes))).unwrap().is_some()
 }
 
-fn order() -> ReleaseOrder {
+pub(super) fn order() -> ReleaseOrder {
     let right = ReleaseRight::Admin;
     ReleaseOrder { who: "ada".to_owned(), right, ..ReleaseOrder::default() }
 }
 
-fn begin(q: &Quarantine, id: &str, now_ms: i64) -> Release {
+pub(super) fn begin(q: &Quarantine, id: &str, now_ms: i64) -> Release {
     match q.begin_release(id, &order(), now_ms).unwrap() {
         Begin::Started(release) => *release,
         other => panic!("{other:?}"),

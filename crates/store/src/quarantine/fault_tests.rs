@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::tests::{begin, item, order};
 use super::*;
+use crate::spool::fault::{Fault, Faulty, Removals};
 
 const DAY: i64 = 86_400_000;
 

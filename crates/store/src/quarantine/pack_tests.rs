@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use super::tests::{begin, item, order};
 use super::*;
 
 const DAY: i64 = 86_400_000;
@@ -281,4 +282,27 @@ fn compaction_and_a_backup_do_not_disturb_each_other() {
     q.maintain().unwrap();
     assert!(!copied[0].exists());
     assert_eq!(q.body("q4").unwrap(), Some(message(4)));
+}
+
+#[test]
+fn a_note_that_is_left_of_a_failed_write_undoes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    hold(&q, 1, 1);
+    let release = begin(&q, "q1", 3 * DAY);
+    q.finish_release(&release.token, 4 * DAY).unwrap();
+    // As a write leaves it that was reported as failed, and could not be cut off.
+    let left = entry::Change {
+        id: "q1".to_owned(),
+        state: State::Releasing,
+        changed_ms: 3 * DAY,
+        token: Some(release.token.clone()),
+        release: Some(serde_json::to_string(&release.order).unwrap()),
+    };
+    let left = entry::change_record(&q.content, &left).unwrap();
+    q.packs.append(CHANGES, &[left.as_new()]).unwrap();
+    drop(q);
+    let q = Quarantine::open(folder.path()).unwrap();
+    assert_eq!(q.get("q1").unwrap().unwrap().state, State::Released);
+    assert_eq!(q.unfinished_releases().unwrap(), []);
 }
