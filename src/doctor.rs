@@ -141,6 +141,7 @@ pub(crate) fn examine(
     acme::certificate(config, secrets, &mut found);
     resources::questions(config, &mut found);
     resources::queue(config, &mut found);
+    resources::held_mail(config, &mut found);
     groups(config, &mut found);
     roots(config, &mut found);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

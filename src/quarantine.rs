@@ -19,7 +19,7 @@ use crate::user::WHO;
 const PAGE: usize = 500;
 
 const AFTER_HELP: &str = "\
-Releasing needs the running node; the rest reads and writes beside it.
+Releasing needs the running node; `rebuild` needs that none runs; the rest reads and writes beside it.
 
 With quarantine.encrypt, bodies are sealed by the first key of quarantine.key_file. `rotate-key` puts a new key
 first, seals every body with it, and forgets the old keys; --keep-old leaves bodies and old keys as they are.
@@ -30,7 +30,9 @@ Examples:
   gauntlet quarantine release 1M7YFK6WX0000 --learn
   gauntlet quarantine release 1M7YFK6WX0000 --to boss@example.org
   gauntlet quarantine delete 1M7YFK6WX0000
-  gauntlet quarantine rotate-key";
+  gauntlet quarantine rotate-key
+  gauntlet quarantine verify
+  gauntlet quarantine rebuild            when the list of held mail is lost or damaged";
 
 /// Arguments of `gauntlet quarantine`.
 #[derive(Debug, clap::Args)]
@@ -89,6 +91,14 @@ enum Action {
         /// Its id in the quarantine
         id: String,
     },
+    /// Read all held mail, and name what cannot be read
+    ///
+    /// Exit status: 0 all can be read; 1 some cannot.
+    Verify,
+    /// Make the list of held mail again from its packs; the old one is put aside
+    ///
+    /// What was released or deleted is not held again. Who read and released what (the audit log) is lost.
+    Rebuild,
     /// Seal held mail with a new key
     RotateKey {
         /// Seal only new mail with it; old keys stay
@@ -171,6 +181,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Deletion::NotHeld(state) => bail!("it is not held any more: it is {}", state.name()),
             Deletion::Unknown => bail!("no held message {id:?}"),
         },
+        Action::Verify => return verify(&mut out, &config),
+        Action::Rebuild => return rebuild(&mut out, &config),
         Action::RotateKey { keep_old } => rotate(args, &config, *keep_old)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -194,6 +206,33 @@ fn print(out: &mut impl Write, held: &Held, json: bool) -> anyhow::Result<()> {
         visible(&item.subject),
     )?;
     Ok(())
+}
+
+/// Reads every body.
+fn verify(out: &mut impl Write, config: &Config) -> anyhow::Result<ExitCode> {
+    let mut damaged = Vec::new();
+    let read = open(config)?.verify(|one| damaged.push(one))?;
+    for one in &damaged {
+        writeln!(out, "{}: {}", one.id, one.error)?;
+    }
+    writeln!(out, "{read} held messages, {} cannot be read", damaged.len())?;
+    Ok(if damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Makes the database again.
+fn rebuild(out: &mut impl Write, config: &Config) -> anyhow::Result<ExitCode> {
+    let folder = config.node.data.join("quarantine");
+    anyhow::ensure!(folder.is_dir(), "{}: there is no such folder", folder.display());
+    let made = Quarantine::rebuild(&folder, body_keys(config)?, clock::now_ms())?;
+    for what in &made.damaged {
+        writeln!(out, "damaged: {what}")?;
+    }
+    if let Some(aside) = &made.aside {
+        writeln!(out, "the list before is {}", aside.display())?;
+    }
+    let (items, changes) = (made.items, made.changes);
+    writeln!(out, "{items} messages in the list, {changes} of them released or deleted before")?;
+    Ok(if made.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// A new key; then all is sealed with it, by the node if one runs, and the old keys are forgotten.

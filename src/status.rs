@@ -61,6 +61,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "ruleset      {}", status.ruleset)?;
         writeln!(out, "sessions     {}", status.sessions)?;
         writeln!(out, "queue        {} messages, the oldest for {seconds} s", status.queued)?;
+        let (waiting, most) = (status.hold_backlog, status.hold_backlog_max);
+        let full = if waiting >= most { ": full, such mail gets 451" } else { "" };
+        writeln!(
+            out,
+            "quarantine   {} packs, {} bytes; {waiting} messages wait for it (at most {most}{full})",
+            status.packs, status.pack_bytes
+        )?;
         for disk in disks {
             let room = describe_room(disk.free, disk.total);
             writeln!(out, "disk         {}: {room}, {}", disk.what, disk.path)?;

@@ -42,7 +42,7 @@ fn a_node_goes_on_from_a_backup() {
     }
     let found = log.search(&gauntlet_store::Query::default()).unwrap();
     assert_eq!(found.messages.len(), 2);
-    let held = gauntlet_store::Quarantine::open(&copy.join("quarantine")).unwrap();
+    let held = gauntlet_store::Quarantine::open_shared(&copy.join("quarantine")).unwrap();
     let page = held.search(&gauntlet_store::quarantine::HeldQuery::default()).unwrap();
     assert_eq!(page.items.len(), 1);
     let body = held.body(&page.items[0].item.id).unwrap().unwrap();

@@ -93,7 +93,7 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     let body = text(&gauntlet(&node, &["quarantine", "show", &ids[0]]));
     assert!(body.contains("Subject: Lunch"), "{body}");
     // On disk it is sealed.
-    let bodies = node.data().join("quarantine/bodies");
+    let bodies = node.data().join("quarantine/packs");
     let grep = std::process::Command::new("grep").arg("-rl").arg("Lunch").arg(&bodies).output();
     assert_eq!(grep.expect("grep").stdout, b"", "a body is in clear");
     let keys = std::fs::read_to_string(node.data().join("quarantine.keys")).expect("keys");
@@ -102,6 +102,9 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     let after = std::fs::read_to_string(node.data().join("quarantine.keys")).expect("keys");
     assert_ne!(keys, after);
     assert!(text(&gauntlet(&node, &["quarantine", "show", &ids[0]])).contains("Lunch"));
+
+    let verified = text(&gauntlet(&node, &["quarantine", "verify"]));
+    assert_eq!(verified, "2 held messages, 0 cannot be read\n");
 
     let released = text(&gauntlet(&node, &["quarantine", "release", &ids[0]]));
     assert_eq!(released, "released to 1 recipient\n");
@@ -129,7 +132,14 @@ fn without_a_node(node: &Node) {
 
 fn standing_and_people(node: &Node) {
     let status = text(&gauntlet(node, &["status"]));
-    for told in ["gw.test, version", "takes mail   yes", "ruleset", "queue        ", "disk "] {
+    for told in [
+        "gw.test, version",
+        "takes mail   yes",
+        "ruleset",
+        "queue        ",
+        "quarantine   ",
+        "disk ",
+    ] {
         assert!(status.contains(told), "{told}: {status}");
     }
     let json = text(&gauntlet(node, &["status", "--json"]));

@@ -34,7 +34,7 @@ fn stopped_days_ago(node: &Node, days: i64) {
 
 /// Puts messages into the quarantine of a node that is stopped, received so many days ago.
 fn hold(node: &Node, count: usize, days: i64) {
-    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let quarantine = Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     for n in 0..count {
         let item = QuarantineItem {
             id: format!("aged-{n}"),

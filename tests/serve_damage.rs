@@ -71,7 +71,7 @@ fn a_lost_list_of_held_mail_stops_the_start_and_costs_no_body() {
             let output = gauntlet(&node, args);
             let said = said(&output);
             assert!(!output.status.success(), "{args:?}, {empty}: {said}");
-            for word in ["quarantine.db", "bodies", "backup", "move the folder"] {
+            for word in ["quarantine.db", "bodies", "backup", "rebuild", "move the folder"] {
                 assert!(said.contains(word), "{word}: {said}");
             }
         }
@@ -81,12 +81,56 @@ fn a_lost_list_of_held_mail_stops_the_start_and_costs_no_body() {
         assert!(said(&gauntlet(&node, &["quarantine", "list"])).contains("kept"));
         node.stop();
     }
+    // Made again from the packs, which the message says, too.
+    lose(&path, true);
+    let made = gauntlet(&node, &["quarantine", "rebuild"]);
+    assert!(
+        made.status.success() && said(&made).contains("1 messages in the list"),
+        "{}",
+        said(&made)
+    );
+    node.run();
+    assert!(said(&gauntlet(&node, &["quarantine", "list"])).contains("kept"));
+    let refused = gauntlet(&node, &["quarantine", "rebuild"]);
+    assert!(!refused.status.success() && said(&refused).contains("another process"));
+    node.stop();
     // Begun anew as the message says: it starts, and the bodies are where they were moved.
     lose(&path, true);
     std::fs::rename(node.data().join("quarantine"), node.data().join("quarantine.old")).unwrap();
     node.run();
     take(&node, "new");
     assert!(said(&gauntlet(&node, &["quarantine", "list"])).contains("new"));
+    node.stop();
+}
+
+#[test]
+fn a_damaged_pack_of_held_mail_stops_nothing_and_is_named() {
+    let mut node = stopped(HOLD);
+    let packs = node.data().join("quarantine/packs");
+    let pack = std::fs::read_dir(&packs).unwrap().flatten().map(|e| e.path());
+    let pack = pack.into_iter().find(|p| p.extension().is_some_and(|e| e == "pack")).unwrap();
+    let whole = std::fs::read(&pack).unwrap();
+    let mut flipped = whole.clone();
+    flipped[700] ^= 1;
+    std::fs::write(&pack, &flipped).unwrap();
+    node.run();
+    let verified = gauntlet(&node, &["quarantine", "verify"]);
+    let text = said(&verified);
+    assert_eq!(verified.status.code(), Some(1), "{text}");
+    assert!(text.contains(".pack") && text.contains("backup"), "{text}");
+    assert!(text.ends_with("1 held messages, 1 cannot be read\n"), "{text}");
+    take(&node, "after");
+    node.stop();
+    std::fs::remove_file(&pack).unwrap();
+    node.run();
+    let told = said(&gauntlet(&node, &["doctor", "--dns", "127.0.0.1:9"]));
+    assert!(told.contains("is missing, with"), "{told}");
+    node.stop();
+    std::fs::write(&pack, whole).unwrap();
+    node.run();
+    take(&node, "last");
+    let listed = said(&gauntlet(&node, &["quarantine", "list"]));
+    assert!(listed.contains("kept") && listed.contains("last"), "{listed}");
     node.stop();
 }
 

@@ -139,7 +139,7 @@ fn no_value_is_left_in_log_console_and_databases() {
         let name = path.strip_prefix(node.data()).unwrap().display().to_string();
         if name.starts_with("queue")
             || name.starts_with("spool")
-            || name.starts_with("quarantine/bodies")
+            || name.starts_with("quarantine/packs")
         {
             continue;
         }

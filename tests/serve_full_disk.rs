@@ -206,7 +206,7 @@ fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
 /// Everything that was acknowledged is there; everything else was told to come again.
 fn account(node: &Node, told: &Told, delivered: &[Vec<u8>]) {
     let delivered = tokens(delivered);
-    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let quarantine = Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     let mut held = BTreeSet::new();
     let mut query = HeldQuery { limit: 500, ..HeldQuery::default() };
     loop {

@@ -10,6 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gauntlet_store::Quarantine;
+use gauntlet_store::quarantine::HeldQuery;
+
 use crate::common::{Node, Sink, Smtp, message, random, tokens};
 
 /// Clients that send at once.
@@ -131,6 +134,28 @@ fn sigkill_loses_nothing_on_the_way_to_the_maildir() {
     let delivered = node.maildir();
     // A file's name comes from the message's id: a delivery repeated replaces the first.
     assert_eq!(account(&node, &acknowledged, &delivered), 0);
+}
+
+#[test]
+fn sigkill_loses_nothing_on_the_way_to_the_quarantine() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, "[[rule]]\nname = \"all\"\ndo = { quarantine = \"held\" }\n").unwrap();
+    let mut node = Node::start_in(folder, &format!("[policy]\npath = {policy:?}\n"));
+    let acknowledged = torture(&mut node);
+    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let unreadable = quarantine.verify(|damaged| panic!("{damaged:?}"));
+    let (mut held, mut query) = (Vec::new(), HeldQuery { limit: 500, ..HeldQuery::default() });
+    loop {
+        let page = quarantine.search(&query).unwrap();
+        held.extend(page.items.iter().map(|i| quarantine.body(&i.item.id).unwrap().unwrap()));
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(unreadable.unwrap(), held.len() as u64);
+    assert_eq!(account(&node, &acknowledged, &held), 0, "none is held twice");
 }
 
 /// The mail goes to a next hop; each kill may repeat what was on the wire, and nothing else.

@@ -116,7 +116,7 @@ fn postfix_refuses_what_the_policy_refuses_and_our_quarantine_holds_by_recipient
     }
     assert_eq!(postfix.queued("hold"), 0);
     node.stop();
-    let held = gauntlet_store::Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let held = gauntlet_store::Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     let held: u64 = held.folders().unwrap().iter().map(|f| f.items).sum();
     assert_eq!(held, 2, "mixed and nobody");
     // The reference of the refusal leads to the log.

@@ -78,7 +78,7 @@ fn real_mail_is_accounted_for() {
     node.stop();
     let delivered = node.maildir().len();
     let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
-    let held = gauntlet_store::Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let held = gauntlet_store::Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     let held: u64 = held.folders().unwrap().iter().map(|f| f.items).sum();
     let mut other = 0;
     for id in &accepted {

@@ -164,7 +164,7 @@ fn a_part_is_stripped_and_its_recipient_has_a_link_to_the_original() {
     links.dedup();
     assert_eq!(links.len(), 2, "each recipient has a link of their own");
     node.stop();
-    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let quarantine = Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     let id = reply.split_whitespace().last().unwrap();
     for (number, address) in (1..).zip(to) {
         let held = quarantine.get(&format!("{id}-o{number}")).unwrap().expect("it is held");
@@ -220,7 +220,7 @@ fn files_are_disarmed_in_the_cage_and_names_converted() {
     };
     assert!(node.maildir().iter().any(renamed));
     node.stop();
-    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let quarantine = Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     let held = quarantine.search(&Default::default()).unwrap().items;
     let folders: Vec<_> = held.iter().map(|h| h.item.folder.as_str()).collect();
     assert_eq!(folders, ["disarmed"], "a message whose names alone change is not held");
@@ -247,7 +247,7 @@ fn a_kill_between_quarantine_and_delivery_loses_neither() {
     node.wait_for_empty_queue();
     let delivered = node.maildir();
     node.stop();
-    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let quarantine = Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     for (subject, id) in &ids {
         let copies: Vec<_> =
             delivered.iter().filter(|raw| Message::parse(raw).subject() == *subject).collect();

@@ -21,6 +21,6 @@ fn without_a_scan_all_mail_is_ham_and_the_policy_still_decides() {
     node.wait_for_empty_queue();
     node.stop();
     assert_eq!((node.maildir().len(), node.logged()), (1, 2));
-    let held = gauntlet_store::Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let held = gauntlet_store::Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     assert_eq!(held.folders().unwrap().iter().map(|f| f.items).sum::<u64>(), 1);
 }

@@ -11,6 +11,7 @@ use gauntlet_gateway::net::acme;
 use gauntlet_gateway::net::tls;
 use gauntlet_gateway::secrets::{Life, Secrets};
 use gauntlet_mail::date::DAY_SECONDS;
+use gauntlet_store::Quarantine;
 
 use super::{Findings, Status};
 
@@ -165,6 +166,26 @@ fn lives(config: &Config, secrets: Option<&Arc<Secrets>>) -> Vec<Life> {
     };
     let failed = |e| vec![(config.node.data.clone(), Err(format!("{e:#}")))];
     secrets.certificate_lives().unwrap_or_else(failed)
+}
+
+/// The files of held mail are there, as long as the index says.
+pub(super) fn held_mail(config: &Config, found: &mut Findings) {
+    let folder = config.node.data.join("quarantine");
+    if !folder.join("quarantine.db").exists() {
+        return;
+    }
+    let seen = Quarantine::open_shared(&folder)
+        .and_then(|quarantine| Ok((quarantine.damaged_packs()?, quarantine.pack_totals()?)));
+    match seen {
+        Ok((damaged, totals)) if damaged.is_empty() => {
+            let text = format!("{} packs, {} bytes, all there", totals.packs, totals.bytes);
+            found.add(Status::Ok, "quarantine", text);
+        }
+        Ok((damaged, _)) => {
+            damaged.into_iter().for_each(|text| found.add(Status::Error, "quarantine", text));
+        }
+        Err(error) => found.add(Status::Error, "quarantine", error.to_string()),
+    }
 }
 
 /// Mail leaves.

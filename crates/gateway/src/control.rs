@@ -164,6 +164,18 @@ pub struct NodeStatus {
     pub queued: u64,
     /// Milliseconds that the oldest of them waits.
     pub queue_age_ms: u64,
+    /// Messages to be held that wait for the quarantine.
+    #[serde(default)]
+    pub hold_backlog: u64,
+    /// So many may wait before mail that would be held gets 451.
+    #[serde(default)]
+    pub hold_backlog_max: u64,
+    /// Files of held mail.
+    #[serde(default)]
+    pub packs: u64,
+    /// Bytes of these files.
+    #[serde(default)]
+    pub pack_bytes: u64,
     /// Open SMTP and LMTP sessions.
     pub sessions: u64,
     /// All numbers, as `/metrics` has them.
@@ -269,6 +281,7 @@ fn answer(node: &Node, request: Request) -> Answer {
 }
 
 fn status(node: &Node) -> NodeStatus {
+    let packs = node.quarantine.pack_totals().unwrap_or_default();
     NodeStatus {
         name: node.config().node.host_name(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -278,6 +291,10 @@ fn status(node: &Node) -> NodeStatus {
         questions: node.questions(),
         queued: node.queue.count(),
         queue_age_ms: node.queue_age_ms(),
+        hold_backlog: node.queue.hold_backlog(),
+        hold_backlog_max: node.config().quarantine.backlog_max,
+        packs: packs.packs,
+        pack_bytes: packs.bytes,
         sessions: node.sessions(),
         metrics: node.render_metrics(),
     }

@@ -95,6 +95,8 @@ pub struct Metrics {
     pub answered_later: Counter,
     /// Messages that came over the scan pool's limit.
     pub scan_overload: Counter,
+    /// Messages refused for now because too many waited for the quarantine.
+    pub hold_overload: Counter,
     /// Scans that gave no verdict, by a failure.
     pub scan_failed: Counter,
     /// Bodies refused for want of memory or disk.
@@ -197,6 +199,7 @@ impl Metrics {
                 "Messages deferred because too many waited for a scan thread",
                 &self.scan_overload,
             ),
+            ("hold_overload_total", "Messages deferred: too many to hold", &self.hold_overload),
             ("scan_failed_total", "Scans that failed", &self.scan_failed),
             ("no_room_total", "Messages refused for lack of memory or disk space", &self.no_room),
             ("rate_limited_total", "Messages deferred by a rate limit", &self.rate_limited),

@@ -218,6 +218,8 @@ impl Node {
     pub fn render_metrics(&self) -> String {
         let mut text = self.metrics.render();
         let usage = self.spool.usage();
+        // A gauge that cannot be read is 0; that the database fails is told elsewhere.
+        let packs = self.quarantine.pack_totals().unwrap_or_default();
         for (name, help, value) in [
             (
                 "queue_messages",
@@ -232,6 +234,18 @@ impl Node {
             ("spool_messages", "Messages in the spool", usage.messages),
             ("spool_bytes", "Bytes of all spool segments", usage.bytes),
             ("spool_segments", "Spool segments", usage.segments),
+            (
+                "hold_backlog_messages",
+                "Messages to be held that wait for the quarantine",
+                self.queue.hold_backlog(),
+            ),
+            ("quarantine_packs", "Packs of held mail", packs.packs),
+            ("quarantine_pack_bytes", "Bytes of all packs of held mail", packs.bytes),
+            (
+                "quarantine_live_bytes",
+                "Bytes of packs of held mail that are no holes",
+                packs.live_bytes,
+            ),
             (
                 "memory_body_bytes",
                 "Bytes of memory for message bodies being received",

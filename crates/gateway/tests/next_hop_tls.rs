@@ -196,8 +196,14 @@ fn counting(
     };
     let routes = Arc::new(Routes::of(&Config::default()));
     let key_ring = KeyRing::default();
-    let settings =
-        Current::fixed(OutboundSettings { sender, routes, key_ring, hop_tls, disarming: None });
+    let settings = Current::fixed(OutboundSettings {
+        sender,
+        routes,
+        key_ring,
+        hop_tls,
+        disarming: None,
+        hold_backlog_max: 1,
+    });
     let cache = roots.with_file_name("mta-sts.json");
     let context = SenderContext {
         clock: resolver.clock().clone(),

@@ -1,8 +1,8 @@
 //! A copy of a node's data folder, made while the node runs.
 //!
 //! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers
-//! continue), everything else file by file. Databases come first: a held message's body is never
-//! changed and is removed only after its row, so every row in the copy that needs a body has one.
+//! continue), everything else file by file. Databases come first: a pack of held mail only grows, and
+//! none is removed while it is copied ([`Keep`]), so every row in the copy has its records.
 //! The spool is left out: messages in flight would be delivered a second time from a copy.
 //!
 //! [`MANIFEST`] is written last; a folder without it is not a complete backup.
@@ -16,11 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::files;
+use crate::packs::Keep;
 
 /// File that marks a backup as complete and describes it.
 pub const MANIFEST: &str = "backup.json";
 /// Names that belong to the running node only, in any folder.
-const EXCLUDED: [&str; 3] = ["lock", "control.sock", "incoming"];
+const EXCLUDED: [&str; 4] = ["lock", "remove.lock", "control.sock", "incoming"];
 /// Folders nested deeper than this do not belong to a node.
 const DEPTH_MAX: usize = 16;
 
@@ -58,6 +59,8 @@ pub fn back_up(
     make_folder(target)?;
     let owner = Owner::of(data)?;
     owner.begin(target)?;
+    let packs = data.join("quarantine").join(crate::quarantine::PACKS);
+    let _keep = packs.is_dir().then(|| Keep::packs(&packs)).transpose()?;
     let mut found = FoundFiles::default();
     let inside = [target.to_owned()];
     find(data, &[skip, &inside].concat(), 0, &mut found)?;

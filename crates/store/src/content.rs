@@ -7,6 +7,7 @@
 
 mod seal;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
@@ -29,6 +30,16 @@ impl ContentHash {
     /// The name of a body with these bytes: their BLAKE3 hash.
     pub fn of(bytes: &[u8]) -> Self {
         ContentHash(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The hash that was stored as these bytes.
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+        ContentHash(bytes)
+    }
+
+    /// The hash as bytes.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// Parses 64 hexadecimal digits.
@@ -77,7 +88,13 @@ impl Content {
     pub fn open_shared(folder: &Path) -> Result<Self, StoreError> {
         let incoming = folder.join("incoming");
         files::create_folder(&incoming).map_err(StoreError::io(&incoming, "create"))?;
-        let random = random::array().map_err(StoreError::io(&incoming, "name files in"))?;
+        Self::existing(folder)
+    }
+
+    /// The bodies of a folder that may not exist; it is not created. Only for reading, and for its
+    /// keys.
+    pub(crate) fn existing(folder: &Path) -> Result<Self, StoreError> {
+        let random = random::array().map_err(StoreError::io(folder, "name files in"))?;
         Ok(Content {
             folder: folder.to_owned(),
             process: u64::from_le_bytes(random),
@@ -113,11 +130,7 @@ impl Content {
             self.make_durable(hash)?;
             return Ok(hash);
         }
-        let sealing = self.keys.as_ref().filter(|keys| keys.seals());
-        match sealing {
-            Some(keys) => self.write(hash, &keys.seal(hash, bytes)?)?,
-            None => self.write(hash, bytes)?,
-        }
+        self.write(hash, &self.encode(hash, bytes)?)?;
         Ok(hash)
     }
 
@@ -153,23 +166,11 @@ impl Content {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(source) => return Err(StoreError::Io { path, what: "read", source }),
         };
-        let sealing = self.keys.as_ref().filter(|keys| keys.seals());
-        let as_wanted = match sealing {
-            Some(keys) => {
-                // Another process may have added a new first key.
-                keys.refresh()?;
-                seal::is_by_first(keys, &raw)
-            }
-            None => !seal::is_sealed(&raw),
-        };
-        if as_wanted {
+        if self.is_as_wanted(hash, &raw)? {
             return Ok(false);
         }
         let bytes = self.decode(hash, &path, raw)?;
-        match sealing {
-            Some(keys) => self.write(hash, &keys.seal(hash, &bytes)?)?,
-            None => self.write(hash, &bytes)?,
-        }
+        self.write(hash, &self.encode(hash, &bytes)?)?;
         Ok(true)
     }
 
@@ -220,8 +221,65 @@ impl Content {
         self.decode(hash, &path, bytes).map(Some)
     }
 
-    /// The plain text of a file of the store, verified against its name.
-    fn decode(&self, hash: ContentHash, path: &Path, raw: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    /// Bytes as they are to be stored: sealed with the first key, or as they are.
+    ///
+    /// # Errors
+    /// If they cannot be encrypted.
+    pub(crate) fn encode<'b>(
+        &self,
+        hash: ContentHash,
+        bytes: &'b [u8],
+    ) -> Result<Cow<'b, [u8]>, StoreError> {
+        let sealing = self.keys.as_ref().filter(|keys| keys.seals());
+        sealing.map_or(Ok(Cow::Borrowed(bytes)), |keys| keys.seal(hash, bytes).map(Cow::Owned))
+    }
+
+    /// Whether stored bytes are as [`Content::encode`] makes them now.
+    ///
+    /// # Errors
+    /// If the keys cannot be read.
+    pub(crate) fn is_as_wanted(&self, hash: ContentHash, raw: &[u8]) -> Result<bool, StoreError> {
+        let sealing = self.keys.as_ref().filter(|keys| keys.seals());
+        match sealing {
+            Some(keys) => {
+                // Another process may have added a new first key.
+                keys.refresh()?;
+                Ok(seal::is_by_first(keys, raw))
+            }
+            None => Ok(!seal::is_sealed(raw) || ContentHash::of(raw) == hash),
+        }
+    }
+
+    /// What is stored of a body, as it is; none if it is not stored.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not what its name says.
+    pub(crate) fn stored(&self, hash: ContentHash) -> Result<Option<Vec<u8>>, StoreError> {
+        let path = self.path(hash);
+        let raw = match fs::read(&path) {
+            Ok(raw) => raw,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(StoreError::Io { path, what: "read", source }),
+        };
+        // A sealed one whose key is away is moved all the same.
+        if !seal::is_sealed(&raw) {
+            self.decode(hash, &path, raw.clone())?;
+        }
+        Ok(Some(raw))
+    }
+
+    /// Whether these bytes are an encrypted body.
+    pub(crate) fn is_sealed(raw: &[u8]) -> bool {
+        seal::is_sealed(raw)
+    }
+
+    /// The plain text of what is stored at a path, verified against its hash.
+    pub(crate) fn decode(
+        &self,
+        hash: ContentHash,
+        path: &Path,
+        raw: Vec<u8>,
+    ) -> Result<Vec<u8>, StoreError> {
         if ContentHash::of(&raw) == hash {
             return Ok(raw);
         }
@@ -277,7 +335,10 @@ impl Content {
     /// If a folder cannot be listed.
     pub fn all(&self) -> Result<Vec<ContentHash>, StoreError> {
         let list = |folder: &Path| -> Result<Vec<PathBuf>, StoreError> {
-            let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+            let entries = match fs::read_dir(folder) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+                entries => entries.map_err(StoreError::io(folder, "list"))?,
+            };
             Ok(entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect())
         };
         let mut found = Vec::new();

@@ -119,6 +119,11 @@ impl StoreError {
         }
     }
 
+    /// Whether stored bytes are damaged, or cannot be decrypted: reading them again would not help.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, StoreError::Damaged { .. } | StoreError::Invalid { .. })
+    }
+
     /// Makes an [`StoreError::Io`] of this path.
     pub(crate) fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();

@@ -1,8 +1,8 @@
 //! Messages held for review: stored by the mail path, listed, read, released, deleted, and removed
 //! by retention.
 //!
-//! An item is durable before [`Quarantine::put`] returns: first the body, then the row. Its states
-//! are
+//! Bodies are in packs ([`crate::packs`]); a database says where. An item is durable before
+//! [`Quarantine::put`] returns: first its records, then its row. Its states are
 //!
 //! ```text
 //! held -> releasing -> released        released, deleted: the row stays until retention
@@ -10,6 +10,9 @@
 //!   |         +-> held (abandoned)
 //!   +-> deleted
 //! ```
+//!
+//! A pack has beside each body what is kept about it, and the packs of the group [`CHANGES`] have
+//! what became of items: from both a lost database is made again ([`Quarantine::rebuild`]).
 //!
 //! A release has a token; only the caller that began it finishes it. The node spools the message
 //! under the token's name, then finishes the release. After a crash it resumes
@@ -19,29 +22,43 @@
 //! Every change is written in one transaction with its audit log entry.
 
 mod audit;
+mod bodies;
+mod compact;
+mod entry;
 mod item;
+mod moving;
+mod put;
+mod recover;
 mod release;
 mod retention;
 mod rows;
 mod schema;
 mod search;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use crate::content::{BodyKeys, Content, ContentHash};
+use crate::content::{BodyKeys, Content};
 use crate::database;
 use crate::error::StoreError;
+use crate::packs::index::{self, PackTotals};
+use crate::packs::{PackOptions, Packs};
 
 pub use audit::AuditLine;
+pub use bodies::DamagedItem;
+pub use entry::CHANGES;
 pub use item::{Held, QuarantineItem, State};
+use recover::Changes;
+pub use recover::Recovered;
 pub use release::{Begin, FolderRelease, Release, ReleaseOrder, ReleaseRight, USER_FOLDERS};
 pub use retention::FolderLimit;
 pub use search::{FolderSummary, HeldPage, HeldQuery};
 
-use rows::{drop_body, find_state, insert, set_state};
+use rows::{Drop, drop_body, find_state, set_state};
 use schema::MIGRATIONS;
 
 /// Outcome of [`Quarantine::delete`].
@@ -60,24 +77,28 @@ pub enum Deletion {
 #[derive(Debug)]
 pub struct Quarantine {
     path: PathBuf,
+    packs: Packs,
+    /// Bodies in files of their own, of before the packs; and the keys of all.
     content: Content,
+    /// Everything that writes holds this, and SQLite's lock for writing, from before its records are
+    /// appended until their rows are committed: in any process, a pack and its index change together.
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
-    /// Read-locked while a body and its row are stored, write-locked while unreferenced bodies are
-    /// removed: else a body could be removed before its row is written.
-    bodies: RwLock<()>,
     /// Who may release from which folder, by configuration.
     folder_release: RwLock<FolderRelease>,
-    /// Only this process stores bodies, so it may remove those that no row references. `bodies`
-    /// does not lock other processes out.
-    is_exclusive: bool,
+    /// Folders whose mail is kept for another time than the rest: they have packs of their own.
+    own_packs: RwLock<BTreeSet<String>>,
+    /// There may be bodies in files of their own.
+    has_old: AtomicBool,
 }
 
 impl Quarantine {
-    /// Opens or creates the quarantine in this folder: `quarantine.db` and `bodies/`.
+    /// Opens or creates the quarantine in this folder: `quarantine.db` and `packs/`. What a crash
+    /// left in the packs is put in order.
     ///
     /// # Errors
-    /// If the folder cannot be used, or the database is damaged or newer than this program.
+    /// If the folder cannot be used or another process writes there, or the database is damaged or
+    /// newer than this program.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         Self::open_with(folder, None)
     }
@@ -87,14 +108,29 @@ impl Quarantine {
     /// # Errors
     /// As [`Quarantine::open`].
     pub fn open_with(folder: &Path, keys: Option<BodyKeys>) -> Result<Self, StoreError> {
-        let content = Content::open(&folder.join("bodies"))?.with_keys(keys);
-        let quarantine = Self::open_content(folder, content, true)?;
-        quarantine.collect_garbage()?;
+        check_not_lost(folder)?;
+        let packs = Packs::open(&folder.join(PACKS), PackOptions::default())?;
+        Self::open_on(folder, packs, keys)
+    }
+
+    /// The same with these packs, to which nobody else writes.
+    pub(crate) fn open_on(
+        folder: &Path,
+        packs: Packs,
+        keys: Option<BodyKeys>,
+    ) -> Result<Self, StoreError> {
+        let quarantine = Self::open_database(folder, packs, keys)?;
+        let recovered = quarantine.recover(Changes::IfNewer)?;
+        if recovered != Recovered::default() {
+            tracing::warn!(?recovered, "the packs of held mail were put in order");
+        }
+        quarantine.note_changes()?;
+        quarantine.remove_old_garbage()?;
+        quarantine.reclaim()?;
         Ok(quarantine)
     }
 
-    /// The same, while another process may be storing mail in it: its bodies that no row references
-    /// yet are not removed.
+    /// The same, while another process may be storing mail in it.
     ///
     /// # Errors
     /// As [`Quarantine::open`].
@@ -107,57 +143,49 @@ impl Quarantine {
     /// # Errors
     /// As [`Quarantine::open`].
     pub fn open_shared_with(folder: &Path, keys: Option<BodyKeys>) -> Result<Self, StoreError> {
-        let content = Content::open_shared(&folder.join("bodies"))?.with_keys(keys);
-        Self::open_content(folder, content, false)
+        check_not_lost(folder)?;
+        let packs = Packs::open_shared(&folder.join(PACKS), PackOptions::default())?;
+        Self::open_database(folder, packs, keys)
     }
 
-    fn open_content(
+    fn open_database(
         folder: &Path,
-        content: Content,
-        is_exclusive: bool,
+        packs: Packs,
+        keys: Option<BodyKeys>,
     ) -> Result<Self, StoreError> {
         let path = folder.join("quarantine.db");
-        if database::is_blank(&path)? && Content::has_any(&folder.join("bodies"))? {
-            return Err(lost_error(path));
-        }
+        let content = Content::existing(&folder.join(OLD_BODIES))?.with_keys(keys);
         let writer = database::open_write(&path, MIGRATIONS)?;
         let reader = database::open_read(&path, MIGRATIONS)?;
         Ok(Quarantine {
             path,
+            packs,
             content,
             writer: Mutex::new(writer),
             reader: Mutex::new(reader),
-            bodies: RwLock::new(()),
             folder_release: RwLock::default(),
-            is_exclusive,
+            own_packs: RwLock::default(),
+            has_old: AtomicBool::new(folder.join(OLD_BODIES).exists()),
         })
     }
 
-    /// Holds a message; durable when it returns. False if an item of this id is known already.
-    ///
-    /// # Errors
-    /// If it could not be made durable.
-    pub fn put(&self, item: &QuarantineItem, raw: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.put_many(&[(item, raw)])? == 1)
+    /// Says which folders are kept for another time than the rest.
+    pub fn set_own_packs(&self, folders: impl IntoIterator<Item = String>) {
+        let folders = folders.into_iter().collect();
+        *self.own_packs.write().unwrap_or_else(PoisonError::into_inner) = folders;
     }
 
-    /// Holds several messages with one commit. Returns how many were new.
+    /// Totals of the packs.
     ///
     /// # Errors
-    /// If they could not all be made durable; then none of the new ones is held.
-    pub fn put_many(&self, items: &[(&QuarantineItem, &[u8])]) -> Result<u64, StoreError> {
-        let _keep_bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        let mut hashes = Vec::with_capacity(items.len());
-        for (_, raw) in items {
-            hashes.push(self.content.put(raw)?);
-        }
-        self.change(|batch| {
-            let mut new = 0;
-            for ((item, raw), hash) in items.iter().zip(&hashes) {
-                new += u64::from(insert(batch, item, raw.len(), *hash)?);
-            }
-            Ok(new)
-        })
+    /// If the database cannot be read.
+    pub fn pack_totals(&self) -> Result<PackTotals, StoreError> {
+        self.read(index::totals)
+    }
+
+    /// Whether bodies of before the packs may still be in files of their own.
+    fn has_old_bodies(&self) -> bool {
+        self.has_old.load(Ordering::Relaxed)
     }
 
     /// Time of reception of the newest item, in Unix milliseconds; none if there is none.
@@ -179,21 +207,6 @@ impl Quarantine {
         })
     }
 
-    /// The message as received; none if the item is unknown or its body is deleted.
-    ///
-    /// # Errors
-    /// If the body cannot be read, or is damaged.
-    pub fn body(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let hash = self.read(|c| {
-            let mut find = c.prepare_cached("SELECT content FROM item WHERE id = ?1")?;
-            find.query_row([id], |row| row.get::<_, Option<String>>(0)).optional()
-        })?;
-        match hash.flatten().as_deref().and_then(ContentHash::parse) {
-            Some(hash) => self.content.get(hash),
-            None => Ok(None),
-        }
-    }
-
     /// Deletes a held item: its body is removed, its row stays until retention removes it.
     ///
     /// # Errors
@@ -204,32 +217,17 @@ impl Quarantine {
             if state != State::Held {
                 return Ok(Deletion::NotHeld(state));
             }
-            drop_body(batch, seq)?;
+            drop_body(batch, seq, Drop::Deleted)?;
             set_state(batch, seq, State::Deleted, now_ms)?;
             audit::write(batch, now_ms, who, "delete", id, "")?;
             Ok(Deletion::Done)
         })?;
-        self.collect_garbage()?;
-        Ok(deletion)
-    }
-
-    /// Encrypts every body with the first key, or decrypts all permanently if the keys do not
-    /// encrypt. Returns how many were rewritten.
-    ///
-    /// # Errors
-    /// If one cannot be read, decrypted or written; those before it are done.
-    pub fn reencrypt(&self) -> Result<u64, StoreError> {
-        self.collect_garbage()?;
-        let mut written = 0;
-        for hash in self.content.all()? {
-            // A body that is removed meanwhile must not be written again.
-            let _keep_bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-            if self.is_garbage(hash)? {
-                continue;
-            }
-            written += u64::from(self.content.reencrypt(hash)?);
+        // On a full disk there is room for no note; the node's next round makes it.
+        if let Err(error) = self.note_changes() {
+            tracing::warn!(%error, "a deletion could not be noted in the packs");
         }
-        Ok(written)
+        self.reclaim()?;
+        Ok(deletion)
     }
 
     /// The keys of encrypted bodies.
@@ -237,57 +235,27 @@ impl Quarantine {
         self.content.keys()
     }
 
-    /// A body that was deleted and waits for the node to remove it.
-    fn is_garbage(&self, hash: ContentHash) -> Result<bool, StoreError> {
-        self.read(|c| {
-            let mut find = c.prepare_cached(
-                "SELECT 1 FROM garbage WHERE content = ?1 AND NOT EXISTS \
-                 (SELECT 1 FROM item WHERE item.content = garbage.content)",
-            )?;
-            find.exists([hash.to_string()])
-        })
-    }
-
-    /// Removes the bodies that no row references any more.
-    fn collect_garbage(&self) -> Result<(), StoreError> {
-        if !self.is_exclusive {
-            // The node does so in its next round of retention.
-            return Ok(());
-        }
-        let any = self.read(|c| c.prepare_cached("SELECT 1 FROM garbage LIMIT 1")?.exists([]))?;
-        if !any {
-            return Ok(());
-        }
-        let _no_new_bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
-        let unused: Vec<String> = self.read(|c| {
-            let mut find = c.prepare_cached(
-                "SELECT content FROM garbage WHERE NOT EXISTS \
-                 (SELECT 1 FROM item WHERE item.content = garbage.content)",
-            )?;
-            find.query_map([], |row| row.get(0))?.collect()
-        })?;
-        for hash in unused.iter().filter_map(|h| ContentHash::parse(h)) {
-            self.content.remove(hash)?;
-        }
-        self.change(|batch| {
-            batch.execute("DELETE FROM garbage", [])?;
-            Ok(())
-        })
-    }
-
     /// Runs `change` in one durable transaction.
     fn change<T>(
         &self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
+        self.commit(|batch| change(batch).map_err(StoreError::db(&self.path)))
+    }
+
+    /// Runs `change` in one durable transaction that nobody else writes beside, from its beginning
+    /// on: what it appends to packs is committed with it.
+    fn commit<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = || {
-            let batch = writer.transaction()?;
-            let value = change(&batch)?;
-            batch.commit()?;
-            Ok(value)
-        };
-        run().map_err(StoreError::db(&self.path))
+        let db = StoreError::db(&self.path);
+        let batch =
+            writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&db)?;
+        let value = change(&batch)?;
+        batch.commit().map_err(&db)?;
+        Ok(value)
     }
 
     fn read<T>(
@@ -300,19 +268,54 @@ impl Quarantine {
     }
 }
 
-/// Bodies without the database: recipients and reasons are lost, and new mail would hide that
-/// the old is there.
-fn lost_error(path: PathBuf) -> StoreError {
+/// Folder of the packs.
+pub const PACKS: &str = "packs";
+/// Folder of bodies in files of their own, of before the packs.
+const OLD_BODIES: &str = "bodies";
+
+/// Refuses a folder with held mail, but without the list of it.
+fn check_not_lost(folder: &Path) -> Result<(), StoreError> {
+    let path = folder.join("quarantine.db");
+    if !database::is_blank(&path)? || !has_any_body(folder)? {
+        return Ok(());
+    }
+    Err(lost_error(path, Packs::has_any(&folder.join(PACKS))?))
+}
+
+/// Whether a quarantine's folder holds any message.
+///
+/// # Errors
+/// If it cannot be listed.
+pub fn has_any_body(folder: &Path) -> Result<bool, StoreError> {
+    Ok(Packs::has_any(&folder.join(PACKS))? || Content::has_any(&folder.join(OLD_BODIES))?)
+}
+
+/// Bodies without the database, which new mail would hide.
+fn lost_error(path: PathBuf, has_packs: bool) -> StoreError {
+    let hint = match has_packs {
+        true => {
+            "stop the node and make the list again from the packs (`gauntlet quarantine rebuild`), or \
+             restore it from a backup (`gauntlet backup`); or, to start with an empty quarantine, move \
+             the folder `quarantine` away"
+        }
+        false => {
+            "restore it from a backup (`gauntlet backup`); or, to start with an empty quarantine, move \
+             the folder `quarantine` away: each file in its `bodies` is one message as received"
+        }
+    };
     StoreError::Lost {
         path,
-        cause: "the list of held mail is empty or gone, but there are bodies of held mail beside it. \
+        cause:
+            "the list of held mail is empty or gone, but there are bodies of held mail beside it. \
                 Nothing was changed"
-            .to_owned(),
-        hint: "restore it from a backup (`gauntlet backup`); or, to start with an empty quarantine, move \
-               the folder `quarantine` away: each file in its `bodies` is one message as received"
-            .to_owned(),
+                .to_owned(),
+        hint: hint.to_owned(),
     }
 }
 
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod pack_tests;
 #[cfg(test)]
 mod tests;

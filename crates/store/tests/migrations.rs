@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gauntlet_store::quarantine::{HeldQuery, State};
 use gauntlet_store::users::Scope;
-use gauntlet_store::{Log, Policies, Quarantine, Query, Users};
+use gauntlet_store::{ContentHash, Log, Policies, Quarantine, Query, Users};
 use gauntlet_verdict::Class;
 use rusqlite::Connection;
 
@@ -73,13 +73,13 @@ fn users_of_every_version_are_known() {
 
 #[test]
 fn held_mail_of_every_version_is_known() {
-    assert_eq!(versions("quarantine"), [1, 2, 3]);
-    for n in 1..=3 {
+    assert_eq!(versions("quarantine"), [1, 2, 3, 4]);
+    for n in 1..=4 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("quarantine.db");
         make(&format!("quarantine-{n}"), &path);
         let quarantine = Quarantine::open(folder.path()).unwrap();
-        assert_eq!(version(&path), 3);
+        assert_eq!(version(&path), 4);
         let held = quarantine.search(&HeldQuery::default()).unwrap().items;
         let found: Vec<_> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
         let expected = [("q3", State::Deleted), ("q2", State::Released), ("q1", State::Held)];
@@ -93,6 +93,79 @@ fn held_mail_of_every_version_is_known() {
         assert_eq!(quarantine.retain(1_500, None, 9).unwrap(), 1);
         assert!(quarantine.folders().unwrap().is_empty(), "{n}");
     }
+}
+
+/// Bodies as versions before the packs kept them: a file each, named by its hash.
+fn old_body(folder: &Path, bytes: &[u8]) -> PathBuf {
+    let name = ContentHash::of(bytes).to_string();
+    let path = folder.join("bodies").join(&name[..2]).join(&name[2..4]).join(&name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn bodies_in_files_of_their_own_are_read_and_moved_into_packs() {
+    for n in 1..=3 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("quarantine.db");
+        make(&format!("quarantine-{n}"), &path);
+        let (kept, gone) =
+            (old_body(folder.path(), b"body 1"), old_body(folder.path(), b"deleted"));
+        std::fs::create_dir_all(folder.path().join("bodies/incoming")).unwrap();
+        std::fs::write(folder.path().join("bodies/incoming/0-1"), b"half").unwrap();
+        let old = Connection::open(&path).unwrap();
+        let hash = |bytes: &[u8]| ContentHash::of(bytes).to_string();
+        old.execute("UPDATE item SET content = ?1 WHERE id IN ('q1', 'q2')", [hash(b"body 1")])
+            .unwrap();
+        old.execute("INSERT INTO garbage VALUES (?1)", [hash(b"deleted")]).unwrap();
+        drop(old);
+        let beside = || Quarantine::open_shared(folder.path()).unwrap();
+        assert_eq!(beside().body("q1").unwrap().as_deref(), Some(&b"body 1"[..]), "in place");
+        let quarantine = Quarantine::open(folder.path()).unwrap();
+        assert!(!gone.exists() && kept.exists());
+        assert_eq!(quarantine.body("q1").unwrap().as_deref(), Some(&b"body 1"[..]));
+        assert_eq!(quarantine.move_old(|| false).unwrap(), 0, "it is interrupted");
+        assert_eq!(quarantine.move_old(|| true).unwrap(), 2);
+        assert!(!folder.path().join("bodies").exists(), "{n}");
+        assert_eq!(quarantine.move_old(|| true).unwrap(), 0);
+        for id in ["q1", "q2"] {
+            assert_eq!(quarantine.body(id).unwrap().as_deref(), Some(&b"body 1"[..]));
+            assert_eq!(beside().body(id).unwrap().as_deref(), Some(&b"body 1"[..]));
+        }
+        drop(quarantine);
+        // And what was moved is in the packs with all that is known of it.
+        let made = Quarantine::rebuild(folder.path(), None, 1).unwrap();
+        assert_eq!(made.items, 2);
+        let quarantine = Quarantine::open(folder.path()).unwrap();
+        let states = ["q1", "q2"].map(|id| quarantine.get(id).unwrap().unwrap().state);
+        assert_eq!(states, [State::Held, State::Released]);
+    }
+}
+
+#[test]
+fn a_damaged_old_body_stays_where_it_is_and_stops_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    make("quarantine-3", &folder.path().join("quarantine.db"));
+    let (bad, good) = (old_body(folder.path(), b"body 1"), old_body(folder.path(), b"body 2"));
+    std::fs::write(&bad, b"body l").unwrap();
+    let old = Connection::open(folder.path().join("quarantine.db")).unwrap();
+    for (id, bytes) in [("q1", b"body 1"), ("q2", b"body 2")] {
+        let hash = ContentHash::of(bytes).to_string();
+        old.execute("UPDATE item SET content = ?1 WHERE id = ?2", [hash.as_str(), id]).unwrap();
+    }
+    drop(old);
+    let quarantine = Quarantine::open(folder.path()).unwrap();
+    assert_eq!(quarantine.move_old(|| true).unwrap(), 1);
+    assert!(bad.exists() && !good.exists());
+    assert!(quarantine.body("q1").is_err());
+    assert_eq!(quarantine.body("q2").unwrap().as_deref(), Some(&b"body 2"[..]));
+    assert_eq!(
+        quarantine.delete("q1", "ada", 9).unwrap(),
+        gauntlet_store::quarantine::Deletion::Done
+    );
+    quarantine.maintain().unwrap();
+    assert!(!bad.exists());
 }
 
 #[test]

@@ -29,6 +29,11 @@ pub fn folder_limits(config: &Config) -> Vec<FolderLimit> {
     limits.collect()
 }
 
+/// Folders whose mail is kept for another time than the rest, and so has files of its own.
+pub fn folders_with_own_packs(config: &Config) -> impl Iterator<Item = String> {
+    config.folder.iter().map(|f| f.name.clone())
+}
+
 /// Who may release what is held in single folders.
 pub fn folder_release(config: &Config) -> FolderRelease {
     let said = config.folder.iter().filter_map(|f| Some((f.name.clone(), f.release?)));

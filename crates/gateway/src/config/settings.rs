@@ -424,6 +424,8 @@ pub struct QuarantineSettings {
     pub expire_percent_max: u32,
     /// Bytes of held mail; above, the oldest goes first.
     pub bytes_max: u64,
+    /// Messages that are to be held and wait for the quarantine; above, such mail gets 451.
+    pub backlog_max: u64,
     /// Seal bodies on disk.
     pub encrypt: bool,
     /// The file of keys that seal them, relative to the data folder; made if it is not there.
@@ -436,6 +438,7 @@ impl Default for QuarantineSettings {
             retention_days: 7,
             expire_percent_max: 25,
             bytes_max: 10 << 30,
+            backlog_max: 10_000,
             encrypt: false,
             key_file: "quarantine.keys".into(),
         }

@@ -73,6 +73,10 @@ fn check_thresholds(config: &Config) -> Result<(), ConfigError> {
 /// Refuses folders without a name, and those that recipients would release dangerous mail from.
 fn check_folders(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
+    if config.quarantine.backlog_max == 0 {
+        let message = "must be at least 1; with 0 no message could be held".to_owned();
+        return wrong("quarantine.backlog_max", message);
+    }
     if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
         let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
         return wrong("folder.name", message);

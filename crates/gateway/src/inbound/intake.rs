@@ -12,7 +12,7 @@ use gauntlet_policy::Rates;
 use gauntlet_smtp::{MailCommand, RcptCommand, Reply};
 use gauntlet_store::record::Stage;
 use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
-use gauntlet_verdict::Final;
+use gauntlet_verdict::{Disposition, Final};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -128,6 +128,11 @@ impl Intake {
             Answer::Defer(text) => {
                 self.metrics.answered_later.add_one();
                 vec![Reply::new(451, (4, 7, 1), with_reference(&text, &id)); count]
+            }
+            Answer::Accept if holds(&record.dispositions) && self.queue.is_hold_backlog_full() => {
+                self.metrics.hold_overload.add_one();
+                self.metrics.answered_later.add_one();
+                vec![Reply::new(451, (4, 3, 2), "too much mail waits, try again later"); count]
             }
             Answer::Accept => {
                 let size = body.len() as u64;
@@ -322,6 +327,11 @@ impl Intake {
         record.deliveries = deliveries.collect();
         self.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
     }
+}
+
+/// The message is held for somebody.
+fn holds(dispositions: &[Disposition]) -> bool {
+    dispositions.iter().any(|d| matches!(d.end, Final::Hold { .. } | Final::Quarantine { .. }))
 }
 
 fn milliseconds_since(began: Instant) -> u32 {

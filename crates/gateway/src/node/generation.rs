@@ -192,6 +192,7 @@ impl Node {
         self.logins.forget();
         self.admission.set_limits(session_limits(&config));
         self.quarantine.set_folder_release(quarantine::folder_release(&config));
+        self.quarantine.set_own_packs(quarantine::folders_with_own_packs(&config));
         self.budgets.set_limits(&config);
         self.outcomes.enable(config.tls_reports.enabled);
         if let Some(secrets) = &self.secrets {

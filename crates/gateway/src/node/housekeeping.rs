@@ -82,7 +82,7 @@ impl Node {
         Ok(questions)
     }
 
-    /// Retention of log and quarantine, again and again.
+    /// Retention of log and quarantine, and compaction of the latter, again and again.
     pub(super) async fn housekeeping(self: Arc<Self>) {
         let mut stopping = self.stop.subscribe();
         loop {
@@ -133,7 +133,21 @@ impl Node {
         }
         self.quarantine.retain_folders(&folders, now)?;
         self.quarantine.retain_except(before_ms, Some(q.bytes_max), &folders, now)?;
-        Ok(())
+        self.quarantine.maintain()
+    }
+
+    /// Moves held bodies of before the packs into packs, while mail goes on.
+    pub(super) async fn move_held_mail(self: Arc<Self>) {
+        let (quarantine, stopping) = (self.quarantine.clone(), self.stop.subscribe());
+        let moved =
+            tokio::task::spawn_blocking(move || quarantine.move_old(|| !*stopping.borrow()));
+        match moved.await {
+            Ok(Ok(0)) | Err(_) => {}
+            Ok(Ok(items)) => tracing::info!(items, "held mail was moved into packs"),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "held mail could not be moved into packs; the next start goes on");
+            }
+        }
     }
 
     /// Writes the steady time down, again and again.

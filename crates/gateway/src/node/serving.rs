@@ -83,6 +83,7 @@ impl Node {
             tokio::spawn(receiver.clone().run(listener));
         }
         tokio::spawn(self.clone().housekeeping());
+        tokio::spawn(self.clone().move_held_mail());
         tokio::spawn(self.clone().keep_time());
         tokio::spawn(self.clone().watch_groups());
         tokio::spawn(self.clone().watch_lists());

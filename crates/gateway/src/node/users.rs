@@ -16,6 +16,7 @@ pub(super) fn open_quarantine(config: &Config) -> anyhow::Result<Arc<Quarantine>
     let folder = config.node.data.join("quarantine");
     let quarantine = Quarantine::open_with(&folder, quarantine::body_keys(config)?)?;
     quarantine.set_folder_release(quarantine::folder_release(config));
+    quarantine.set_own_packs(quarantine::folders_with_own_packs(config));
     Ok(Arc::new(quarantine))
 }
 

@@ -1,13 +1,16 @@
-//! Putting messages into quarantine: a thread that holds several with one commit.
+//! Putting messages into quarantine: a thread that holds many with one sync and one commit.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
 use gauntlet_store::{Quarantine, QuarantineItem, StoreError};
 
 /// Messages held with one commit.
-const BATCH_MAX: usize = 32;
+const BATCH_MAX: usize = 256;
+/// Bytes of messages held with one commit: those that come next wait no longer for it.
+const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// Why a message could not be held.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -34,6 +37,8 @@ pub struct HoldJob {
 #[derive(Debug, Clone)]
 pub struct Holder {
     queue: Sender<HoldJob>,
+    /// Jobs that are not done.
+    waiting: Arc<AtomicU64>,
 }
 
 impl Holder {
@@ -46,11 +51,23 @@ impl Holder {
         std::thread::Builder::new()
             .name("quarantine".to_owned())
             .spawn(move || run(&quarantine, &jobs))?;
-        Ok(Holder { queue })
+        Ok(Holder { queue, waiting: Arc::default() })
+    }
+
+    /// Messages that wait for the thread, or are being written.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Queues a message for the thread that writes; `done` is called when it is durable.
     pub fn hold(&self, job: HoldJob) {
+        let (waiting, done) = (self.waiting.clone(), job.done);
+        waiting.fetch_add(1, Ordering::Relaxed);
+        let done = Box::new(move |result| {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            done(result);
+        });
+        let job = HoldJob { done, ..job };
         if let Err(unsent) = self.queue.send(job) {
             (unsent.0.done)(Err(HoldError::Ended));
         }
@@ -59,10 +76,13 @@ impl Holder {
 
 fn run(quarantine: &Quarantine, jobs: &Receiver<HoldJob>) {
     while let Ok(first) = jobs.recv() {
+        let mut bytes = first.body.len();
         let mut batch = vec![first];
         while batch.len() < BATCH_MAX
+            && bytes < BATCH_BYTES_MAX
             && let Ok(next) = jobs.try_recv()
         {
+            bytes += next.body.len();
             batch.push(next);
         }
         let items: Vec<_> = batch.iter().map(|job| (&job.item, &job.body[..])).collect();

@@ -12,6 +12,7 @@
 
 pub mod accept;
 pub mod administration;
+mod backlog;
 mod changes;
 mod cut_through;
 pub mod cut_through_journal;
@@ -43,8 +44,7 @@ use crate::outbound::maildir::Maildir;
 use crate::outbound::queue::cut_through_journal::CutThroughJournal;
 use crate::outbound::queue::in_flight::{InFlight, Slot};
 use crate::outbound::queue::schedule::Schedule;
-use crate::outbound::queued_message::News;
-use crate::outbound::queued_message::QueuedMessage;
+use crate::outbound::queued_message::{News, QueuedMessage};
 use crate::outbound::sender::{Sender, Settled};
 use crate::outbound::settings::OutboundSettings;
 
@@ -114,6 +114,9 @@ struct State {
     /// Due time of each waiting message.
     due: HashMap<u64, i64>,
     active: BTreeMap<u64, Arc<Active>>,
+    /// Messages that the quarantine has not got yet. Those that the last process left count until
+    /// they are read.
+    to_hold: BTreeSet<u64>,
 }
 
 /// A message in memory.
@@ -206,6 +209,9 @@ impl Queue {
             }
             self.wait_until(*id, due);
         }
+        let now = self.now_ms();
+        let due_now = messages.iter().filter(|(_, due)| *due <= now).map(|(id, _)| *id);
+        self.state().to_hold.extend(due_now);
     }
 
     /// The way to next hops.
@@ -239,6 +245,7 @@ impl Queue {
 
     /// Takes a message that is in the spool.
     fn submit(self: &Arc<Self>, id: u64, message: QueuedMessage, body: Bytes) {
+        self.note_backlog(id, &message.targets, &message.record.deliveries);
         let bytes = weight(&body);
         if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
             && !self.state().active.is_empty()
@@ -307,7 +314,10 @@ impl Queue {
     fn read_back(&self, id: u64) -> Option<(QueuedMessage, Vec<u8>)> {
         let stored = match self.parts.spool.read(id) {
             Ok(stored) => stored,
-            Err(gauntlet_store::SpoolError::Unknown(_)) => return None,
+            Err(gauntlet_store::SpoolError::Unknown(_)) => {
+                self.leave_backlog(id);
+                return None;
+            }
             Err(error) => {
                 tracing::error!(%error, id = ids::to_text(id), "a message cannot be read back");
                 self.wait_until(id, self.now_ms() + 60 * ERROR_RETRY_MS);
@@ -349,6 +359,7 @@ impl Queue {
     }
 
     fn activate(self: &Arc<Self>, id: u64, message: QueuedMessage, body: Bytes) {
+        self.note_backlog(id, &message.targets, &message.record.deliveries);
         self.active_bytes.fetch_add(weight(&body), Ordering::Relaxed);
         self.parts.metrics.active.add(1);
         let deliveries = message.record.deliveries.clone();
@@ -433,6 +444,7 @@ impl Queue {
         let events = std::mem::take(&mut progress.events);
         drop(progress);
         self.state().active.remove(&id);
+        self.note_backlog(id, &active.message.targets, &deliveries);
         self.parts.in_flight.release(active.slot);
         self.active_bytes.fetch_sub(weight(&active.body), Ordering::Relaxed);
         self.parts.metrics.active.add(-1);

@@ -26,6 +26,8 @@ pub struct OutboundSettings {
     pub hop_tls: HopTls,
     /// What disarms files; none where nothing is unpacked.
     pub disarming: Option<Tools>,
+    /// Messages that may wait for the quarantine.
+    pub hold_backlog_max: u64,
 }
 
 impl OutboundSettings {
@@ -48,6 +50,7 @@ impl OutboundSettings {
             key_ring: key_ring.with_seal(&config.dkim.seal_as)?,
             hop_tls: hop_tls(&config.sender)?,
             disarming,
+            hold_backlog_max: config.quarantine.backlog_max,
         })
     }
 }

@@ -155,7 +155,9 @@ impl Quarantine {
             set_state(batch, seq, State::Releasing, now_ms)?;
             let order_json = serde_json::to_string(order).map_err(json)?;
             batch
-                .prepare_cached("UPDATE item SET token = ?2, release = ?3 WHERE seq = ?1")?
+                .prepare_cached(
+                    "UPDATE item SET token = ?2, release = ?3, noted = '' WHERE seq = ?1",
+                )?
                 .execute(params![seq, token, order_json])?;
             audit::write(batch, now_ms, &order.who, "release", id, &order.to.join(", "))?;
             Ok(Ok(seq))
@@ -163,6 +165,12 @@ impl Quarantine {
         match begun {
             Err(refused) => Ok(refused),
             Ok(seq) => {
+                // Before anything is sent: a list that is made again must not send it once more.
+                if let Err(error) = self.note_changes() {
+                    let token = format!("release-{seq}-{now_ms}");
+                    self.abandon_release(&token, &error.to_string(), now_ms)?;
+                    return Err(error);
+                }
                 let release = self.read(|c| read_release(c, "seq = ?1", seq))?;
                 Ok(release
                     .into_iter()
@@ -202,7 +210,7 @@ impl Quarantine {
         detail: &str,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        self.change(|batch| {
+        let ended = self.change(|batch| {
             let mut find = batch.prepare_cached(
                 "SELECT seq, id FROM item WHERE token = ?1 AND state = 'releasing'",
             )?;
@@ -212,7 +220,12 @@ impl Quarantine {
             set_state(batch, seq, state, now_ms)?;
             audit::write(batch, now_ms, "gauntlet", action, &id, detail)?;
             Ok(true)
-        })
+        })?;
+        // The next change, or the node's next round, notes it again.
+        if let Err(error) = self.note_changes() {
+            tracing::warn!(%error, "a change of held mail could not be noted in the packs");
+        }
+        Ok(ended)
     }
 
     /// Releases in progress: after a start, those that a crash interrupted. The spool knows by the

@@ -3,7 +3,7 @@
 use gauntlet_mail::date::DAY_MS;
 use rusqlite::{Transaction, params};
 
-use super::rows::drop_body;
+use super::rows::{Drop, drop_body};
 use super::{Quarantine, audit};
 use crate::error::StoreError;
 
@@ -55,14 +55,14 @@ impl Quarantine {
         loop {
             let slice = self.change(|batch| forget_old(batch, before_ms, &names))?;
             forgotten += slice;
-            self.collect_garbage()?;
+            self.reclaim()?;
             if slice == 0 {
                 break;
             }
         }
         let Some(bytes_max) = bytes_max else { return Ok(forgotten) };
         forgotten += self.enforce_bytes_max(bytes_max, now_ms)?;
-        self.collect_garbage()?;
+        self.reclaim()?;
         Ok(forgotten)
     }
 
@@ -145,7 +145,7 @@ impl Quarantine {
                 over = over.saturating_sub(bytes);
             }
         }
-        self.collect_garbage()?;
+        self.reclaim()?;
         Ok(forgotten)
     }
 }
@@ -174,7 +174,7 @@ fn forget_of_folder(batch: &Transaction<'_>, name: &str, before_ms: i64) -> rusq
 
 fn forget(batch: &Transaction<'_>, found: &[i64]) -> rusqlite::Result<u64> {
     for seq in found {
-        drop_body(batch, *seq)?;
+        drop_body(batch, *seq, Drop::Forgotten)?;
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
     }
     Ok(found.len() as u64)
@@ -200,7 +200,7 @@ fn forget_oldest(
         if bytes >= over {
             break;
         }
-        drop_body(batch, seq)?;
+        drop_body(batch, seq, Drop::Forgotten)?;
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
         let why = if folder.is_some() { "folder over its cap" } else { "quarantine over its cap" };
         audit::write(batch, now_ms, "gauntlet", "forget", &id, why)?;

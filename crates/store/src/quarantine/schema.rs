@@ -1,5 +1,7 @@
 //! The tables of the quarantine.
 
+use crate::packs::index::pack_tables;
+
 /// Version N is made by the first N of these. Never edit one that was released: add another.
 pub(super) const MIGRATIONS: &[&str] = &["
 CREATE TABLE item (
@@ -69,4 +71,23 @@ END;
     // Who may release it by the rule that held it: 'user', 'admin', or NULL for the folder's
     // setting.
     "ALTER TABLE item ADD COLUMN released_by TEXT;",
+    // Bodies are in packs; those of `bodies/` are moved there. An item's own record is in a pack,
+    // too: (pack, entry_offset, entry_bytes); pack is NULL once it has no body. `noted` is the state
+    // that the packs know of. `gone` has the items without a body whose record is still in a pack:
+    // a list that is made again from the packs must not bring them back.
+    concat!(
+        pack_tables!(),
+        "ALTER TABLE item ADD COLUMN pack INTEGER;
+ALTER TABLE item ADD COLUMN entry_offset INTEGER;
+ALTER TABLE item ADD COLUMN entry_bytes INTEGER;
+ALTER TABLE item ADD COLUMN noted TEXT NOT NULL DEFAULT 'held';
+CREATE INDEX item_pack ON item (pack, entry_offset) WHERE pack IS NOT NULL;
+CREATE INDEX item_unnoted ON item (seq) WHERE state <> noted;
+CREATE TABLE gone (
+    pack INTEGER NOT NULL,
+    id   TEXT NOT NULL,
+    PRIMARY KEY (pack, id)
+) WITHOUT ROWID;
+"
+    ),
 ];

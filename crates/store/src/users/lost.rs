@@ -6,7 +6,6 @@
 
 use std::path::Path;
 
-use crate::content::Content;
 use crate::database;
 use crate::error::StoreError;
 
@@ -24,7 +23,7 @@ pub fn check_not_lost(data: &Path) -> Result<(), StoreError> {
         let name = name.to_string_lossy();
         name.ends_with(".db") || name.contains(".db.damaged")
     });
-    if !has_log && !Content::has_any(&data.join("quarantine/bodies"))? {
+    if !has_log && !crate::quarantine::has_any_body(&data.join("quarantine"))? {
         return Ok(());
     }
     Err(StoreError::Lost {

@@ -43,6 +43,10 @@ impl Queue {
             if due == HELD || self.is_held(*id) {
                 self.parts.spool.set_due(*id, due);
             }
+            if due == HELD {
+                // It waits for a person, not for the quarantine.
+                self.leave_backlog(*id);
+            }
             self.wait_until(*id, due);
         }
         all.len()
@@ -75,6 +79,7 @@ impl Queue {
             delivery.reply = format!("deleted by {who}");
         }
         self.parts.log.append(vec![message.record])?;
+        self.leave_backlog(id);
         self.parts.spool.done(id);
         Ok(())
     }

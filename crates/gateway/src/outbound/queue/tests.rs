@@ -140,3 +140,52 @@ async fn messages_are_due_in_the_order_of_their_times_and_held_ones_never() {
     queue.recover(&[(4, node.clock.unix_ms() + 86_400_000 * 30)], &[]);
     assert_eq!(queue.next_due(), Ok(4));
 }
+
+/// Holds what is to be held; the rest passes.
+const HOLDS_SPAM: &str = "[[rule]]\nname = \"held\"\nwhen.sender = \"spam@example.org\"\n\
+                          do = { quarantine = \"spam\" }\n";
+
+#[tokio::test]
+async fn mail_that_would_be_held_is_put_off_while_too_much_waits_for_the_quarantine() {
+    let settings = "[quarantine]\nbacklog_max = 3\n";
+    let node = TestNode::with_policy(settings, HOLDS_SPAM);
+    let (queue, quarantine) = (&node.node.queue, node.node.quarantine.clone());
+    // Somebody else writes into its database, as a slow disk would keep it busy.
+    let database = node.node.config().node.data.join("quarantine/quarantine.db");
+    let busy = rusqlite::Connection::open(database).unwrap();
+    busy.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut client = node.client().await;
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.push(id_in(&client.send("spam@example.org", &["bob@example.net"], MESSAGE).await));
+    }
+    assert_eq!(queue.hold_backlog(), 3);
+    for _ in 0..2 {
+        let reply = client.send("spam@example.org", &["bob@example.net"], MESSAGE).await;
+        assert!(reply.starts_with("451 4.3.2 "), "{reply}");
+    }
+    // Other mail passes.
+    accepted(&node, "ann@example.org").await;
+    assert_eq!(node.node.metrics.hold_overload.get(), 2);
+    let metrics = node.node.render_metrics();
+    assert!(metrics.contains("\ngauntlet_hold_backlog_messages 3\n"), "{metrics}");
+    assert!(metrics.contains("\ngauntlet_hold_overload_total 2\n"));
+    busy.execute_batch("ROLLBACK").unwrap();
+    for id in &taken {
+        node.logged(id).await;
+        assert!(quarantine.body(id).unwrap().is_some(), "what was answered 250 is held");
+    }
+    node.until(|n| (n.queue.hold_backlog() == 0).then_some(())).await;
+    let reply = client.send("spam@example.org", &["bob@example.net"], MESSAGE).await;
+    assert!(reply.starts_with("250 "), "{reply}");
+    assert!(node.node.render_metrics().contains("\ngauntlet_quarantine_packs 1\n"));
+}
+
+#[tokio::test]
+async fn what_the_last_process_left_counts_as_waiting_until_it_is_read() {
+    let node = TestNode::start("");
+    let (queue, now) = (&node.node.queue, node.clock.unix_ms());
+    queue.recover(&[(1, now), (2, now - 5), (3, now + 60_000)], &[]);
+    // None is in the spool, so that nothing is to be held of them once they were looked at.
+    node.until(|n| (n.queue.hold_backlog() == 0).then_some(())).await;
+}
