@@ -9,6 +9,7 @@ use gauntlet_engine::classifier::training::Example;
 use gauntlet_inputs::bodies::{Bodies, body_hash};
 use gauntlet_inputs::messages::walk;
 use gauntlet_mail::Message;
+use whatlang::Script;
 
 use super::progress::Progress;
 
@@ -213,7 +214,10 @@ fn language(message: &Message<'_>) -> &'static str {
     let texts = message.texts().flat_map(|t| t.text.chars());
     let text: String = subject.chars().chain(texts).take(LANGUAGE_CHARS).collect();
     match whatlang::detect(&text) {
-        Some(found) if found.is_reliable() => found.lang().code(),
+        // A few words of another alphabet do not tell the language, but that it is not English.
+        Some(found) if found.is_reliable() || found.script() != Script::Latin => {
+            found.lang().code()
+        }
         _ => "eng",
     }
 }
