@@ -41,6 +41,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("quarantine release", &["gauntlet quarantine release 1M7YFK6WX0000 --learn"]),
     ("quarantine delete", &["gauntlet quarantine delete 1M7YFK6WX0000"]),
     ("quarantine rotate-key", &["gauntlet quarantine rotate-key"]),
+    ("quarantine verify", &["gauntlet quarantine verify"]),
+    (
+        "quarantine rebuild",
+        &["gauntlet quarantine rebuild            when the list of held mail is lost or damaged"],
+    ),
     ("senders list", &["gauntlet senders list --json"]),
     ("senders allow", &["gauntlet senders allow partner.example"]),
     ("senders block", &["gauntlet senders block 192.0.2.0/24"]),

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::files;
@@ -89,11 +89,14 @@ fn migrate(
     let db = StoreError::db(path);
     let found = version(connection).map_err(&db)?;
     refuse_newer(path, found, migrations.len())?;
-    let missing = migrations.get(found as usize..).unwrap_or_default();
-    if missing.is_empty() {
+    if found as usize == migrations.len() {
         return Ok(());
     }
-    let steps = connection.transaction().map_err(&db)?;
+    // Of two programs that open an old file at once, one migrates it and the other finds it done.
+    let steps =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&db)?;
+    let found = version(&steps).map_err(&db)?;
+    let missing = migrations.get(found as usize..).unwrap_or_default();
     for step in missing {
         steps.execute_batch(step).map_err(&db)?;
     }
@@ -104,6 +107,24 @@ fn migrate(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A node and a command that make the same file at once found it locked, or made twice.
+    #[test]
+    fn many_may_open_a_new_file_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let steps = ["CREATE TABLE a(x);", "ALTER TABLE a ADD COLUMN y;"];
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    open_write(&path, &steps).unwrap().execute("INSERT INTO a VALUES (1, 2)", [])
+                });
+            }
+        });
+        let count = open_read(&path, &steps).unwrap();
+        let rows: i64 = count.query_row("SELECT count(*) FROM a", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 8);
+    }
 
     #[test]
     fn migrates_forward_and_refuses_newer() {

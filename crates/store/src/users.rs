@@ -25,7 +25,7 @@ mod totp;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 
 use crate::database;
 use crate::error::StoreError;
@@ -176,7 +176,9 @@ impl UserDatabase {
     ) -> Result<T, StoreError> {
         let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let run = || {
-            let batch = database.transaction()?;
+            // A change reads before it writes. A transaction that begins by reading gets "database is
+            // locked" at once, without waiting, if another process has written in between.
+            let batch = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = change(&batch)?;
             batch.commit()?;
             Ok(value)

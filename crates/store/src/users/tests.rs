@@ -44,6 +44,19 @@ fn users_are_added_and_removed() {
     assert!(!users.remove("eve", "ada", 9).unwrap());
 }
 
+/// The node and a command write at the same time: `database is locked` when both had read first.
+#[test]
+fn two_programs_change_users_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let [node, command] = [(); 2].map(|()| UserDatabase::open(folder.path()).unwrap());
+    node.add(&user_named("ada", Role::Reviewer), "a long password", "x", 1).unwrap();
+    std::thread::scope(|scope| {
+        for users in [&node, &command] {
+            scope.spawn(move || (0..100).for_each(|_| drop(users.begin_totp("ada").unwrap())));
+        }
+    });
+}
+
 #[test]
 fn sessions_last_while_used_and_end_with_the_password() {
     let folder = tempfile::tempdir().unwrap();
