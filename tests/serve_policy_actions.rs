@@ -10,7 +10,7 @@ use gauntlet_mail::Message;
 const POLICY: &str = "\
 [[rule]]\nname = \"tell\"\nwhen.subject = \"*secret*\"\n\
 do = [{ notify = { to = [\"ops@example.net\", \"postmaster\"], template = \"Held: {id}\" } }, { quarantine = \"secrets\" }]\n\
-[[rule]]\nname = \"teach\"\nwhen.subject = \"*teach*\"\ndo = { learn = \"spam\" }\nstop = false\n\
+[[rule]]\nname = \"train\"\nwhen.subject = \"*train*\"\ndo = { learn = \"spam\" }\nstop = false\n\
 [[rule]]\nname = \"junk\"\nwhen.subject = \"*junk*\"\ndo = \"spam_folder\"\n";
 
 fn policy(folder: &tempfile::TempDir) -> String {
@@ -94,27 +94,27 @@ fn a_notification_is_queued_once_for_each_message_and_address() {
 }
 
 #[test]
-fn what_a_policy_teaches_is_in_the_corrections_journal() {
+fn what_a_policy_learns_is_in_the_corrections_journal() {
     let folder = tempfile::tempdir().unwrap();
     let settings = policy(&folder) + "learned_per_rule_per_hour_max = 1\n";
     let mut node = Node::start(&settings);
     let mut client = Smtp::connect(node.smtp).unwrap();
     let mut send = |name: &str| {
-        let body = format!("From: a@example.org\r\nSubject: teach {name}\r\n\r\n{name}\r\n");
+        let body = format!("From: a@example.org\r\nSubject: train {name}\r\n\r\n{name}\r\n");
         client.send("a@example.org", &["bob@example.net"], body.as_bytes()).unwrap()
     };
     let first = send("one");
     let shown = trace(&node, &first);
     assert!(shown.contains("  learned     after "), "{shown}");
-    assert!(shown.contains(" ms as spam by policy:teach"), "{shown}");
+    assert!(shown.contains(" ms as spam by policy:train"), "{shown}");
     let second = trace(&node, &send("two"));
     assert!(second.contains("not learned"), "{second}");
-    assert!(second.contains("policy:teach: over policy.learned_per_rule_per_hour_max"), "{second}");
+    assert!(second.contains("policy:train: over policy.learned_per_rule_per_hour_max"), "{second}");
     node.wait_until("it is learned", || node.log().contains("corrections by the policy"));
-    let standing = Corrections::read(&node.data()).unwrap();
-    let by: Vec<(bool, u64)> = standing.values().map(|c| (c.spam, c.reporter)).collect();
-    assert_eq!(by, [(true, policy_reporter_id("teach"))]);
-    assert!(!standing.contains_key(&message_id(b"")));
+    let corrections = Corrections::read(&node.data()).unwrap();
+    let by: Vec<(bool, u64)> = corrections.values().map(|c| (c.spam, c.reporter)).collect();
+    assert_eq!(by, [(true, policy_reporter_id("train"))]);
+    assert!(!corrections.contains_key(&message_id(b"")));
     node.stop();
 }
 

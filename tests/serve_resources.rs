@@ -107,14 +107,14 @@ fn idle_sessions_of_a_few_addresses_make_room_for_a_good_client() {
     let took = gets_through(&node, [127, 0, 9, 1], &message("good", 2_000));
     assert!(took < Duration::from_secs(45), "{took:?}");
     assert!(node.metric("gauntlet_sessions_sent_away_total") > 0);
-    // One who was sent away was told why.
-    let told = |stream: &mut TcpStream| {
+    // One who was sent away got the reason.
+    let answered = |stream: &mut TcpStream| {
         let mut text = String::new();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let _open_or_closed = stream.read_to_string(&mut text);
         text.contains("421 4.3.2 too busy")
     };
-    assert!(held.iter_mut().take(50).any(told));
+    assert!(held.iter_mut().take(50).any(answered));
 }
 
 /// Few sessions, and a wait for commands that outlasts every test: only a client that is sent away
@@ -293,7 +293,7 @@ fn bodies_of_a_service_count_in_the_memory_of_all() {
 }
 
 #[test]
-fn what_a_client_teaches_is_bounded() {
+fn training_by_a_client_is_bounded() {
     let node = Node::start(
         "[facts]\nenabled = false\n[[service]]\nprotocol = \"spamd\"\naddress = \"127.0.0.1:0\"\n\
          learn = true\nlearn_per_user_per_hour_max = 3\nlearn_per_client_per_hour_max = 5\n",
