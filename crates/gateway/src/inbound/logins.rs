@@ -249,8 +249,8 @@ impl Logins {
     }
 }
 
-/// What the log says of a refused login beside that it was refused; the client is told the same in any case.
-/// App passwords wait, too, while a one-time password does (decision 169).
+/// What the log says of a refused login beside that it was refused; the client gets one reply for
+/// all reasons. App passwords wait, too, while a one-time password does (decision 169).
 fn refusal_reason(users: &Users, login: &str) -> &'static str {
     let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
     match users.list() {
