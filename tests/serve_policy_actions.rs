@@ -8,7 +8,7 @@ use gauntlet_learning::Corrections;
 use gauntlet_mail::Message;
 
 const POLICY: &str = "\
-[[rule]]\nname = \"tell\"\nwhen.subject = \"*secret*\"\n\
+[[rule]]\nname = \"notify\"\nwhen.subject = \"*secret*\"\n\
 do = [{ notify = { to = [\"ops@example.net\", \"postmaster\"], template = \"Held: {id}\" } }, { quarantine = \"secrets\" }]\n\
 [[rule]]\nname = \"train\"\nwhen.subject = \"*train*\"\ndo = { learn = \"spam\" }\nstop = false\n\
 [[rule]]\nname = \"junk\"\nwhen.subject = \"*junk*\"\ndo = \"spam_folder\"\n";
@@ -79,15 +79,15 @@ fn a_notification_is_queued_once_for_each_message_and_address() {
     assert_eq!(parsed.header("Auto-Submitted").unwrap().decoded(), "auto-generated");
     let text = parsed.parts()[0].text().unwrap();
     assert!(text.starts_with("Held: 1"), "{text}");
-    assert!(text.contains("bob@example.net: quarantine:secrets (rule \"tell\")"), "{text}");
-    assert!(text.contains("eve@example.net: quarantine:secrets (rule \"tell\")"), "{text}");
+    assert!(text.contains("bob@example.net: quarantine:secrets (rule \"notify\")"), "{text}");
+    assert!(text.contains("eve@example.net: quarantine:secrets (rule \"notify\")"), "{text}");
 
     let shown: Vec<String> = replies.iter().map(|reply| trace(&node, reply)).collect();
     assert!(shown[0].contains("  notified    after "), "{}", shown[0]);
     assert!(shown[0].contains(" ms ops@example.net by 1"), "{}", shown[0]);
     assert!(shown[1].contains("not notified") && shown[1].contains("null sender"), "{}", shown[1]);
     assert!(shown[2].contains("Auto-Submitted"), "{}", shown[2]);
-    let limit = "over policy.notifications_per_address_per_hour_max (tell)";
+    let limit = "over policy.notifications_per_address_per_hour_max (notify)";
     assert!(shown[4].contains(limit), "{}", shown[4]);
     node.stop();
     assert_eq!(node.log().matches("notification of the policy").count(), 4, "{}", node.log());

@@ -266,7 +266,7 @@ fn bodies_of_a_service_count_in_the_memory_of_all() {
                     stream
                         .write_all(b"CHECK SPAMC/1.5\r\nContent-length: 5000000\r\n\r\n")
                         .unwrap();
-                    let _put_off = stream.write_all(body);
+                    let _is_deferred = stream.write_all(body);
                     stream
                 };
                 (0..32).map(begin).collect::<Vec<_>>()
@@ -278,12 +278,12 @@ fn bodies_of_a_service_count_in_the_memory_of_all() {
     let (used, after) = (node.metric("gauntlet_memory_body_bytes"), resident_bytes(&node));
     assert!(used > 0 && used <= 128 << 20, "{used}");
     assert!(after.saturating_sub(before) < 300 << 20, "{before} -> {after}");
-    let put_off = |stream: &mut TcpStream| {
+    let is_deferred = |stream: &mut TcpStream| {
         let mut text = String::new();
         let _open_or_reset = stream.read_to_string(&mut text);
         text.starts_with("SPAMD/1.1 75 ")
     };
-    assert!(held.iter_mut().filter_map(|s| put_off(s).then_some(())).count() > 0);
+    assert!(held.iter_mut().filter_map(|s| is_deferred(s).then_some(())).count() > 0);
     // The rest of the memory is for others.
     let mut client = Smtp::connect(node.smtp).unwrap();
     let reply = client.send("a@b.example", &["c@d.example"], &message("good", 300_000)).unwrap();
