@@ -28,7 +28,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs `gauntlet activity`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let users = user::open(&args.node.load_existing()?.node.data)?;
     let mut out = std::io::stdout().lock();

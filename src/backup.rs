@@ -10,11 +10,11 @@ use gauntlet_gateway::clock::now_ms;
 use gauntlet_store::backup::back_up;
 
 const AFTER_HELP: &str = "\
-In it: message log, quarantine with its bodies, people, what was learned, lists, keys. Not in it: the
-spool (from a copy, mail in flight would be delivered twice), the Maildir, and the configuration file.
-Root's backup belongs to whom the data folder belongs to.
-A backup is complete when it holds `backup.json`. To go back to it, stop the node and put a copy of it
-in the data folder's place, or start a node with --data.
+In it: message log, quarantine with its bodies, people, what was learned, lists, keys. Not in
+it: the spool (from a copy, mail in flight would be delivered twice), the Maildir, and the
+configuration file. Root's backup belongs to whom the data folder belongs to. A backup is
+complete when it holds `backup.json`. To go back to it, stop the node and put a copy of it in
+the data folder's place, or start a node with --data.
 
 Examples:
   gauntlet backup /var/backups/gauntlet-monday
@@ -30,7 +30,6 @@ pub(crate) struct Args {
     node: NodeArgs,
 }
 
-/// Runs `gauntlet backup`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
     let node = &config.node;

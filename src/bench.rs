@@ -63,7 +63,6 @@ enum What {
     Sink(sink::Args),
 }
 
-/// Runs the measurement.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Scan(args) => scan::run(args),

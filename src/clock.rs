@@ -9,9 +9,9 @@ use gauntlet_gateway::control::{Answer, Request};
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
-A clock that is set ahead by more than clock.jump_seconds_max, or a node that was off for so long, makes
-nothing older: held mail, the queue and the message log age by the time that has passed, until you say that
-the clock is right. Check it with `date -u` first.
+A clock that is set ahead by more than clock.jump_seconds_max, or a node that was off for so
+long, makes nothing older: held mail, the queue and the message log age by the time that has
+passed, until you say that the clock is right. Check it with `date -u` first.
 
 Exit codes: 0 nothing is to be decided, or it was accepted; 1 something is.
 
@@ -30,7 +30,6 @@ pub(crate) struct Args {
     accept: bool,
 }
 
-/// Runs `gauntlet clock`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if args.accept {

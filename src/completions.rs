@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// Arguments of `gauntlet completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell that the completions are for
     #[arg(value_name = "SHELL")]
     shell: clap_complete::Shell,
 }

@@ -18,7 +18,7 @@ enum Action {
     /// Read a file and say what is wrong with it
     #[command(after_help = "Exit status: 0 if the file can be used, 2 if not.")]
     Check {
-        /// The configuration file
+        /// The configuration file to read
         file: PathBuf,
     },
     /// Print every setting with its effective value and where it came from
@@ -26,13 +26,12 @@ enum Action {
         /// The configuration file; without one, defaults and environment
         #[arg(short, long, env = "GAUNTLET_CONFIG")]
         config: Option<PathBuf>,
-        /// Print JSON
+        /// Print one JSON object instead of lines
         #[arg(long)]
         json: bool,
     },
 }
 
-/// Runs `gauntlet config`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check { file } => check(file),
@@ -53,7 +52,7 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
     gauntlet_gateway::admin::policy_source::load(&loaded.config)?;
     writeln!(
         std::io::stdout(),
-        "{}: good; {set} settings differ from the defaults",
+        "{}: valid; {set} settings differ from the defaults",
         file.display()
     )?;
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,5 @@
-//! `gauntlet content-process`: the supervisor of unpacking. Not for people: `gauntlet serve`, `scan`
-//! and `unpack` start it by themselves.
+//! `gauntlet content-process`: the supervisor of unpacking. Internal: `gauntlet serve`,
+//! `scan` and `unpack` start it by themselves.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;

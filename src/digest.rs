@@ -25,8 +25,9 @@ const LOOK_PAUSE: Duration = Duration::from_secs(5);
 const SCHEDULE_MARK: &str = "scheduled round";
 
 const AFTER_HELP: &str = "\
-The node sends them by itself at digest.hour, if digest.enabled. Each message is in one digest of a recipient only; probe
-accounts (learning.probes) get none. Exit status of send: 0 all sent, 1 some failed, 2 digest.enabled is false.
+The node sends them by itself at digest.hour, if digest.enabled. Each message is in one digest
+of a recipient only; probe accounts (learning.probes) get none. Exit status of send: 0 all sent,
+1 some failed, 2 digest.enabled is false.
 
 Examples:
   gauntlet digest preview ann@example.org    what she would get now, as a message
@@ -56,12 +57,11 @@ enum Action {
     },
     /// Print the digest that an address would get; its links work
     Preview {
-        /// The address
+        /// Address of the recipient whose digest it is
         address: String,
     },
 }
 
-/// Runs `gauntlet digest`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
     let users = user::open(&config.node.data)?;

@@ -40,7 +40,7 @@ enum Action {
         /// Name of the key [default: one that is free]
         #[arg(long)]
         selector: Option<String>,
-        /// How it signs
+        /// Algorithm of the key (RFC 6376, RFC 8463)
         #[arg(long, value_enum, default_value_t = Kinds::Rsa)]
         algorithm: Kinds,
         /// Bits of an RSA key
@@ -55,7 +55,7 @@ enum Action {
     },
     /// Make the next key of a domain; if there is one and its record is published, use it
     Rotate {
-        /// The domain
+        /// Domain that the key signs for
         domain: String,
         /// How the next key signs
         #[arg(long, value_enum, default_value_t = Kinds::Rsa)]
@@ -95,7 +95,6 @@ cannot read: they need the SubjectPublicKeyInfo";
 /// Bits of the keys that `rotate` makes.
 const RSA_BITS: usize = 2_048;
 
-/// Runs `gauntlet dkim`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
     let folder = config.node.inside(&config.dkim.keys);

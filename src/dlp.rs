@@ -19,18 +19,21 @@ use gauntlet_verdict::{DataLoss, Verdict};
 
 use crate::content_process;
 
-/// Something was found.
+/// Exit code if something was found.
 const EXIT_FOUND: u8 = 1;
 
 const AFTER_HELP: &str = "\
-What is found is printed masked: detector, how many different values, places. `test` looks through a
-message (subject, names of files, texts, attachments) or any other file, with the detectors,
-dictionaries and documents of --config, or all detectors.
+What is found is printed masked: detector, how many different values, places. `test` looks
+through a message (subject, names of files, texts, attachments) or any other file, with the
+detectors, dictionaries and documents of --config, or all detectors.
 
-JSON of `test`: one object a file: {\"file\",\"findings\":[{\"detector\",\"family\",\"name\",\"count\",\"points\",
-\"share\",\"evidence\":[{\"place\",\"offset\",\"length\",\"masked\"}]}],\"is_cut\"}; is_cut: not all was read.
+JSON of `test`: one object a file:
+{\"file\",\"findings\":[{\"detector\",\"family\",\"name\",\"count\",\"points\",
+\"share\",\"evidence\":[{\"place\",\"offset\",\"length\",\"masked\"}]}],\"is_cut\"}; is_cut: not
+all was read.
 
-Exit codes: 0 nothing found; 1 `test` found something; 2 wrong usage, or a file that cannot be read.
+Exit codes: 0 nothing found; 1 `test` found something; 2 wrong usage, or a file that cannot be
+read.
 
 Examples:
   gauntlet dlp test message.eml
@@ -68,7 +71,7 @@ enum Action {
     },
     /// Say how many fingerprints each document of a folder has; those with none are never found
     Fingerprint {
-        /// The folder
+        /// Folder with the documents
         folder: PathBuf,
         /// Folder of texts that do not count
         #[arg(long, value_name = "DIR")]
@@ -79,7 +82,6 @@ enum Action {
     },
 }
 
-/// Runs `gauntlet dlp`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Test { files, config, json } => {
@@ -201,7 +203,7 @@ fn print(out: &mut impl Write, file: &str, found: &DataLoss) -> anyhow::Result<(
     print_findings(out, found)
 }
 
-/// The findings, indented.
+/// Prints the findings, indented below their file.
 pub(crate) fn print_findings(out: &mut impl Write, found: &DataLoss) -> anyhow::Result<()> {
     for finding in &found.findings {
         let mut title = shown(&finding.title());

@@ -16,10 +16,11 @@ use gauntlet_store::Log;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
-The node sends reports by itself at dmarc_reports.hour, if dmarc_reports.enabled. `report` sends nothing.
+The node sends reports by itself at dmarc_reports.hour, if dmarc_reports.enabled. `report` sends
+nothing.
 
-Exit codes: 0 done; 1 an address that should have got a report did not; 2 the log cannot be read, or no
-node answers.
+Exit codes: 0 done; 1 an address that should have got a report did not; 2 the log cannot be
+read, or no node answers.
 
 Examples:
   gauntlet dmarc report                              yesterday's reports, and where they would go
@@ -73,7 +74,6 @@ struct SendArgs {
     json: bool,
 }
 
-/// Runs `gauntlet dmarc`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match &args.action {

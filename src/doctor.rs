@@ -27,11 +27,14 @@ use gauntlet_gateway::secrets::Secrets;
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue, \
-malware engines (do they answer?), names of detectors in the policy, databases of groups, the roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
-whether our listeners relay for strangers.
+    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue,
+malware engines (do they answer?), names of detectors in the policy, databases of groups, the
+roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name
+and address in the DNS and back, published DKIM keys, and whether our listeners relay for
+strangers.
 
-Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read.
+Exit codes: 0 no error (warnings do not count); 1 a check failed; 2 the configuration cannot be
+read.
 
 Examples:
   gauntlet doctor --config gauntlet.toml
@@ -64,9 +67,9 @@ impl Status {
     /// As the command prints it and the API has it; programs read it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Status::Ok => "good",
-            Status::Warning => "odd",
-            Status::Error => "bad",
+            Status::Ok => "ok",
+            Status::Warning => "warning",
+            Status::Error => "error",
         }
     }
 }
@@ -81,7 +84,6 @@ impl Findings {
     }
 }
 
-/// Runs `gauntlet doctor`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
     if let Some(server) = &args.dns {
@@ -89,16 +91,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let found = examine(&config, args.config.as_deref(), args.address, None)?;
     let mut out = std::io::stdout().lock();
-    for (health, what, text) in &found.0 {
+    for (status, what, text) in &found.0 {
         if args.json {
-            let line = serde_json::json!({"check": what, "health": health.name(), "text": text});
+            let line = serde_json::json!({"check": what, "status": status.name(), "text": text});
             writeln!(out, "{line}")?;
         } else {
-            writeln!(out, "{:<5} {what:<12} {text}", health.name())?;
+            writeln!(out, "{:<7} {what:<12} {text}", status.name())?;
         }
     }
-    let bad = found.0.iter().any(|(health, _, _)| *health == Status::Error);
-    Ok(if bad { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let failed = found.0.iter().any(|(status, _, _)| *status == Status::Error);
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// What the kernel holds the processes of a running node to.
@@ -106,7 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub(crate) struct Confinement {
     /// Each process with what holds it, and what is missing.
     pub(crate) text: String,
-    /// Nothing is missing.
+    /// No process lacks a part of its sandbox.
     pub(crate) is_whole: bool,
 }
 
@@ -381,7 +383,7 @@ async fn keys(
     for key in ring.keys().filter(|k| k.state == KeyState::Active) {
         let name = key.record_name();
         let answer = resolver.ask(&name, Kind::Txt).await.answer;
-        let (health, text) = match key.publication(answer.texts()) {
+        let (status, text) = match key.publication(answer.texts()) {
             Publication::Good => (Status::Ok, format!("{name} is published")),
             Publication::Testing => (
                 Status::Warning,
@@ -396,7 +398,7 @@ async fn keys(
                 (Status::Error, format!("{name} is not published ({said}): {line}"))
             }
         };
-        found.add(health, "dkim", text);
+        found.add(status, "dkim", text);
     }
     Ok(())
 }

@@ -20,8 +20,8 @@ use gauntlet_spamassassin::Ruleset;
 #[command(after_help = "Client, HELO and sender are those of the message's own trace fields \
 (Received, Return-Path) unless given.
 
-JSON: {\"facts\":{...},\"envelope\":{...},\"millis\"}: the facts as the message log keeps them, each \
-look-up with effect, kind, name, outcome, answers and millis.
+JSON: {\"facts\":{...},\"envelope\":{...},\"millis\"}: the facts as the message log keeps them,
+each look-up with effect, kind, name, outcome, answers and millis.
 
 Examples:
   gauntlet facts message.eml
@@ -58,7 +58,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Runs `gauntlet facts`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
     config.facts.enabled = true;

@@ -18,13 +18,15 @@ use gauntlet_learning::signatures::SignatureWriter;
 use gauntlet_mail::Message;
 
 const AFTER_HELP: &str = "\
-What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the command ends. A
-running node takes it over within seconds. Learning the same message twice changes nothing; what was
-said last holds; --forget takes it back. The corrections of one reporter count 20 messages together at
-most, and make no signature alone; the administrator's (no --reporter) count in full.
+What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the
+command ends. A running node applies it within seconds. Learning the same message twice changes
+nothing; what was said last holds; --forget takes it back. The corrections of one reporter count
+20 messages together at most, and make no signature alone; the administrator's (no --reporter)
+count in full.
 
---probe is for mail that came to an address that no user has: it becomes signatures of known bad mail
-in DATA/signatures, and does not train the classifier. Each message counts every time it is given.
+--probe is for mail that came to an address that no user has: it becomes signatures of known bad
+mail in DATA/signatures, and does not train the classifier. Each message counts every time it is
+given.
 
 Examples:
   gauntlet learn --data /var/lib/gauntlet --spam missed.eml
@@ -41,7 +43,7 @@ pub(crate) struct Args {
     /// These are unwanted: messages, folders, Maildirs, mailboxes or archives
     #[arg(long, value_name = "PATH", required_unless_present_any = ["ham", "forget", "probe"])]
     spam: Vec<PathBuf>,
-    /// These are wanted
+    /// These are wanted, in the same forms
     #[arg(long, value_name = "PATH")]
     ham: Vec<PathBuf>,
     /// Take back what was said about these
@@ -122,12 +124,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `1 message read, 1 learned, 0 forgotten, 1 correction stands`
-fn outcome(seen: usize, (news, forgotten): (usize, usize), standing: usize) -> String {
+/// `1 message read, 1 learned, 0 forgotten, 1 correction in effect`
+fn outcome(seen: usize, (news, forgotten): (usize, usize), count: usize) -> String {
     let messages = if seen == 1 { "message" } else { "messages" };
-    let corrections = if standing == 1 { "correction stands" } else { "corrections stand" };
+    let corrections = if count == 1 { "correction" } else { "corrections" };
     format!(
-        "{seen} {messages} read, {news} learned, {forgotten} forgotten, {standing} {corrections}"
+        "{seen} {messages} read, {news} learned, {forgotten} forgotten, {count} {corrections} in effect"
     )
 }
 
@@ -172,10 +174,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_and_many_are_told_apart() {
-        let one = "1 message read, 1 learned, 0 forgotten, 1 correction stands";
+    fn one_and_many_have_their_own_words() {
+        let one = "1 message read, 1 learned, 0 forgotten, 1 correction in effect";
         assert_eq!(outcome(1, (1, 0), 1), one);
-        let many = "2 messages read, 0 learned, 1 forgotten, 0 corrections stand";
+        let many = "2 messages read, 0 learned, 1 forgotten, 0 corrections in effect";
         assert_eq!(outcome(2, (0, 1), 0), many);
     }
 }

@@ -90,7 +90,7 @@ enum Command {
     Rules(rules::Args),
     /// Show what the network says about a message: SPF, DKIM, DMARC, lists, every look-up
     Facts(facts::Args),
-    /// Check what a node stands on: clock, resolver, lists, our name, keys, relaying
+    /// Check what a node depends on: clock, resolver, lists, our name, keys, relaying
     Doctor(doctor::Args),
     /// Look for payment cards, identity numbers, keys and documents in files
     Dlp(dlp::Args),

@@ -14,8 +14,8 @@ use gauntlet_verdict::Class;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
-All that is given must hold; several classes are any of them. The node may run meanwhile. One message's whole
-life: gauntlet trace ID.
+All that is given must hold; several classes are any of them. The node may run meanwhile. One
+message's whole life: gauntlet trace ID.
 
 Exit status: 0 something was found; 1 nothing.
 
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// A rule that hit
     #[arg(long, default_value = "", hide_default_value = true)]
     rule: String,
-    /// Message-ID field
+    /// Message-ID field, with or without angle brackets
     #[arg(long, default_value = "", hide_default_value = true)]
     message_id: String,
     /// Address of the client
@@ -84,7 +84,6 @@ fn day(text: &str) -> Result<i64, String> {
     day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
 }
 
-/// Runs `gauntlet messages`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let log = Log::open(&config.node.data.join("log")).context("the message log")?;
@@ -146,7 +145,7 @@ fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<
     Ok(())
 }
 
-/// `2026-11-21T04:23:05Z`.
+/// Unix milliseconds as `2026-11-21T04:23:05Z`.
 pub(crate) fn moment(ms: i64) -> String {
     let day = day_name(ms.div_euclid(DAY_MS));
     format!("{day}T{}Z", time_of_day(ms))

@@ -20,7 +20,7 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
-    /// The configuration file.
+    /// The configuration file, if one was named.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.config.as_deref()
     }

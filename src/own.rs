@@ -13,7 +13,7 @@ use crate::node_args::NodeArgs;
 use crate::user;
 
 const AFTER_HELP: &str = "\
-A running node takes a change over at once. Phishing and malware are held whatever is chosen.
+A running node applies a change at once. Phishing and malware are held whatever is chosen.
 
 Examples:
   gauntlet own ann@example.org show
@@ -46,22 +46,21 @@ enum Action {
     },
     /// Let a sender in
     Allow {
-        /// Address or domain
+        /// Sender: an address, or a domain with all below it
         entry: String,
     },
     /// Keep a sender out
     Block {
-        /// Address or domain
+        /// Sender: an address, or a domain with all below it
         entry: String,
     },
     /// Take a sender off their lists
     Remove {
-        /// Address or domain
+        /// Sender: an address, or a domain with all below it
         entry: String,
     },
 }
 
-/// Runs `gauntlet own`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let users = user::open(&config.node.data)?;

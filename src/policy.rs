@@ -54,7 +54,7 @@ pub(crate) struct Args {
 enum Action {
     /// Read a policy and print its errors and warnings
     Check {
-        /// The policy file
+        /// The policy file to read
         file: PathBuf,
         /// The configuration file, for what its [dlp] names; without one, names of dictionaries are
         /// not checked
@@ -68,7 +68,7 @@ enum Action {
         /// The policy file [default: the one that comes with the program]
         #[arg(long)]
         policy: Option<PathBuf>,
-        /// Recipients
+        /// Envelope recipients (may be repeated)
         #[arg(long, default_value = "recipient@example.org")]
         to: Vec<String>,
         /// Envelope sender [default: the Return-Path, else the From address]
@@ -77,7 +77,7 @@ enum Action {
         /// As mail that goes out
         #[arg(long)]
         outbound: bool,
-        /// Print JSON
+        /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
         /// The configuration file, for what its [dlp] names
@@ -88,7 +88,7 @@ enum Action {
     },
     /// Try messages with expected dispositions
     Test {
-        /// The cases
+        /// The file of cases, TOML as below
         cases: PathBuf,
         /// The policy file [default: the one that comes with the program]
         #[arg(long)]
@@ -101,17 +101,16 @@ enum Action {
     },
     /// Say what a policy would have done with the mail that a node logged
     Replay(replay::Args),
-    /// Put a policy into force; a running node takes it over at once
+    /// Put a policy into force; a running node applies it at once
     Apply(versions::ApplyArgs),
     /// List the versions of a node's policy, newest first
     History(versions::HistoryArgs),
     /// Print a version of the policy, or what it changed
     Show(versions::ShowArgs),
-    /// Go back to the version before, or to another; a running node takes it over at once
+    /// Go back to the version before, or to another; a running node applies it at once
     Rollback(versions::RollbackArgs),
 }
 
-/// Runs `gauntlet policy`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check { file, config } => check(file, config.as_deref()),

@@ -19,10 +19,12 @@ use crate::user::WHO;
 const PAGE: usize = 500;
 
 const AFTER_HELP: &str = "\
-Releasing needs the running node; `rebuild` needs that none runs; the rest reads and writes beside it.
+Releasing needs the running node; `rebuild` needs that none runs; the rest reads and writes
+beside it.
 
-With quarantine.encrypt, bodies are sealed by the first key of quarantine.key_file. `rotate-key` puts a new key
-first, seals every body with it, and forgets the old keys; --keep-old leaves bodies and old keys as they are.
+With quarantine.encrypt, bodies are sealed by the first key of quarantine.key_file. `rotate-key`
+puts a new key first, seals every body with it, and forgets the old keys; --keep-old leaves
+bodies and old keys as they are.
 
 Examples:
   gauntlet quarantine list --folder suspect
@@ -48,7 +50,7 @@ pub(crate) struct Args {
 enum Action {
     /// Print held mail, newest first
     List {
-        /// Of this folder
+        /// Only what is in this folder
         #[arg(long, default_value = "", hide_default_value = true)]
         folder: String,
         /// Held for this address
@@ -97,7 +99,8 @@ enum Action {
     Verify,
     /// Make the list of held mail again from its packs; the old one is put aside
     ///
-    /// What was released or deleted is not held again. Who read and released what (the audit log) is lost.
+    /// What was released or deleted is not held again. Who read and released what (the audit log)
+    /// is lost.
     Rebuild,
     /// Seal held mail with a new key
     RotateKey {
@@ -135,7 +138,6 @@ fn list(
     Ok(())
 }
 
-/// Runs `gauntlet quarantine`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let mut out = std::io::stdout().lock();
@@ -208,7 +210,7 @@ fn print(out: &mut impl Write, held: &Held, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads every body.
+/// Reads every body, and names each that cannot be read.
 fn verify(out: &mut impl Write, config: &Config) -> anyhow::Result<ExitCode> {
     let mut damaged = Vec::new();
     let read = open(config)?.verify(|one| damaged.push(one))?;
@@ -231,7 +233,7 @@ fn rebuild(out: &mut impl Write, config: &Config) -> anyhow::Result<ExitCode> {
         writeln!(out, "the list before is {}", aside.display())?;
     }
     let (items, changes) = (made.items, made.changes);
-    writeln!(out, "{items} messages in the list, {changes} of them released or deleted before")?;
+    writeln!(out, "{items} messages in the list; {changes} changes of state applied")?;
     Ok(if made.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

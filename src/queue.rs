@@ -38,32 +38,31 @@ enum Action {
     },
     /// Show a message with all its deliveries
     Show {
-        /// The message's id
+        /// Id of the message, as `queue list` prints it
         id: String,
-        /// Print JSON
+        /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
     },
     /// Deliver messages now; all that wait if none is named
     Retry {
-        /// Ids
+        /// Ids of messages, as `queue list` prints them
         ids: Vec<String>,
     },
     /// Keep messages waiting until they are retried
     Hold {
-        /// Ids
+        /// Ids of messages, as `queue list` prints them
         #[arg(required = true)]
         ids: Vec<String>,
     },
     /// Delete messages from the queue, without reports to their senders
     Delete {
-        /// Ids
+        /// Ids of messages, as `queue list` prints them
         #[arg(required = true)]
         ids: Vec<String>,
     },
 }
 
-/// Runs `gauntlet queue`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let request = match &args.action {
         Action::List { max, .. } => Request::List { max: *max },

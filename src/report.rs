@@ -19,8 +19,8 @@ use crate::digest;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
-Days are whole days of UTC. Accuracy is what users said: releases and corrections; what no user looked at is not
-known. The node mails reports by itself if report.to names recipients.
+Days are whole days of UTC. Accuracy is what users said: releases and corrections; what no user
+looked at is not known. The node mails reports by itself if report.to names recipients.
 
 Examples:
   gauntlet report --days 30
@@ -40,13 +40,13 @@ pub(crate) struct Args {
     /// The last of them, as 2026-11-21 [default: today]
     #[arg(long, value_parser = day)]
     until: Option<i64>,
-    /// Write CSV there
+    /// Write the report as CSV into this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write PDF there
+    /// Write the report as PDF into this file
     #[arg(long, value_name = "FILE")]
     pdf: Option<PathBuf>,
-    /// Print JSON
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
     /// Mail it to everybody of report.to, through the running node
@@ -61,7 +61,6 @@ fn day(text: &str) -> Result<i64, String> {
     day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
 }
 
-/// Runs `gauntlet report`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_to_copy()?;
     let log = Log::open(&config.node.data.join("log")).context("the message log")?;

@@ -35,7 +35,6 @@ enum Command {
     Test(test::Args),
 }
 
-/// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Check(args) => check::run(args),

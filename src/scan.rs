@@ -42,30 +42,34 @@ const EXIT_UNREADABLE: u8 = 1;
 const EXIT_FAIL_ON: u8 = 3;
 
 const AFTER_HELP: &str = "\
-Inputs: a file that holds one message; a folder (read recursively, hidden files left out); a Maildir;
-a mailbox (mbox, its messages are called box#1, box#2 ...); a tar archive (members are called
-archive/member); any of these compressed with gzip; `-` for standard input.
+Inputs: a file that holds one message; a folder (read recursively, hidden files left out); a
+Maildir; a mailbox (mbox, its messages are called box#1, box#2 ...); a tar archive (members are
+called archive/member); any of these compressed with gzip; `-` for standard input.
 
-JSON: {\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
+JSON:
+{\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
 \"part\",\"offset\",\"length\",\"text\"}]}],\"defects\":[...],\"cost_us\",\"probability\",\"counterfactuals\",
-\"bytes\",\"ruleset\"}; with --dlp or dlp.always also \"data_loss\", as gauntlet dlp; with --subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
-the same at any number of threads.
+\"bytes\",\"ruleset\"}; with --dlp or dlp.always also \"data_loss\", as gauntlet dlp; with
+--subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}.
+Everything but the costs is the same at any number of threads.
 
-With --rules the message is judged by SpamAssassin rules alone: the score is what spamassassin -L
-without Bayes gives. --subtests without --json prints lines {\"file\",\"hits\":{rule:score},\"score\",
-\"sub\":{rule:count}}.
+With --rules the message is judged by SpamAssassin rules alone: the score is what spamassassin
+-L without Bayes gives. --subtests without --json prints lines
+{\"file\",\"hits\":{rule:score},\"score\", \"sub\":{rule:count}}.
 
-With --config the block and allow lists, thresholds and limits of that file judge; senders listed in the
-console, rules of other files and the policy do not. The envelope is what the message says of it: sender by
-Return-Path, client by the Received field with which it came in from outside; who is on a list by header From
-or a link needs neither. Which rules of the policy act: gauntlet policy explain.
+With --config the block and allow lists, thresholds and limits of that file judge; senders
+listed in the console, rules of other files and the policy do not. The envelope is what the
+message says of it: sender by Return-Path, client by the Received field with which it came in
+from outside; who is on a list by header From or a link needs neither. Which rules of the policy
+act: gauntlet policy explain.
 
-Without --network there are no network requests, and rules that need the network do not fire. With it, each message
-costs a node's look-ups; rules ask theirs with --profile full. --keep-facts writes a JSON line a message:
-{\"file\",\"envelope\",\"facts\"}; --facts judges by them again, whatever the DNS says today.
+Without --network there are no network requests, and rules that need the network do not fire.
+With it, each message costs a node's look-ups; rules ask theirs with --profile full.
+--keep-facts writes a JSON line a message: {\"file\",\"envelope\",\"facts\"}; --facts judges by
+them again, whatever the DNS says today.
 
-Exit codes: 0 all read and judged; 1 an input could not be read; 2 wrong usage, or nothing could be
-done; 3 a message was of the class given with --fail-on, or of a more severe one.
+Exit codes: 0 all read and judged; 1 an input could not be read; 2 wrong usage, or nothing could
+be done; 3 a message was of the class given with --fail-on, or of a more severe one.
 
 Examples:
   gauntlet scan message.eml
@@ -116,7 +120,8 @@ pub(crate) struct Args {
     /// What the inputs are: messages, or any files
     #[arg(long = "as", value_name = "KIND", value_enum, default_value_t = InputKind::Mail)]
     r#as: InputKind,
-    /// Look for data as well: payment cards, identity numbers, keys, and what [dlp] of --config names
+    /// Look for data as well: payment cards, identity numbers, keys, and what [dlp] of --config
+    /// names
     #[arg(long)]
     dlp: bool,
     /// Leave attachments closed: judge the message without what is in its files

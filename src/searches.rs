@@ -31,7 +31,7 @@ pub(crate) struct Args {
 enum Action {
     /// Print what a user sees: their own, then what others share
     List {
-        /// Whose
+        /// Login of the user whose list it is
         login: String,
         /// Print JSON, one line each
         #[arg(long)]
@@ -39,7 +39,7 @@ enum Action {
     },
     /// Keep a search; one of the same name is replaced
     Keep {
-        /// For whom
+        /// Login of the user who keeps it
         login: String,
         /// What it is called
         name: String,
@@ -49,16 +49,15 @@ enum Action {
         #[arg(long)]
         shared: bool,
     },
-    /// Forget a search
+    /// Forget a search of a user
     Forget {
-        /// Whose
+        /// Login of the user who keeps it
         login: String,
         /// What it is called
         name: String,
     },
 }
 
-/// Runs `gauntlet searches`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let users = user::open(&args.node.load_existing()?.node.data)?;
     let known = |login: &str| -> anyhow::Result<()> {

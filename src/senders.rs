@@ -13,7 +13,8 @@ use crate::node_args::NodeArgs;
 use crate::user::{self, WHO};
 
 const AFTER_HELP: &str = "\
-A sender is an address, a domain with all below it, or a network. A running node takes a change over at once.
+A sender is an address, a domain with all below it, or a network. A running node applies a
+change at once.
 
 Examples:
   gauntlet senders list
@@ -33,7 +34,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Print all
+    /// Print both lists, with who made each entry
     List {
         /// Print JSON, one line each
         #[arg(long)]
@@ -56,7 +57,6 @@ enum Action {
     },
 }
 
-/// Runs `gauntlet senders`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let users = user::open(&config.node.data)?;

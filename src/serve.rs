@@ -57,7 +57,6 @@ const THREADS_BESIDE: usize = 24;
 /// Problems of rule files that are logged one by one.
 const PROBLEMS_LOGGED_MAX: usize = 20;
 
-/// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = args.node.loaded()?;
     let config = loaded.config.clone();
@@ -90,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the
 /// database have threads of their own; more threads for sockets take CPU time by waking each other
-/// (decision 127).
+/// (decision 126).
 fn socket_threads() -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
@@ -218,8 +217,8 @@ fn drop_root(config: &Config) -> anyhow::Result<()> {
     Account::find(&config.node.user)?.enter().with_context(named)
 }
 
-/// The configuration as it is now. Where its file was replaced by another, the sandbox may know only the one of
-/// the start; the secrets process, which may read any file, reads it then.
+/// The configuration as it is now. Where its file was replaced by another, the sandbox may know
+/// only the one of the start; the secrets process, which may read any file, reads it then.
 fn load_again(args: &Args, secrets: &Secrets) -> anyhow::Result<Loaded> {
     match args.node.loaded() {
         Err(error) if is_denied(&error) => match secrets.configuration() {

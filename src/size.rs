@@ -9,8 +9,8 @@ use gauntlet_bench::size::{self, Capacity, Link, Plan, Retention, Traffic};
 use serde::Serialize;
 
 const AFTER_HELP: &str = "\
-Bytes and messages are decimal: 1 GB is 1,000,000,000 bytes. What a node sustains has to be measured
-on mail like yours; `gauntlet bench scan` gives an upper bound (the engine alone).
+Bytes and messages are decimal: 1 GB is 1,000,000,000 bytes. What a node sustains has to be
+measured on mail like yours; `gauntlet bench scan` gives an upper bound (the engine alone).
 
 Exit codes: 0 sized; 2 the figures make no sense, or the points cannot carry what was asked.
 
@@ -118,7 +118,6 @@ struct Answer {
     link: Option<Link>,
 }
 
-/// Sizes and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let answer = answer(args)?;
     let mut out = std::io::stdout().lock();

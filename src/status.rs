@@ -28,12 +28,11 @@ pub(crate) struct Args {
     /// Print all numbers, as `/metrics` has them
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
-    /// Print JSON
+    /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
 }
 
-/// Runs `gauntlet status`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let Answer::Status(status) = args.node.ask(&Request::Status)? else {

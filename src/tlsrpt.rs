@@ -15,11 +15,12 @@ use crate::dmarc::{day_of, say};
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
-A node counts connections while tls_reports.enabled, and sends reports by itself at tls_reports.hour. `report`
-sends nothing; it reads what the node wrote down, at most half a minute late.
+A node counts connections while tls_reports.enabled, and sends reports by itself at
+tls_reports.hour. `report` sends nothing; it reads what the node wrote down, at most half a
+minute late.
 
-Exit codes: 0 done; 1 an address that should have got a report did not; 2 there is nothing to read, or no
-node answers.
+Exit codes: 0 done; 1 an address that should have got a report did not; 2 there is nothing to
+read, or no node answers.
 
 Examples:
   gauntlet tlsrpt report --day 2026-11-21     today's counts, as the reports have them
@@ -54,7 +55,6 @@ enum Action {
     },
 }
 
-/// Runs `gauntlet tlsrpt`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match &args.action {

@@ -12,9 +12,9 @@ use crate::node_args::NodeArgs;
 use crate::user::{self, WHO};
 
 const AFTER_HELP: &str = "\
-Scopes: status:read, messages:read, submission:write, and :read and :write of quarantine, policy, senders, users,
-queue.
-A program sends its token as `Authorization: Bearer TOKEN`; /api/openapi.json names every operation.
+Scopes: status:read, messages:read, submission:write, and :read and :write of quarantine,
+policy, senders, users, queue. A program sends its token as `Authorization: Bearer TOKEN`;
+/api/openapi.json names every operation.
 
 Examples:
   gauntlet token new dashboard --scope status:read --scope messages:read
@@ -52,12 +52,11 @@ enum Action {
     },
     /// Revoke a token; it is refused from now on
     Revoke {
-        /// Its name
+        /// Name of the token, which is not its secret
         name: String,
     },
 }
 
-/// Runs `gauntlet token`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let users = user::open(&args.node.data_folder()?)?;
     let mut out = std::io::stdout().lock();

@@ -16,14 +16,13 @@ use crate::node_args::NodeArgs;
 pub(crate) struct Args {
     /// The message's id: the reference in replies, headers and logs
     id: String,
-    /// Print JSON
+    /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     node: NodeArgs,
 }
 
-/// Runs `gauntlet trace`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.node.ask(&Request::Trace { id: args.id.clone() })? {
         Answer::Message { record, events } => {

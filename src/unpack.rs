@@ -19,19 +19,21 @@ const NAME_BYTES_MAX: usize = 120;
 const EXIT_UNREAD: u8 = 1;
 
 const AFTER_HELP: &str = "\
-Prints the tree of objects: archives, documents, messages and disk images are opened, and what is in
-them, too. Each line is an object: type by its bytes, size, SHA-256 (the first 12 digits; all with
---json), path, then what was found in it and what could not be read. The work is done in a process
-that has no files, no network and a limit of memory.
+Prints the tree of objects: archives, documents, messages and disk images are opened, and what
+is in them, too. Each line is an object: type by its bytes, size, SHA-256 (the first 12 digits;
+all with --json), path, then what was found in it and what could not be read. The work is done
+in a process that has no files, no network and a limit of memory.
 
-JSON: one object a file: {\"file\",\"objects\":[{\"parent\",\"path\",\"name\",\"declared_type\",\"kind\",\"size\",
+JSON: one object a file:
+{\"file\",\"objects\":[{\"parent\",\"path\",\"name\",\"declared_type\",\"kind\",\"size\",
 \"sha256\",\"md5\",\"properties\":[{\"kind\",\"detail\"}],\"defects\":[{\"kind\",\"detail\"}],\"text\",\"urls\"}]}
 
---extract writes each object into the folder, as NUMBER-NAME with a safe name: no folders, no links,
-nothing is overwritten. They may be malware: the files are for their owner only and not executable.
+--extract writes each object into the folder, as NUMBER-NAME with a safe name: no folders, no
+links, nothing is overwritten. They may be malware: the files are for their owner only and not
+executable.
 
-Exit codes: 0 all was read; 1 something could not be read (a limit, a password, a missing program);
-2 wrong usage or a file that cannot be opened.
+Exit codes: 0 all was read; 1 something could not be read (a limit, a password, a missing
+program); 2 wrong usage or a file that cannot be opened.
 
 Examples:
   gauntlet unpack invoice.zip

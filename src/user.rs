@@ -44,7 +44,7 @@ enum Action {
     NewDatabase,
     /// Change a user's role, folders and addresses, and end their sessions
     Change {
-        /// Whom
+        /// Login name of the user
         login: String,
         /// administrator: everything; reviewer: sees all, decides in folders; user: own mail only
         #[arg(long)]
@@ -56,7 +56,7 @@ enum Action {
         #[arg(long = "address")]
         addresses: Vec<String>,
     },
-    /// Print everybody
+    /// Print every user with role, folders and addresses
     List {
         /// Print JSON, one line each
         #[arg(long)]
@@ -64,7 +64,7 @@ enum Action {
     },
     /// Set a user's password and end their sessions; prints a one-time password unless one is read
     Passwd {
-        /// Whose
+        /// Login name of the user
         login: String,
         /// Read the password, one line, from standard input
         #[arg(long)]
@@ -72,7 +72,7 @@ enum Action {
     },
     /// Remove a user's second factor, e.g. because their phone is lost, and end their sessions
     SecondFactorOff {
-        /// Whose
+        /// Login name of the user
         login: String,
     },
     /// Passwords of a user's mail programs: with a second factor they log in with these only
@@ -80,7 +80,7 @@ enum Action {
     AppPassword(AppPasswordAction),
     /// Remove a user, end their sessions and revoke the tokens that they made
     Remove {
-        /// Whom
+        /// Login name of the user
         login: String,
     },
 }
@@ -89,24 +89,24 @@ enum Action {
 enum AppPasswordAction {
     /// Make one and print it, once: only a hash of it is kept
     New {
-        /// Whose
+        /// Login name of the user
         login: String,
         /// Which program it is for
         name: String,
     },
     /// Print those of a user: name, when it was made, last use
     List {
-        /// Whose
+        /// Login name of the user
         login: String,
         /// Print JSON, one line each
         #[arg(long)]
         json: bool,
     },
-    /// Revoke one
+    /// Revoke an app password; its program cannot log in any more
     Revoke {
-        /// Whose
+        /// Login name of the user
         login: String,
-        /// Its name
+        /// Name of the app password
         name: String,
     },
 }
@@ -114,7 +114,6 @@ enum AppPasswordAction {
 /// Name in the audit log of what is done on the command line.
 pub(crate) const WHO: &str = "command line";
 
-/// Runs `gauntlet user`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let data = args.node.data_folder()?;
     if matches!(args.action, Action::NewDatabase) {

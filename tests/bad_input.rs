@@ -1,5 +1,5 @@
 //! Messages that nobody should send, through a real node: each gets an answer that is defined, a
-//! verdict that names what is odd, and costs bounded memory; the node goes on.
+//! verdict that names the anomaly, and costs bounded memory; the node goes on.
 //!
 //! Clients that misbehave in the protocol are in `serve_limits.rs` and in the scripted sessions of
 //! `crates/smtp/tests/sessions`.

@@ -184,7 +184,7 @@ impl Node {
         assert!(sent.success());
     }
 
-    /// SIGKILL, at once.
+    /// Ends the node by SIGKILL, as a power cut would.
     pub(crate) fn kill(&mut self) {
         let mut child = self.child.take().expect("the node runs");
         child.kill().unwrap();
@@ -242,7 +242,7 @@ impl Node {
         });
     }
 
-    /// Waits until `done`.
+    /// Polls until `done`, for [`PATIENCE`] at most.
     pub(crate) fn wait_until(&self, what: &str, done: impl FnMut() -> bool) {
         self.wait_at_most(PATIENCE, what, done);
     }
@@ -355,12 +355,12 @@ impl Smtp {
         }
     }
 
-    /// The connection itself.
+    /// The TCP connection below the client.
     pub(crate) fn stream(&self) -> &TcpStream {
         self.reader.get_ref()
     }
 
-    /// Sends raw bytes.
+    /// Sends bytes as they are, without a line end.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.reader.get_mut().write_all(bytes)
     }

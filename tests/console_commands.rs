@@ -115,7 +115,7 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     assert!(!gauntlet(&node, &["quarantine", "delete", "none"]).status.success());
 
     lists_and_reports(&node, folder.path());
-    standing_and_people(&node);
+    status_and_users(&node);
     node.stop();
     without_a_node(&node);
 }
@@ -130,9 +130,9 @@ fn without_a_node(node: &Node) {
     }
 }
 
-fn standing_and_people(node: &Node) {
+fn status_and_users(node: &Node) {
     let status = text(&gauntlet(node, &["status"]));
-    for told in [
+    for shown in [
         "gw.test, version",
         "takes mail   yes",
         "ruleset",
@@ -140,7 +140,7 @@ fn standing_and_people(node: &Node) {
         "quarantine   ",
         "disk ",
     ] {
-        assert!(status.contains(told), "{told}: {status}");
+        assert!(status.contains(shown), "{shown}: {status}");
     }
     let json = text(&gauntlet(node, &["status", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -168,8 +168,11 @@ fn standing_and_people(node: &Node) {
     text(&gauntlet(node, &["own", "ann@example.org", "remove", "pills.example"]));
     let own = text(&gauntlet(node, &["own", "ann@example.org", "show"]));
     assert_eq!(own, "strictness lax\nallow news@shop.example\n");
-    let odd = gauntlet(node, &["own", "ann@example.org", "strictness", "none"]);
-    assert!(String::from_utf8_lossy(&odd.stderr).contains("strict, normal, lax"), "{odd:?}");
+    let refused = gauntlet(node, &["own", "ann@example.org", "strictness", "none"]);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("strict, normal, lax"),
+        "{refused:?}"
+    );
 
     let activity = text(&gauntlet(node, &["activity", "--limit", "50"]));
     assert!(activity.contains("command line") && activity.contains("save search"), "{activity}");

@@ -130,8 +130,8 @@ fn the_clock_sends_digests_at_their_hour_and_once_a_day() {
     node.signal("-HUP");
     node.wait_until("the digest is there", || node.maildir().len() == 1);
     let raw = node.maildir().remove(0);
-    let told = String::from_utf8(part(&raw, ("text", "plain"))).unwrap();
-    assert!(told.contains("/link/") && told.contains("MEDICINE"), "{told}");
+    let text = String::from_utf8(part(&raw, ("text", "plain"))).unwrap();
+    assert!(text.contains("/link/") && text.contains("MEDICINE"), "{text}");
     // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes
     // at once.
     spam(&node);

@@ -115,21 +115,21 @@ fn doctor_finds_what_is_wrong() {
     let said = text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     for line in [
-        "good  resolver",
-        "good  lists        bl.example answers",
-        "bad   lists        refuses.example refuses to answer us: probably because",
+        "ok      resolver",
+        "ok      lists        bl.example answers",
+        "error   lists        refuses.example refuses to answer us: probably because",
         "is an open public resolver; run a resolver of your own",
-        "bad   lists        all.example lists everything",
-        "good  our name     gw.example",
-        "good  reverse name 192.0.2.9 is gw.example",
-        "odd   relaying     127.0.0.1:1 cannot be asked",
+        "error   lists        all.example lists everything",
+        "ok      our name     gw.example",
+        "ok      reverse name 192.0.2.9 is gw.example",
+        "warning relaying     127.0.0.1:1 cannot be asked",
     ] {
         assert!(said.contains(line), "{line}:\n{said}");
     }
     // As the kernel has it, on whichever machine this runs.
     let clock = match gauntlet_gateway::clock::error_ms() {
-        Some(_) => "good  clock        synchronised, wrong by",
-        None => "odd   clock        the clock is not synchronised",
+        Some(_) => "ok      clock        synchronised, wrong by",
+        None => "warning clock        the clock is not synchronised",
     };
     assert!(said.starts_with(clock), "{clock}:\n{said}");
     let output =
@@ -137,7 +137,7 @@ fn doctor_finds_what_is_wrong() {
     assert!(text(&output).contains("192.0.2.2 is not gw.example but: bad.example"));
     let (_silent, nobody) = crate::common::zone::silent();
     let output = gauntlet(&["doctor", "--config", conf, "--dns", &nobody.to_string()]);
-    assert!(text(&output).contains("bad   resolver"), "{}", text(&output));
+    assert!(text(&output).contains("error   resolver"), "{}", text(&output));
 }
 
 #[test]

@@ -123,7 +123,7 @@ const MAIL: &str = "Received: from mail.bad.example (mail.bad.example [203.0.113
     http://www.shop.example/x http://a.skipped.example/ http://198.51.100.9/y\n\
     mailto:c@link.example\n";
 
-/// The same for a message whose origin a webmail service tells, with links to mail addresses.
+/// The same for a message whose origin a webmail service names, with links to mail addresses.
 const ORIGIN_RULES: &str = r"
 util_rb_tld example
 trusted_networks 192.0.2.0/24

@@ -1,5 +1,5 @@
 //! What goes wrong around the program: full disks, closed pipes, ports in use, circles of links.
-//! Each error names what is wrong and what mends it, and nothing is lost.
+//! Each error names what is wrong and what corrects it, and nothing is lost.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -36,7 +36,7 @@ fn a_change_counts_at_once_and_is_undone_in_one_step() {
     let file = file.to_str().unwrap();
     assert!(reply(&node, "before").starts_with("250"));
     let said = done(&node, &["apply", file, "--note", "away with ann"]);
-    assert_eq!(said, "version 2\nthe node has taken it over\n");
+    assert_eq!(said, "version 2\napplied by the running node\n");
     assert!(reply(&node, "refused").starts_with("550"));
     let history = done(&node, &["history"]);
     assert!(
@@ -55,7 +55,7 @@ fn a_change_counts_at_once_and_is_undone_in_one_step() {
     // Also while the node is down, for its next start.
     node.stop();
     let said = done(&node, &["rollback", "2"]);
-    assert!(said.contains("the next start takes it over"), "{said}");
+    assert!(said.contains("it applies from the next start on"), "{said}");
     node.run();
     assert!(reply(&node, "again").starts_with("550"));
     for (args, why) in [

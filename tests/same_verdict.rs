@@ -1,10 +1,10 @@
-//! A message gets the same verdict by every door: from `gauntlet scan`, by SMTP, as a milter, by
-//! spamd's and rspamd's protocols and by our own.
+//! A message gets the same verdict by every protocol: from `gauntlet scan`, by SMTP, as a milter,
+//! by spamd's and rspamd's protocols and by our own.
 //!
 //! Old mail of the corpus is judged by SMTP and as a milter as mail that a client of today brings
-//! (its date is past, the client is this machine); by the other doors as what its own trace fields
-//! say it was. So there the two agree with each other, and the four with each other; the samples
-//! agree everywhere.
+//! (its date is past, the client is this machine); by the other protocols as what its own trace
+//! fields say it was. So there the two agree with each other, and the four with each other; the
+//! samples agree everywhere.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -103,7 +103,7 @@ fn header(field: &[u8]) -> Vec<u8> {
     packet(b'L', &[&field[..colon], b"\0", &value, b"\0"].concat())
 }
 
-/// Sender and recipient as the message's own fields have them: what the other doors go by.
+/// Sender and recipient as the message's own fields have them: what the other protocols go by.
 fn envelope(raw: &[u8]) -> (String, String) {
     let message = Message::parse(raw);
     let first = |field: &str| {
@@ -167,7 +167,7 @@ fn check_points(head: &str, scanned: &Verdict, name: &str) {
     let (points, threshold): (f64, f64) = (numbers.0.parse().unwrap(), numbers.1.parse().unwrap());
     assert_eq!(points >= threshold, spam, "{name}: {numbers:?}");
     let own = scanned.score as f64 / 1e3;
-    // Explicit spam is told as its threshold at least.
+    // Explicit spam is reported with its threshold at least.
     if (own >= threshold) == spam && numbers.0 != "12.0" {
         assert_eq!(numbers.0, format!("{own:.1}"), "{name}");
     }
@@ -192,7 +192,7 @@ fn every_door_leads_to_the_same_verdict() {
         let mut client = Smtp::connect(node.smtp).unwrap();
         let by_smtp = client.send_as_it_is(&from, &[&to], raw).unwrap();
         if by_smtp.starts_with("501") {
-            // No address that SMTP knows: by this door nobody can bring it.
+            // No address that SMTP knows: by this protocol nobody can bring it.
             continue;
         }
         assert!(by_smtp.starts_with("250"), "{name}: {by_smtp}");

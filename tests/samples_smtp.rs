@@ -1,6 +1,7 @@
 //! The messages of `samples/` get the same verdict by SMTP as from `gauntlet scan`: the verdict
-//! that stands beside them, or in `samples/opened/` where it is another one once files are opened and
-//! every reading is looked at; whether the file has LF or CRLF. `GAUNTLET_BLESS=1` writes those.
+//! that stands beside them, or in `samples/opened/` where it is another one once files are opened
+//! and every reading is looked at; whether the file has LF or CRLF. `GAUNTLET_BLESS=1` writes
+//! those.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,7 @@ fn reference(reply: &str) -> String {
     words.find(|w| w.len() == 13).unwrap_or_else(|| panic!("no reference in {reply}")).to_owned()
 }
 
-/// What of a record the golden file tells.
+/// What of a record the golden file has.
 fn verdict_of(record: &LogRecord) -> serde_json::Value {
     let verdict = &record.verdict;
     serde_json::json!({

@@ -39,7 +39,7 @@ fn the_control_socket_is_its_owners() {
 }
 
 #[test]
-fn only_named_hosts_say_whom_they_speak_for() {
+fn only_named_hosts_relay_for_other_clients() {
     let node = Node::start("");
     let mut client = Smtp::connect(node.smtp).unwrap();
     let offered = client.say("EHLO client.example").unwrap();

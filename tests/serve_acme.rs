@@ -158,7 +158,7 @@ fn a_certificate_is_got_and_taken_over_without_dropping_a_session() {
     assert!(!node.data().join("acme/failure.json").exists());
     let said = doctor(&node);
     assert!(
-        said.lines().any(|l| l.starts_with("good") && l.contains("acme/certificate.pem")),
+        said.lines().any(|l| l.starts_with("ok ") && l.contains("acme/certificate.pem")),
         "{said}"
     );
 
@@ -201,7 +201,7 @@ fn what_goes_wrong_is_said_with_its_cause_and_remediation() {
     let said = doctor(&node);
     let line =
         said.lines().find(|l| l.contains("no certificate")).unwrap_or_else(|| panic!("{said}"));
-    for part in ["bad", "acme.directory", "mx.example.org", "port 80 must lead to acme.address"] {
+    for part in ["error", "acme.directory", "mx.example.org", "port 80 must lead to acme.address"] {
         assert!(line.contains(part), "{part}: {said}");
     }
     assert!(node.log().contains("no certificate"), "{}", node.log());

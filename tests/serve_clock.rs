@@ -1,5 +1,5 @@
 //! A clock that is ahead of the time that has passed: nothing that is held or queued goes for it,
-//! everybody is told, and an administrator decides.
+//! every page and command reports it, and an administrator decides.
 
 use std::process::{Command, Output};
 
@@ -84,7 +84,7 @@ fn held_and_queued_mail_outlives_a_clock_set_ahead_until_it_is_accepted() {
     assert!(said(&clock).contains("gauntlet clock --accept"));
     assert!(said(&gauntlet(&node, &["status"])).contains("to decide"));
     let doctor = gauntlet(&node, &["doctor", "--dns", "127.0.0.1:9"]);
-    assert!(said(&doctor).contains("bad   clock"), "{}", said(&doctor));
+    assert!(said(&doctor).contains("error   clock"), "{}", said(&doctor));
     let health = http_get(node.console, "/healthz");
     assert!(health.starts_with("ok\n") && health.contains("clock --accept"), "{health}");
     assert!(node.log().contains("10 days and 0 hours ahead"));

@@ -171,19 +171,19 @@ fn a_console_that_is_open_to_the_network_says_so() {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = text.lines().find(|l| l.contains("\"console\"")).expect("a line").to_owned();
-        serde_json::from_str::<serde_json::Value>(&line).unwrap()["health"]
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["status"]
             .as_str()
             .unwrap()
             .to_owned()
     };
-    for (console, health) in [
-        ("address = \"0.0.0.0:8025\"\n", "bad"),
-        ("address = \"[::]:8025\"\n", "bad"),
-        ("address = \"0.0.0.0:8025\"\ntls = true\n", "good"),
-        ("address = \"0.0.0.0:8025\"\nproxies = [\"10.0.0.1\"]\n", "good"),
-        ("address = \"127.0.0.1:8025\"\n", "good"),
+    for (console, status) in [
+        ("address = \"0.0.0.0:8025\"\n", "error"),
+        ("address = \"[::]:8025\"\n", "error"),
+        ("address = \"0.0.0.0:8025\"\ntls = true\n", "ok"),
+        ("address = \"0.0.0.0:8025\"\nproxies = [\"10.0.0.1\"]\n", "ok"),
+        ("address = \"127.0.0.1:8025\"\n", "ok"),
     ] {
-        assert_eq!(said(console), health, "{console}");
+        assert_eq!(said(console), status, "{console}");
     }
 }
 

@@ -123,8 +123,8 @@ fn a_damaged_pack_of_held_mail_stops_nothing_and_is_named() {
     node.stop();
     std::fs::remove_file(&pack).unwrap();
     node.run();
-    let told = said(&gauntlet(&node, &["doctor", "--dns", "127.0.0.1:9"]));
-    assert!(told.contains("is missing, with"), "{told}");
+    let doctor = said(&gauntlet(&node, &["doctor", "--dns", "127.0.0.1:9"]));
+    assert!(doctor.contains("is missing, with"), "{doctor}");
     node.stop();
     std::fs::write(&pack, whole).unwrap();
     node.run();
@@ -164,7 +164,7 @@ fn a_lost_user_database_is_no_first_start() {
         assert!(begun.status.success(), "{}", said(&begun));
         assert!(!said(&begun).contains(&first));
         node.run();
-        assert_eq!(node.password, None, "the command has told it");
+        assert_eq!(node.password, None, "the command has printed it");
         assert!(said(&gauntlet(&node, &["user", "list"])).contains("admin"));
         node.stop();
     }
@@ -182,7 +182,7 @@ fn a_start_that_failed_before_its_first_mail_is_still_a_first_start() {
 }
 
 #[test]
-fn a_damaged_day_of_the_log_stops_nothing_and_is_told_until_it_is_mended() {
+fn a_damaged_day_of_the_log_stops_nothing_and_is_reported_until_it_is_repaired() {
     let mut node = stopped(PASS);
     let days = |node: &Node, end: &str| {
         let entries = std::fs::read_dir(node.data().join("log")).unwrap().flatten();
@@ -197,12 +197,12 @@ fn a_damaged_day_of_the_log_stops_nothing_and_is_told_until_it_is_mended() {
     assert!(node.log().contains("set aside as log/"), "{}", node.log());
     take(&node, "after");
     assert!(said(&gauntlet(&node, &["messages"])).contains("after"));
-    let told = [
+    let texts = [
         said(&gauntlet(&node, &["status"])),
         said(&gauntlet(&node, &["doctor", "--dns", "127.0.0.1:9"])),
         http_get(node.console, "/healthz"),
     ];
-    for text in told {
+    for text in texts {
         assert!(text.contains(".db.damaged") && text.contains("from a backup"), "{text}");
         assert!(!text.contains(node.data().to_str().unwrap()) || !text.starts_with("ok"), "{text}");
     }

@@ -1,5 +1,5 @@
-//! Data loss prevention through a running node: what is held, and that no value is left in log, console
-//! and databases.
+//! Data loss prevention through a running node: what is held, and that no value is left in log,
+//! console and databases.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -185,7 +185,7 @@ fn a_reload_takes_new_words_and_keeps_the_old_where_they_are_wrong() {
     let words = folder.path().join("words.txt");
     std::fs::write(&words, "osprey = heavy\n").unwrap();
     node.signal("-HUP");
-    node.wait_until("the mistake is told", || {
+    node.wait_until("the mistake is reported", || {
         let log = node.log();
         log.contains("words.txt: line 1") && log.contains("everything stays as it was")
     });
@@ -239,8 +239,8 @@ fn commands_say_what_is_found_masked() {
     assert!(gauntlet(&["dlp", "detectors"]).lines().count() > 40);
     let misspelt = POLICY.replace("payment_card", "payment_crad");
     std::fs::write(&policy, misspelt).unwrap();
-    let told = gauntlet(&["policy", "explain", &message, "--policy", &policy]);
-    assert!(told.contains("\"payment_crad\" fits nothing"), "{told}");
+    let explained = gauntlet(&["policy", "explain", &message, "--policy", &policy]);
+    assert!(explained.contains("\"payment_crad\" fits nothing"), "{explained}");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn the_documentation_names_every_detector() {
 }
 
 #[test]
-fn names_that_no_detector_has_are_told_before_they_are_needed() {
+fn names_that_no_detector_has_are_reported_before_they_are_needed() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gauntlet.toml");
     let data = folder.path().join("data");

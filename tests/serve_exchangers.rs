@@ -108,11 +108,11 @@ fn what_the_dns_says_for_certain_is_final_and_the_rest_waits() {
     assert_eq!(tokens(&sink.taken())["behind"], 1);
     let reply = send(&node, &["bob@broken.example"], "waits");
     assert!(reply.starts_with("250"), "{reply}");
-    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    node.wait_until("it is deferred", || node.metric("gauntlet_deferred_total") >= 1);
     assert_eq!(node.metric("gauntlet_queue_messages"), 1);
 }
 
-/// A stranger's DNS must not make the node speak to servers inside its own network.
+/// A stranger's DNS must not make the node connect to servers inside its own network.
 #[test]
 fn exchangers_that_are_no_hosts_of_the_internet_are_not_gone_to() {
     let port = free_port(&["127.0.0.19"]);
@@ -151,7 +151,7 @@ fn exchangers_that_are_no_hosts_of_the_internet_are_not_gone_to() {
     }
     // Beside a host about which nothing is known the message waits.
     send(&node, &["bob@mixed.example"], "waits");
-    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    node.wait_until("it is deferred", || node.metric("gauntlet_deferred_total") >= 1);
     assert!(node.log().contains("sender.exchanger_networks_allowed"), "{}", node.log());
     inside.set_nonblocking(true).unwrap();
     assert!(inside.accept().is_err(), "nobody came");
@@ -227,7 +227,7 @@ fn a_reply_that_drips_is_given_up() {
     let pit = TarPit::start_at(at("127.0.0.18", port));
     let node = node(&zone, port, "reply_seconds_max = 2\n");
     let reply = send(&node, &["bob@tar.example"], "drips");
-    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    node.wait_until("it is deferred", || node.metric("gauntlet_deferred_total") >= 1);
     let trace = trace(&node, &reply);
     assert!(trace.contains("no answer within 2 s"), "{trace}");
     assert_eq!(pit.most.load(Ordering::Relaxed), 1);
@@ -260,7 +260,7 @@ fn a_message_whose_replies_drip_is_given_up() {
     let to: Vec<String> = (0..30).map(|n| format!("u{n}@slow.example")).collect();
     let to: Vec<&str> = to.iter().map(String::as_str).collect();
     let reply = send(&node, &to, "slowly");
-    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    node.wait_until("it is deferred", || node.metric("gauntlet_deferred_total") >= 1);
     let trace = trace(&node, &reply);
     assert!(trace.contains("within 3 s"), "{trace}");
 }

@@ -35,8 +35,8 @@ fn exim_hands_mail_over_and_takes_it() {
         let reply = client.send("ann@example.org", &["bob@example.com"], &body).unwrap();
         assert!(reply.starts_with("250"), "{reply}\n{}", exim.log());
         node.wait_until("Exim handed it over", || {
-            let told = exim.log();
-            assert!(!told.contains("==") && !told.contains("TLS session failure"), "{told}");
+            let log = exim.log();
+            assert!(!log.contains("==") && !log.contains("TLS session failure"), "{log}");
             node.maildir().iter().any(|m| token_of(m).as_deref() == Some(token))
         });
         let delivered = node.maildir();
@@ -47,9 +47,9 @@ fn exim_hands_mail_over_and_takes_it() {
         assert!(text.ends_with("\n.\n..two dots\n.\nthe end\n"), "the body is whole");
     }
     // "K": Exim sent the body by BDAT; "X=": over TLS.
-    let told = exim.log();
-    let handed = told.lines().find(|l| l.contains("=> bob@example.com")).unwrap_or_default();
-    assert!(handed.contains(" K ") && handed.contains(" X=TLS"), "{told}");
+    let log = exim.log();
+    let handed = log.lines().find(|l| l.contains("=> bob@example.com")).unwrap_or_default();
+    assert!(handed.contains(" K ") && handed.contains(" X=TLS"), "{log}");
 
     // Exim is the next hop.
     let mut client = Smtp::connect(node.smtp).unwrap();

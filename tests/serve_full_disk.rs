@@ -1,4 +1,4 @@
-//! A disk that fills while mail comes: refused mail is told 4xx, and what was answered 250 is
+//! A disk that fills while mail comes: refused mail gets 4xx, and what was answered 250 is
 //! delivered or held, though the node is killed on the full disk.
 //!
 //! The data folder is a tmpfs of its own, in a mount namespace that this thread alone has.
@@ -54,9 +54,9 @@ fn rounds() -> u64 {
     text.parse().expect("GAUNTLET_FULL_DISKS is a number")
 }
 
-/// What clients were told of their messages.
+/// What clients were answered.
 #[derive(Default)]
-struct Told {
+struct Answers {
     acknowledged: BTreeSet<String>,
     refused: BTreeMap<String, String>,
 }
@@ -65,10 +65,10 @@ struct Told {
 fn load(
     smtp: std::net::SocketAddr,
     next: &Arc<AtomicU64>,
-    told: &Arc<Mutex<Told>>,
+    answers: &Arc<Mutex<Answers>>,
 ) -> Vec<std::thread::JoinHandle<()>> {
     let client = |_| {
-        let (next, told) = (next.clone(), told.clone());
+        let (next, answers) = (next.clone(), answers.clone());
         std::thread::spawn(move || {
             let Ok(mut client) = Smtp::connect(smtp) else { return };
             loop {
@@ -79,13 +79,13 @@ fn load(
                 let bytes = if number % 11 == 5 { 400_000 } else { (number % 5) * 9_000 };
                 let body = message(&token, usize::try_from(bytes).unwrap());
                 let Ok(reply) = client.send(from, &["bob@example.net"], &body) else { return };
-                let mut told = told.lock().unwrap();
+                let mut answers = answers.lock().unwrap();
                 if reply.starts_with("250") {
-                    told.acknowledged.insert(token);
+                    answers.acknowledged.insert(token);
                 } else {
-                    told.refused.insert(token, reply.clone());
+                    answers.refused.insert(token, reply.clone());
                 }
-                drop(told);
+                drop(answers);
                 if reply.starts_with("421") {
                     match Smtp::connect(smtp) {
                         Ok(again) => client = again,
@@ -98,7 +98,7 @@ fn load(
     (0..CLIENTS).map(client).collect()
 }
 
-/// Takes every free byte, again and again, until it is told to stop.
+/// Takes every free byte, again and again, until it is stopped.
 fn fill(path: &Path, stop: &AtomicBool) {
     let mut file = std::fs::File::create(path).unwrap();
     let block = vec![0; 64 << 10];
@@ -161,16 +161,16 @@ fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
     eprintln!("seed {seed}");
     let mut state: u64 = 0x9E37_79B9_7F4A_7C15 ^ seed;
     let next = Arc::new(AtomicU64::new(0));
-    let told = Arc::new(Mutex::new(Told::default()));
+    let answers = Arc::new(Mutex::new(Answers::default()));
     let filler = data.join("filler");
     let more_taken = |node: &Node, more: usize| {
-        let before = told.lock().unwrap().acknowledged.len();
+        let before = answers.lock().unwrap().acknowledged.len();
         node.wait_until("it takes mail", || {
-            told.lock().unwrap().acknowledged.len() >= before + more
+            answers.lock().unwrap().acknowledged.len() >= before + more
         });
     };
     for round in 0..rounds() {
-        let clients = load(node.smtp, &next, &told);
+        let clients = load(node.smtp, &next, &answers);
         more_taken(&node, TAKEN_MIN);
         let stop = Arc::new(AtomicBool::new(false));
         let filling = {
@@ -200,11 +200,11 @@ fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
     }
     node.stop();
     let delivered = sink.map_or_else(|| node.maildir(), |sink| sink.taken());
-    account(&node, &told.lock().unwrap(), &delivered);
+    account(&node, &answers.lock().unwrap(), &delivered);
 }
 
-/// Everything that was acknowledged is there; everything else was told to come again.
-fn account(node: &Node, told: &Told, delivered: &[Vec<u8>]) {
+/// Everything that was acknowledged is there; everything else was deferred with a 4xx.
+fn account(node: &Node, answers: &Answers, delivered: &[Vec<u8>]) {
     let delivered = tokens(delivered);
     let quarantine = Quarantine::open_shared(&node.data().join("quarantine")).unwrap();
     let mut held = BTreeSet::new();
@@ -221,24 +221,24 @@ fn account(node: &Node, told: &Told, delivered: &[Vec<u8>]) {
             break;
         }
     }
-    let (taken, refused) = (told.acknowledged.len(), told.refused.len());
+    let (taken, refused) = (answers.acknowledged.len(), answers.refused.len());
     eprintln!(
         "{taken} taken, {refused} refused, {} delivered, {} held",
         delivered.len(),
         held.len()
     );
-    let lost: Vec<&String> = told
+    let lost: Vec<&String> = answers
         .acknowledged
         .iter()
         .filter(|token| !delivered.contains_key(*token) && !held.contains(*token))
         .collect();
     assert!(lost.is_empty(), "{} lost: {lost:?}\n{}", lost.len(), node.log());
-    let odd: Vec<_> = told
+    let unexpected: Vec<_> = answers
         .refused
         .iter()
         .filter(|(_, reply)| !["451", "452", "421"].iter().any(|code| reply.starts_with(code)))
         .collect();
-    assert!(odd.is_empty(), "{odd:?}");
+    assert!(unexpected.is_empty(), "{unexpected:?}");
     assert!(refused > 0, "the disk was never full");
 }
 

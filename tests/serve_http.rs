@@ -75,8 +75,8 @@ fn rspamc_is_answered() {
     let said = rspamc(&program, &node, &["-P", "secret", "stat"], None);
     assert!(text(&said).contains("Messages scanned: 2"), "{}", text(&said));
     node.stop();
-    let standing = gauntlet_learning::Corrections::read(&node.data()).unwrap();
-    assert_eq!(standing.len(), 2, "both were learned");
+    let corrections = gauntlet_learning::Corrections::read(&node.data()).unwrap();
+    assert_eq!(corrections.len(), 2, "both were learned");
 }
 
 #[test]

@@ -213,9 +213,9 @@ fn a_milter_refuses_what_it_cannot_change() {
         ask(node.place("milter"), &packets.concat())
     };
     assert!(talk(b" x", b"hello\r\n").ends_with('a'), "accepted");
-    for odd in ["\0", "\r", "\n"] {
-        let answer = talk(b" x", mail(&GTUBE.join(odd)).as_slice());
-        assert!(answer.contains("y554 5.6.0 "), "{odd:?}: {answer:?}");
+    for bytes in ["\0", "\r", "\n"] {
+        let answer = talk(b" x", mail(&GTUBE.join(bytes)).as_slice());
+        assert!(answer.contains("y554 5.6.0 "), "{bytes:?}: {answer:?}");
     }
     for header in [&b" x\rAuthentication-Results: gw.test; dkim=pass"[..], b" x\0y", b" x\nX-Y: z"]
     {

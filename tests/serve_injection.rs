@@ -94,7 +94,7 @@ fn converse(node: &Node, place: usize, evil: &str, token: &str) -> Option<String
     say(&mut client, ".")
 }
 
-/// Places of [`converse`].
+/// How many places of a session [`converse`] puts text into.
 const PLACES: usize = 15;
 
 /// The part of a message that the node wrote: all before the fields of its sender, or the whole

@@ -23,7 +23,7 @@ fn kills() -> u64 {
     text.parse().expect("GAUNTLET_KILLS is a number")
 }
 
-/// Clients that send until they are told to stop; a message that is not answered is not sent again.
+/// Clients that send until they are stopped; a message that is not answered is not sent again.
 struct Load {
     stop: Arc<AtomicBool>,
     acknowledged: Arc<Mutex<BTreeSet<String>>>,

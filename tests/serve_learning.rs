@@ -45,8 +45,8 @@ fn probe_mail_and_corrections_reach_a_running_node() {
         learn.args(["learn", "--spam"]).arg(&file).arg("--data").arg(data).output().unwrap()
     };
     let nowhere = learn(&node.data().join("elsewhere"));
-    let told = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-    assert!(!nowhere.status.success() && told.contains("there is no folder"), "{told}");
+    let text = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(!nowhere.status.success() && text.contains("there is no folder"), "{text}");
     let learned = learn(&node.data());
     assert!(learned.status.success(), "{learned:?}");
     wait_for_corrections(&node, 2);

@@ -29,7 +29,7 @@ fn slow_clients_are_sent_away() {
 }
 
 #[test]
-fn too_many_sessions_are_told_to_come_later() {
+fn too_many_sessions_get_421() {
     let node = Node::start("[receiver]\nsessions_max = 3\nsessions_per_client_max = 2\n");
     let _first = Smtp::connect(node.smtp).unwrap();
     let second = Smtp::connect(node.smtp).unwrap();

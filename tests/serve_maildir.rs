@@ -56,7 +56,7 @@ fn spam_does_not_reach_the_maildir_and_its_reference_leads_to_the_log() {
     assert_eq!(stages(&logged.record)[..4], ["received", "waited", "scanned", "decided"]);
 }
 
-/// Names of the stages that the record tells of, which end in their order.
+/// Names of the stages that the record names, which end in their order.
 fn stages(record: &gauntlet_store::LogRecord) -> Vec<&str> {
     let ends: Vec<u64> = record.stages.iter().map(|s| s.at_us).collect();
     assert!(ends.is_sorted(), "{ends:?}");

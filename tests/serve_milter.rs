@@ -11,7 +11,7 @@ use crate::common::{Node, PATIENCE, Smtp, drive, message, program};
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";
 
-/// What Postfix is told of a milter there.
+/// How Postfix is configured for a milter there.
 fn milter_lines(place: &str) -> String {
     format!(
         "smtpd_milters = {place}\nmilter_protocol = 6\nmilter_default_action = tempfail\n\

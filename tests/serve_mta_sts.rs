@@ -66,7 +66,7 @@ fn without_any_roots_start_and_doctor_say_that_it_is_off() {
     std::fs::write(&file, &text).unwrap();
     let output = gauntlet("doctor").output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("bad   roots        MTA-STS is off: no trusted roots"), "{said}");
+    assert!(said.contains("error   roots        MTA-STS is off: no trusted roots"), "{said}");
 
     let mut node = gauntlet("serve").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(node.stderr.take().unwrap()).lines().map_while(Result::ok);

@@ -10,7 +10,7 @@ fn to_hop(sink: &Sink) -> String {
 }
 
 #[test]
-fn every_recipient_gets_its_own_end_and_the_sender_is_told() {
+fn every_recipient_gets_its_own_end_and_the_sender_is_notified() {
     let sink = Sink::start();
     sink.recipients.lock().unwrap().insert("gone".into(), "550 5.1.1 no such user".into());
     sink.recipients.lock().unwrap().insert("later".into(), "450 4.2.1 busy".into());
@@ -56,7 +56,8 @@ fn cut_through_answers_what_the_next_hop_answered() {
     let all = log.search(&gauntlet_store::Query::default()).unwrap();
     assert_eq!(all.messages.len(), 3, "every message has its line");
     for found in &all.messages {
-        // The client got its answer after the next hop had replied, not when the message was judged.
+        // The client got its answer after the next hop had replied, not when the message was
+        // judged.
         let record = log.get(&found.id).unwrap().unwrap().record;
         let last = record.stages.iter().map(|s| s.at_us).max().unwrap();
         let answered_us = u64::from(record.latency_ms) * 1_000 + 999;
@@ -231,7 +232,7 @@ fn senders_of_ours_hear_of_delays_once() {
 }
 
 #[test]
-fn whoever_asks_is_told_of_the_delivery() {
+fn whoever_asks_is_notified_of_the_delivery() {
     let sink = Sink::start();
     let node = Node::start_listening("role = \"outbound\"", &to_hop(&sink));
     let mut client = Smtp::connect(node.smtp).unwrap();
@@ -247,7 +248,7 @@ fn whoever_asks_is_told_of_the_delivery() {
     node.wait_for_empty_queue();
     let said = reports(&sink);
     assert_eq!(said.len(), 1, "{said:?}");
-    // The next hop does not know DSN: that is all that can be told.
+    // The next hop does not know DSN: that is all that can be reported.
     assert!(said[0].contains("\r\nAction: relayed\r\nStatus: 2.0.0\r\n"), "{}", said[0]);
     assert!(
         said[0].contains("\r\nOriginal-Recipient: rfc822;bobby@example.net\r\n"),

@@ -53,7 +53,7 @@ fn real_mail_is_accounted_for() {
     let step = (files.len() / 1_000).max(1);
     let node = Node::start("");
     let mut client = Smtp::connect(node.smtp).unwrap();
-    let (mut accepted, mut refused, mut put_off) = (BTreeSet::new(), 0, 0);
+    let (mut accepted, mut refused, mut deferred) = (BTreeSet::new(), 0, 0);
     let mut sent = 0;
     for file in files.iter().step_by(step).filter(|f| f.extension().is_none_or(|e| e != "tsv")) {
         let mut body = format!("X-Token: m{sent}\r\n").into_bytes();
@@ -69,10 +69,10 @@ fn real_mail_is_accounted_for() {
                 accepted.insert(id);
             }
             Some(b'5') => refused += 1,
-            _ => put_off += 1,
+            _ => deferred += 1,
         }
     }
-    assert_eq!((sent >= 1_000, put_off), (true, 0), "{sent} sent");
+    assert_eq!((sent >= 1_000, deferred), (true, 0), "{sent} sent");
     node.wait_for_empty_queue();
     let mut node = node;
     node.stop();

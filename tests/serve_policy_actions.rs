@@ -8,9 +8,9 @@ use gauntlet_learning::Corrections;
 use gauntlet_mail::Message;
 
 const POLICY: &str = "\
-[[rule]]\nname = \"tell\"\nwhen.subject = \"*secret*\"\n\
+[[rule]]\nname = \"notify\"\nwhen.subject = \"*secret*\"\n\
 do = [{ notify = { to = [\"ops@example.net\", \"postmaster\"], template = \"Held: {id}\" } }, { quarantine = \"secrets\" }]\n\
-[[rule]]\nname = \"teach\"\nwhen.subject = \"*teach*\"\ndo = { learn = \"spam\" }\nstop = false\n\
+[[rule]]\nname = \"train\"\nwhen.subject = \"*train*\"\ndo = { learn = \"spam\" }\nstop = false\n\
 [[rule]]\nname = \"junk\"\nwhen.subject = \"*junk*\"\ndo = \"spam_folder\"\n";
 
 fn policy(folder: &tempfile::TempDir) -> String {
@@ -79,42 +79,42 @@ fn a_notification_is_queued_once_for_each_message_and_address() {
     assert_eq!(parsed.header("Auto-Submitted").unwrap().decoded(), "auto-generated");
     let text = parsed.parts()[0].text().unwrap();
     assert!(text.starts_with("Held: 1"), "{text}");
-    assert!(text.contains("bob@example.net: quarantine:secrets (rule \"tell\")"), "{text}");
-    assert!(text.contains("eve@example.net: quarantine:secrets (rule \"tell\")"), "{text}");
+    assert!(text.contains("bob@example.net: quarantine:secrets (rule \"notify\")"), "{text}");
+    assert!(text.contains("eve@example.net: quarantine:secrets (rule \"notify\")"), "{text}");
 
     let shown: Vec<String> = replies.iter().map(|reply| trace(&node, reply)).collect();
     assert!(shown[0].contains("  notified    after "), "{}", shown[0]);
     assert!(shown[0].contains(" ms ops@example.net by 1"), "{}", shown[0]);
     assert!(shown[1].contains("not notified") && shown[1].contains("null sender"), "{}", shown[1]);
     assert!(shown[2].contains("Auto-Submitted"), "{}", shown[2]);
-    let limit = "over policy.notifications_per_address_per_hour_max (tell)";
+    let limit = "over policy.notifications_per_address_per_hour_max (notify)";
     assert!(shown[4].contains(limit), "{}", shown[4]);
     node.stop();
     assert_eq!(node.log().matches("notification of the policy").count(), 4, "{}", node.log());
 }
 
 #[test]
-fn what_a_policy_teaches_is_in_the_corrections_journal() {
+fn what_a_policy_learns_is_in_the_corrections_journal() {
     let folder = tempfile::tempdir().unwrap();
     let settings = policy(&folder) + "learned_per_rule_per_hour_max = 1\n";
     let mut node = Node::start(&settings);
     let mut client = Smtp::connect(node.smtp).unwrap();
     let mut send = |name: &str| {
-        let body = format!("From: a@example.org\r\nSubject: teach {name}\r\n\r\n{name}\r\n");
+        let body = format!("From: a@example.org\r\nSubject: train {name}\r\n\r\n{name}\r\n");
         client.send("a@example.org", &["bob@example.net"], body.as_bytes()).unwrap()
     };
     let first = send("one");
     let shown = trace(&node, &first);
     assert!(shown.contains("  learned     after "), "{shown}");
-    assert!(shown.contains(" ms as spam by policy:teach"), "{shown}");
+    assert!(shown.contains(" ms as spam by policy:train"), "{shown}");
     let second = trace(&node, &send("two"));
     assert!(second.contains("not learned"), "{second}");
-    assert!(second.contains("policy:teach: over policy.learned_per_rule_per_hour_max"), "{second}");
+    assert!(second.contains("policy:train: over policy.learned_per_rule_per_hour_max"), "{second}");
     node.wait_until("it is learned", || node.log().contains("corrections by the policy"));
-    let standing = Corrections::read(&node.data()).unwrap();
-    let by: Vec<(bool, u64)> = standing.values().map(|c| (c.spam, c.reporter)).collect();
-    assert_eq!(by, [(true, policy_reporter_id("teach"))]);
-    assert!(!standing.contains_key(&message_id(b"")));
+    let corrections = Corrections::read(&node.data()).unwrap();
+    let by: Vec<(bool, u64)> = corrections.values().map(|c| (c.spam, c.reporter)).collect();
+    assert_eq!(by, [(true, policy_reporter_id("train"))]);
+    assert!(!corrections.contains_key(&message_id(b"")));
     node.stop();
 }
 

@@ -1,5 +1,5 @@
-//! A scan pool that is full: every door puts its clients off in its own words, and what they bring
-//! again is judged. Nothing is lost, and nothing passes unjudged.
+//! A scan pool that is full: every protocol defers its clients in its own words, and what they
+//! bring again is judged. Nothing is lost, and nothing passes unjudged.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use crate::common::{Node, PATIENCE, Smtp, message};
 
-/// Messages brought at once to each door.
+/// Messages brought at once to each protocol.
 const AT_ONCE: usize = 12;
 
-/// What a door said of a message.
+/// What a protocol said of a message.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Verdict,
     Later,
 }
 
-/// Where each door is.
+/// Where each protocol is.
 type Places = BTreeMap<&'static str, String>;
 
 /// One scan thread, room for one more, and nobody waits.
@@ -146,55 +146,55 @@ fn smtp(places: &Places, mail: &[u8]) -> Said {
 }
 
 /// Brings the same kind of message often and at once, and again until each was judged. How many
-/// were put off.
-fn bring(places: &Places, door: &str, ask: fn(&Places, &[u8]) -> Said) -> usize {
-    let put_off = AtomicUsize::new(0);
+/// were deferred.
+fn bring(places: &Places, protocol: &str, ask: fn(&Places, &[u8]) -> Said) -> usize {
+    let deferred = AtomicUsize::new(0);
     let begin = std::sync::Barrier::new(AT_ONCE);
     std::thread::scope(|scope| {
         for i in 0..AT_ONCE {
-            let (put_off, begin) = (&put_off, &begin);
+            let (deferred, begin) = (&deferred, &begin);
             scope.spawn(move || {
-                let mail = heavy(&format!("{door}{i}"));
+                let mail = heavy(&format!("{protocol}{i}"));
                 begin.wait();
                 while ask(places, &mail) == Said::Later {
-                    put_off.fetch_add(1, Ordering::Relaxed);
+                    deferred.fetch_add(1, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(30));
                 }
             });
         }
     });
-    put_off.into_inner()
+    deferred.into_inner()
 }
 
 #[test]
-fn a_full_scan_pool_puts_off_by_every_door_and_loses_nothing() {
+fn a_full_scan_pool_defers_by_every_protocol_and_loses_nothing() {
     type Ask = fn(&Places, &[u8]) -> Said;
     let mut node = node();
-    let doors: [(&str, Ask); 5] =
+    let protocols: [(&str, Ask); 5] =
         [("spamd", spamd), ("rspamd", rspamd), ("http", own), ("milter", milter), ("smtp", smtp)];
     let services = ["spamd", "rspamd", "http", "milter"];
     let mut places: Places = services.map(|name| (name, node.place(name).to_owned())).into();
     places.insert("smtp", node.smtp.to_string());
-    for (door, ask) in doors {
-        let put_off = bring(&places, door, ask);
-        assert!(put_off > 0, "{door}: twelve at once are more than two");
+    for (protocol, ask) in protocols {
+        let deferred = bring(&places, protocol, ask);
+        assert!(deferred > 0, "{protocol}: twelve at once are more than two");
     }
     node.wait_for_empty_queue();
     assert_eq!(node.maildir().len(), AT_ONCE, "those that came by SMTP");
     node.stop();
-    // A line for each that was judged, none for those put off; each names its door.
+    // A line for each that was judged, none for those deferred; each names its protocol.
     let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
     let query = gauntlet_store::Query { limit: 500, ..Default::default() };
     let all = log.search(&query).unwrap().messages;
-    assert_eq!(all.len(), doors.len() * AT_ONCE);
-    let mut told = BTreeMap::<String, usize>::new();
+    assert_eq!(all.len(), protocols.len() * AT_ONCE);
+    let mut lines = BTreeMap::<String, usize>::new();
     for summary in &all {
         let record = log.get(&summary.id).unwrap().unwrap().record;
         let answered = record.stages.iter().find(|stage| stage.name == "answered");
-        let door = answered.map_or("", |stage| stage.detail.split(':').next().unwrap());
-        *told.entry(door.to_owned()).or_default() += 1;
+        let protocol = answered.map_or("", |stage| stage.detail.split(':').next().unwrap());
+        *lines.entry(protocol.to_owned()).or_default() += 1;
     }
-    for door in ["spamd", "rspamd", "http"] {
-        assert_eq!(told.get(door), Some(&AT_ONCE), "{told:?}");
+    for protocol in ["spamd", "rspamd", "http"] {
+        assert_eq!(lines.get(protocol), Some(&AT_ONCE), "{lines:?}");
     }
 }

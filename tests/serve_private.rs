@@ -100,7 +100,7 @@ fn nothing_of_a_node_is_open_to_others_while_it_runs_and_after() {
     let doctor =
         gauntlet(&["doctor", "--config", config, "--dns", "127.0.0.1:9"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    assert!(said.contains("bad   privacy") && said.contains("chmod -R go="), "{said}");
+    assert!(said.contains("error   privacy") && said.contains("chmod -R go="), "{said}");
     assert!(!said.contains("for its owner only"), "{said}");
     node.run();
     send(&node);
@@ -156,8 +156,8 @@ fn a_node_with_files_cut_short_starts_or_says_why_and_loses_no_mail() {
             std::fs::write(&path, &whole[..left]).unwrap();
             node.run();
             let line = node.log();
-            let told = line.lines().filter(|l| l.contains("unusable") || l.contains("damaged"));
-            assert!(told.count() > 0, "{name} of {left} bytes: {line}");
+            let named = line.lines().filter(|l| l.contains("unusable") || l.contains("damaged"));
+            assert!(named.count() > 0, "{name} of {left} bytes: {line}");
             let (mut client, text) = (Smtp::connect(node.smtp).unwrap(), message("more", 400));
             let reply = client.send("a@example.org", &["b@example.net"], &text).unwrap();
             assert!(reply.starts_with("250"), "{reply}");

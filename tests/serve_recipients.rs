@@ -77,7 +77,7 @@ fn an_sqlite_file_is_asked() {
     sql("INSERT INTO users VALUES ('joe@example.net');");
     assert_eq!(rcpt(&node, "joe@example.net"), "250 2.1.5");
     sql("DROP TABLE users;");
-    assert_eq!(rcpt(&node, "bob@example.net"), "451 4.3.0", "nobody can tell");
+    assert_eq!(rcpt(&node, "bob@example.net"), "451 4.3.0", "nothing is known");
 }
 
 #[test]

@@ -126,8 +126,8 @@ const BREAKS: [(&str, Break); 14] = [
     ("countries", |_| "[facts]\ncountries = \"/nowhere/countries\"\n".into()),
     ("networks", |_| "[facts]\nour_networks = [\"nonsense\"]\n".into()),
 ];
-/// A configuration with its key and its data folder below its folder, replaced by a new file as editors and
-/// configuration management do; named by a relative and by an absolute path.
+/// A configuration with its key and its data folder below its folder, replaced by a new file as
+/// editors and configuration management do; named by a relative and by an absolute path.
 #[test]
 fn a_replaced_configuration_beside_keys_and_data_is_read_again() {
     for relative in [true, false] {

@@ -107,14 +107,14 @@ fn idle_sessions_of_a_few_addresses_make_room_for_a_good_client() {
     let took = gets_through(&node, [127, 0, 9, 1], &message("good", 2_000));
     assert!(took < Duration::from_secs(45), "{took:?}");
     assert!(node.metric("gauntlet_sessions_sent_away_total") > 0);
-    // One who was sent away was told why.
-    let told = |stream: &mut TcpStream| {
+    // One who was sent away got the reason.
+    let answered = |stream: &mut TcpStream| {
         let mut text = String::new();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let _open_or_closed = stream.read_to_string(&mut text);
         text.contains("421 4.3.2 too busy")
     };
-    assert!(held.iter_mut().take(50).any(told));
+    assert!(held.iter_mut().take(50).any(answered));
 }
 
 /// Few sessions, and a wait for commands that outlasts every test: only a client that is sent away
@@ -266,7 +266,7 @@ fn bodies_of_a_service_count_in_the_memory_of_all() {
                     stream
                         .write_all(b"CHECK SPAMC/1.5\r\nContent-length: 5000000\r\n\r\n")
                         .unwrap();
-                    let _put_off = stream.write_all(body);
+                    let _is_deferred = stream.write_all(body);
                     stream
                 };
                 (0..32).map(begin).collect::<Vec<_>>()
@@ -278,12 +278,12 @@ fn bodies_of_a_service_count_in_the_memory_of_all() {
     let (used, after) = (node.metric("gauntlet_memory_body_bytes"), resident_bytes(&node));
     assert!(used > 0 && used <= 128 << 20, "{used}");
     assert!(after.saturating_sub(before) < 300 << 20, "{before} -> {after}");
-    let put_off = |stream: &mut TcpStream| {
+    let is_deferred = |stream: &mut TcpStream| {
         let mut text = String::new();
         let _open_or_reset = stream.read_to_string(&mut text);
         text.starts_with("SPAMD/1.1 75 ")
     };
-    assert!(held.iter_mut().filter_map(|s| put_off(s).then_some(())).count() > 0);
+    assert!(held.iter_mut().filter_map(|s| is_deferred(s).then_some(())).count() > 0);
     // The rest of the memory is for others.
     let mut client = Smtp::connect(node.smtp).unwrap();
     let reply = client.send("a@b.example", &["c@d.example"], &message("good", 300_000)).unwrap();
@@ -293,7 +293,7 @@ fn bodies_of_a_service_count_in_the_memory_of_all() {
 }
 
 #[test]
-fn what_a_client_teaches_is_bounded() {
+fn training_by_a_client_is_bounded() {
     let node = Node::start(
         "[facts]\nenabled = false\n[[service]]\nprotocol = \"spamd\"\naddress = \"127.0.0.1:0\"\n\
          learn = true\nlearn_per_user_per_hour_max = 3\nlearn_per_client_per_hour_max = 5\n",

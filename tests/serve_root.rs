@@ -74,7 +74,7 @@ impl Places {
     }
 
     /// Everything below root's folder: owner, mode, and what is in it.
-    fn standing(&self) -> Vec<(PathBuf, u32, u32, Vec<u8>)> {
+    fn owners(&self) -> Vec<(PathBuf, u32, u32, Vec<u8>)> {
         let mut paths = vec![self.victim()];
         paths.extend(fs::read_dir(self.victim()).unwrap().map(|entry| entry.unwrap().path()));
         paths.sort();
@@ -191,7 +191,7 @@ fn links_of_the_nodes_user_lead_root_nowhere() {
     for &(name, to) in LINKED {
         let places = Places::new(nobody);
         places.link(name, &places.victim().join(to));
-        let before = places.standing();
+        let before = places.owners();
         let service = places.data().join("service/milter.sock");
         let service = format!(
             "[[service]]\nprotocol = \"milter\"\naddress = \"unix:{}\"\n[log]\ntext_days = 3\n",
@@ -199,9 +199,9 @@ fn links_of_the_nodes_user_lead_root_nowhere() {
         );
         let more = if name == "service" { service.as_str() } else { "[log]\ntext_days = 3\n" };
         let running = places.start("", "self_signed = true", more);
-        assert_eq!(places.standing(), before, "{name}\n{}", places.log());
+        assert_eq!(places.owners(), before, "{name}\n{}", places.log());
         drop(running);
-        assert_eq!(places.standing(), before, "{name}\n{}", places.log());
+        assert_eq!(places.owners(), before, "{name}\n{}", places.log());
         let owner = fs::symlink_metadata(places.data().join(name)).map(|m| m.uid());
         assert_eq!(owner.unwrap_or(nobody), nobody, "{name}");
     }
@@ -216,12 +216,12 @@ fn text_logs_are_not_appended_to_what_a_link_names() {
     let today = String::from_utf8(today).unwrap();
     let name = format!("logs/receiver.{}.log", today.trim());
     places.link(&name, &places.victim().join("passwd"));
-    let before = places.standing();
+    let before = places.owners();
     let running = places.start("sandbox = \"off\"", "", "[log]\ntext_days = 3\n");
     assert!(running.takes_mail(), "{}", places.log());
     std::thread::sleep(std::time::Duration::from_millis(600));
     drop(running);
-    assert_eq!(places.standing(), before);
+    assert_eq!(places.owners(), before);
 }
 
 #[test]
@@ -236,9 +236,9 @@ fn a_hard_link_to_a_file_of_roots_is_not_given_away() {
             places.give(above);
         }
         fs::hard_link(places.victim().join("shadow"), &path).unwrap();
-        let before = places.standing();
+        let before = places.owners();
         drop(places.start("", "self_signed = true", "[log]\ntext_days = 3\n"));
-        assert_eq!(places.standing(), before, "{name}\n{}", places.log());
+        assert_eq!(places.owners(), before, "{name}\n{}", places.log());
     }
 }
 
@@ -252,7 +252,7 @@ fn a_folder_that_the_user_could_replace_is_not_given_away() {
     places.give(&home);
     symlink(places.victim(), home.join("data")).unwrap();
     places.give(&home.join("data"));
-    let before = places.standing();
+    let before = places.owners();
     let mut command = places.command("", "", "");
     let config = places.folder.path().join("gauntlet.toml");
     let text = fs::read_to_string(&config).unwrap();
@@ -261,7 +261,7 @@ fn a_folder_that_the_user_could_replace_is_not_given_away() {
     let status = command.status().unwrap();
     assert!(!status.success());
     assert!(places.log().contains("chown"), "{}", places.log());
-    assert_eq!(places.standing(), before);
+    assert_eq!(places.owners(), before);
     // What root left in the data folder is named, with what to do; it is not given away.
     fs::create_dir(places.data().join("log")).unwrap();
     let status = places.command("", "", "").status().unwrap();
@@ -312,9 +312,9 @@ fn commands_of_root_work_as_the_owner_of_the_data_folder() {
     // A link in the place of a database leads a command of root's nowhere.
     fs::remove_dir_all(places.data().join("console")).unwrap();
     places.link("console", &places.victim());
-    let before = places.standing();
+    let before = places.owners();
     assert!(!gauntlet(&["user", "list"]).status.success());
-    assert_eq!(places.standing(), before);
+    assert_eq!(places.owners(), before);
 }
 
 #[test]
@@ -324,7 +324,8 @@ fn a_backup_by_root_belongs_to_the_owner_of_the_data_folder() {
     let running = places.start("", "self_signed = true", "");
     assert!(running.takes_mail(), "{}", places.log());
     let config = places.folder.path().join("gauntlet.toml");
-    // A folder that is there already, and the owner's: nothing that is put into it leads root elsewhere.
+    // A folder that is there already, and the owner's: nothing that is put into it leads root
+    // elsewhere.
     let (made, given) = (places.folder.path().join("made"), places.folder.path().join("given"));
     fs::create_dir(&given).unwrap();
     places.give(&given);

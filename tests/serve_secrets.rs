@@ -139,7 +139,7 @@ fn forms(text: &'static str, bytes: &'static str, path: &Path) -> Vec<(&'static 
 const POLICY: &str = "[[rule]]\nname = \"sign\"\ndirection = \"outbound\"\n\
                       do = [\"dkim_sign\", \"deliver\"]\n";
 
-/// A node that signs mail of example.org, speaks TLS, and knows a person.
+/// A node that signs mail of example.org, offers TLS, and has a user.
 fn node_with_keys() -> (Node, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.toml");
@@ -246,10 +246,10 @@ fn the_secrets_process_ends_with_the_node() {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
         status.is_ok_and(|s| !s.contains("State:\tZ"))
     };
-    // A service manager tells all processes to end; this one waits until the node has no more to
+    // A service manager signals all processes to end; this one waits until the node has no more to
     // ask.
-    let told = Command::new("kill").args(["-TERM", &secrets.to_string()]).status().unwrap();
-    assert!(told.success());
+    let signalled = Command::new("kill").args(["-TERM", &secrets.to_string()]).status().unwrap();
+    assert!(signalled.success());
     let mut client = Smtp::connect(node.smtp).unwrap();
     assert!(client.say("NOOP").unwrap().starts_with("250"));
     assert!(runs(secrets));
@@ -276,7 +276,7 @@ fn the_kernel_holds_both_processes() {
             }
         }
     }
-    // Off is off, and told.
+    // Off is off, and reported.
     let node = Node::start_as("sandbox = \"off\"");
     let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
     assert!(status.contains("Seccomp:\t0"), "{status}");

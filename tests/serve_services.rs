@@ -139,7 +139,7 @@ fn our_driver_and_our_service_understand_each_other() {
 }
 
 #[test]
-fn spamc_teaches_a_service_that_learns() {
+fn spamc_trains_a_service_that_learns() {
     let Some(program) = program("spamc") else { return };
     let mut node = Node::start(
         "[facts]\nenabled = false\n[[service]]\nprotocol = \"spamd\"\nlearn = true\n\

@@ -126,7 +126,7 @@ fn behave(sink: &Sink, dns: &Dns) {
     dns.mood.store(0, Ordering::Relaxed);
 }
 
-/// Clients that send until they are told to stop.
+/// Clients that send until they are stopped.
 #[derive(Clone, Default)]
 struct Load {
     stop: Arc<AtomicBool>,

@@ -13,7 +13,7 @@ fn text(logs: &Path, role: &str) -> String {
 }
 
 #[test]
-fn each_stage_tells_of_a_message_by_its_id() {
+fn each_stage_logs_a_message_by_its_id() {
     let mut node = Node::start("[log]\nlevel = \"info\"\n");
     let logs = node.data().join("logs");
     // Older files than are kept go when the node starts.

@@ -138,7 +138,7 @@ fn the_name_chooses_the_certificate_and_a_reload_takes_new_ones_over() {
     assert_eq!(shown("b.example").unwrap(), kept(&b));
     assert_eq!(shown("c.example").unwrap(), kept(&a), "a name that none is for gets the first");
 
-    // A file that cannot be used changes nothing; a good one is taken over.
+    // A file that cannot be used changes nothing; a good one is applied.
     let before = kept(&b);
     std::fs::write(&b, "no certificate").unwrap();
     node.signal("-HUP");

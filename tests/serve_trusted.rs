@@ -57,7 +57,7 @@ fn behind_a_balancer_the_client_is_who_the_header_says() {
     // Rates count for the client, not for the balancer.
     assert!(send([192, 0, 2, 1]).starts_with("421 4.3.2"));
     assert!(send([192, 0, 2, 2]).starts_with("250 2.1.0"));
-    // Whoever does not begin with a header is not spoken to.
+    // Whoever does not begin with a header gets no reply.
     assert_eq!(greeting(&node, b"EHLO client.example\r\n").0, "");
 }
 

@@ -1,5 +1,5 @@
-//! TLS reports (RFC 8460): a node sends mail to exchangers without TLS, counts that, and tells the
-//! domain that asks for it: by order of the command line, and by itself the day after.
+//! TLS reports (RFC 8460): a node sends mail to exchangers without TLS, counts that, and reports it
+//! to the domain that asks for it: by order of the command line, and by itself the day after.
 
 use std::io::Read;
 use std::process::{Command, Output};

@@ -130,7 +130,7 @@ fn a_disk_image_is_read_by_bsdtar() {
     );
 }
 
-/// Decompression bombs of the corpus: told for what they are within 64 MB of memory.
+/// Decompression bombs of the corpus: recognised within 64 MB of memory.
 #[test]
 fn bombs_of_the_corpus_stay_within_64_megabytes() {
     let Some(corpus) = crate::common::corpus() else { return };

@@ -56,7 +56,7 @@ fn passwords_of_mail_programs_are_made_and_revoked() {
     assert!(listed.starts_with("phone") && listed.contains("never used"), "{listed}");
     assert!(!text(&app(&["list", "ada", "--json"]).stdout).contains(&secret));
     assert!(app(&["revoke", "ada", "phone"]).status.success());
-    // While a one-time password waits, an app password lets nobody in: who makes one is told.
+    // While a one-time password waits, an app password lets nobody in: who makes one is warned.
     user(data, &["add", "bob"], "");
     let waiting = app(&["new", "bob", "phone"]);
     assert!(waiting.status.success() && text(&waiting.stderr).contains("535"), "{waiting:?}");

@@ -7,7 +7,7 @@
 use gauntlet_content::{DefectKind, Limits, NoHost, Password, Root, unpack};
 use libfuzzer_sys::fuzz_target;
 
-/// How pictures begin.
+/// First bytes of the formats of pictures.
 const STARTS: [&[u8]; 6] =
     [b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"\xff\xd8\xff", b"RIFF\0\0\0\0WEBP", b"II*\0"];
 

@@ -1,5 +1,5 @@
-//! Any text through every detector, a dictionary and documents: no panic, values in bounds, and no value
-//! that was found is left in the text once it is redacted.
+//! Any text through every detector, a dictionary and documents: no panic, values in bounds, and no
+//! value that was found is left in the text once it is redacted.
 //!
 //! `cargo +nightly fuzz run data_loss`
 

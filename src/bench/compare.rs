@@ -12,9 +12,9 @@ use gauntlet_bench::load::Corpus;
 use gauntlet_inputs::bodies::{Bodies, body_hash};
 
 const AFTER_HELP: &str = "\
-Starts each peer privately (generated configuration, loopback, temporary folder, network tests off),
-and lets it and this program take the same messages in turn. A peer that is not installed is named as
-missing. Postfix, rspamd and clamd need root to start.
+Starts each peer privately (generated configuration, loopback, temporary folder, network tests
+off), and lets it and this program take the same messages in turn. A peer that is not installed
+is named as missing. Postfix, rspamd and clamd need root to start.
 
 Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has
 learned from: on other mail the figures would flatter.
@@ -71,15 +71,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PeerName {
-    /// SpamAssassin's daemon
+    /// SpamAssassin's daemon, by spamd's protocol
     Spamd,
-    /// rspamd
+    /// rspamd, by HTTP (`/checkv2`)
     Rspamd,
-    /// ClamAV's daemon
+    /// ClamAV's daemon, by INSTREAM
     Clamd,
     /// A Bayesian filter, as a batch
     Bogofilter,
-    /// As a relay
+    /// Postfix, as a relay without a filter
     Postfix,
 }
 
@@ -95,7 +95,6 @@ impl PeerName {
     }
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let time = Duration::try_from_secs_f64(args.seconds)
         .map_err(|error| anyhow::anyhow!("--seconds {}: {error}", args.seconds))?;

@@ -10,12 +10,13 @@ use gauntlet_bench::disk::{self, Options};
 use super::finish;
 
 const AFTER_HELP: &str = "\
-A file is written, then read through with each size of buffer: from the system's cache, and cold.
-Beside it stand reads of /dev/zero: what system calls alone do at most. Then pieces are appended, each
-made durable by fdatasync, as the spool does. Sizes are measured in turn, round after round.
+A file is written, then read through with each size of buffer: from the system's cache, and
+cold. Beside it stand reads of /dev/zero: what system calls alone do at most. Then pieces are
+appended, each made durable by fdatasync, as the spool does. Sizes are measured in turn, round
+after round.
 
-Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID (the cold reads were not
-the disk's, or the machine was disturbed).
+Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID (the cold reads
+were not the disk's, or the machine was disturbed).
 
 Examples:
   gauntlet bench disk
@@ -62,7 +63,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options {
         folder: args.folder.clone(),

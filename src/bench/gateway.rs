@@ -19,15 +19,15 @@ use gauntlet_bench::token_bucket;
 const HELD_SHARE_LOUD: f64 = 0.5;
 
 const AFTER_HELP: &str = "\
-The gateway must take mail for 1.recipient.example to 3.recipient.example and deliver it to --listen.
-Messages go out in the order of their files' names, in a loop, stamped with run, instance and number;
-From and To are rewritten (60,000 users a side; 94 % of messages have one recipient, some up to 32).
-What comes back drives what is sent: --window messages are in flight of each instance at most. One
-that has not come back within --patience (quarantined, discarded, stuck) is counted as held and
-is no bottleneck.
+The gateway must take mail for 1.recipient.example to 3.recipient.example and deliver it to
+--listen. Messages go out in the order of their files' names, in a loop, stamped with run,
+instance and number; From and To are rewritten (60,000 users a side; 94 % of messages have one
+recipient, some up to 32). What comes back drives what is sent: --window messages are in flight
+of each instance at most. One that has not come back within --patience (quarantined, discarded,
+stuck) is counted as held and is no bottleneck.
 
-Exit codes: 0 measured; 2 nothing could be measured; 3 the client was the limit, or messages that were
-accepted neither came back nor were held.
+Exit codes: 0 measured; 2 nothing could be measured; 3 the client was the limit, or messages
+that were accepted neither came back nor were held.
 
 Examples:
   gauntlet bench gateway 127.0.0.1:2525 mail/ --listen 127.0.0.1:2626
@@ -56,10 +56,10 @@ pub(crate) struct Args {
     /// Connections of each instance
     #[arg(long, short, value_name = "N", default_value_t = 10)]
     connections: usize,
-    /// Seconds to count
+    /// Seconds that are measured, after --warm-up
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     seconds: f64,
-    /// Seconds before that
+    /// Seconds of load before them that are not counted
     #[arg(long, value_name = "N", default_value_t = 5.0)]
     warm_up: f64,
     /// Seconds of a sample
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     /// Names in each of the domains
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     names: u64,
-    /// Domains a side
+    /// Domains of senders, and as many of recipients
     #[arg(long, value_name = "N", default_value_t = 3)]
     domains: u64,
     /// Chooses who writes to whom
@@ -144,7 +144,6 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
     })
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plan = plan(args)?;
     let corpus = Corpus::load(&args.folders)?;

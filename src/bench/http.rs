@@ -10,11 +10,11 @@ use gauntlet_bench::http::{self, Options, Target, page, wrk};
 use super::finish;
 
 const AFTER_HELP: &str = "\
-Closed loop: each connection asks again when it was answered; no pipelining. First the client measures
-itself against a server that does nothing; a figure near that is INVALID. --ladder names numbers of
-connections: they are tried one after the other until half of the requests fail, then the time until
-the server answers as before is taken. Energy is what the processors count themselves (RAPL); where they
-do not, it is unknown.
+Closed loop: each connection asks again when it was answered; no pipelining. First the client
+measures itself against a server that does nothing; a figure near that is INVALID. --ladder
+names numbers of connections: they are tried one after the other until half of the requests
+fail, then the time until the server answers as before is taken. Energy is what the processors
+count themselves (RAPL); where they do not, it is unknown.
 
 Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID.
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Process of the second server
     #[arg(long, value_name = "PID", requires = "against")]
     against_pid: Option<u32>,
-    /// Connections at once
+    /// Connections that are open at the same time
     #[arg(long, short, value_name = "N", default_value_t = 32)]
     connections: usize,
     /// A new connection for each request
@@ -98,7 +98,6 @@ impl Args {
     }
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.beside_wrk {
         return beside_wrk(args);

@@ -39,7 +39,6 @@ enum Peer {
     Spamd,
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let time = Duration::try_from_secs_f64(args.seconds)
         .map_err(|error| anyhow::anyhow!("--seconds {}: {error}", args.seconds))?;

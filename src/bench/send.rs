@@ -16,13 +16,13 @@ use gauntlet_bench::protocol::Protocol;
 const CALIBRATION_SECONDS: f64 = 3.0;
 
 const AFTER_HELP: &str = "\
-Closed loop by default: each connection sends its next message when the last is answered. With --rate
-the loop is open: message n is due at n / rate, and latency counts from then, so that a server that
-stalls is not spared (no coordinated omission).
+Closed loop by default: each connection sends its next message when the last is answered. With
+--rate the loop is open: message n is due at n / rate, and latency counts from then, so that a
+server that stalls is not spared (no coordinated omission).
 
-First the client measures itself against a server that does nothing. A run in which the client was
-the limit (busy threads, near its own ceiling, late timers, stolen CPU, pressure on memory) is marked
-INVALID.
+First the client measures itself against a server that does nothing. A run in which the client
+was the limit (busy threads, near its own ceiling, late timers, stolen CPU, pressure on memory)
+is marked INVALID.
 
 Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID.
 
@@ -42,10 +42,10 @@ pub(crate) struct Args {
     /// Folders of messages, one a file; a labels.tsv there says which are ham and spam
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// Protocol
+    /// Protocol that the server understands
     #[arg(long, value_enum, default_value_t = ProtocolName::Smtp)]
     protocol: ProtocolName,
-    /// Connections at once
+    /// Connections that are open at the same time
     #[arg(long, short, value_name = "N", default_value_t = 10)]
     connections: usize,
     /// Messages after which a connection is closed and another opened [default: never]
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Open loop: so many messages/s, whatever the server does
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Seconds to measure
+    /// Seconds that are measured, after --warm-up
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     seconds: f64,
     /// Seconds of load before it that are not counted
@@ -72,13 +72,13 @@ pub(crate) struct Args {
     /// Shares of labels, e.g. spam=6,ham=4 [default: the messages as they lie in the folders]
     #[arg(long, value_name = "LABEL=N,...", value_delimiter = ',', value_parser = weight)]
     mix: Vec<(Label, u32)>,
-    /// Sender
+    /// Envelope sender of every message
     #[arg(long, value_name = "ADDRESS", default_value = "sender@bench.example")]
     from: String,
     /// Recipient; {} becomes a number below --users
     #[arg(long, value_name = "ADDRESS", default_value = "user{}@bench.example")]
     to: String,
-    /// Different recipients
+    /// How many different recipients there are
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     users: u64,
     /// Process of the server: its CPU time and memory are read, its children's included
@@ -109,15 +109,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProtocolName {
-    /// RFC 5321
+    /// SMTP (RFC 5321)
     Smtp,
-    /// RFC 2033
+    /// LMTP (RFC 2033)
     Lmtp,
-    /// spamc's, CHECK
+    /// The protocol of spamc: CHECK
     Spamd,
-    /// clamdscan's, INSTREAM
+    /// The protocol of clamdscan: INSTREAM
     Clamd,
-    /// rspamc's, POST /checkv2
+    /// The protocol of rspamc: POST /checkv2
     Rspamd,
     /// An MTA's, version 6
     Milter,
@@ -178,7 +178,6 @@ impl Args {
     }
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let target = |name: &str, text: &str, process| {
         anyhow::Ok(Target { name: name.to_owned(), address: args.address(text)?, process })

@@ -13,8 +13,9 @@ use gauntlet_bench::sink::{self, Behaviour, Counts};
 use super::send::ProtocolName;
 
 const AFTER_HELP: &str = "\
-It prints `listening on ADDRESS`, then each second in which something came what it took, on standard
-error. It ends with SIGINT, SIGTERM, or when its standard input is a pipe that is closed.
+It prints `listening on ADDRESS`, then each second in which something came what it took, on
+standard error. It ends with SIGINT, SIGTERM, or when its standard input is a pipe that is
+closed.
 
 Examples:
   gauntlet bench sink --listen 127.0.0.1:2626
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2626")]
     listen: SocketAddr,
-    /// Protocol
+    /// Protocol in which messages come
     #[arg(long, value_enum, default_value_t = ProtocolName::Smtp)]
     protocol: ProtocolName,
     /// Serve HTTP: answer every GET with one byte, /bytes/N with N of them
@@ -46,7 +47,7 @@ pub(crate) struct Args {
     /// Refuse every N-th message for now; 0 refuses none
     #[arg(long, value_name = "N", default_value_t = 0)]
     defer_every: u64,
-    /// Threads
+    /// Threads that serve the connections
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
 }

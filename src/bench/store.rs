@@ -9,9 +9,10 @@ use gauntlet_bench::store::{self, Backend, Case, Measured, Options, Part};
 use super::finish;
 
 const AFTER_HELP: &str = "\
-Every combination of the settings is a case. Writers hand over a message, wait until it is durable,
-mark it done and take the next; cases are measured in turn, round after round, each in an empty store.
-First the same writers are measured against a store that only answers: a case near that is INVALID.
+Every combination of the settings is a case. Writers hand over a message, wait until it is
+durable, mark it done and take the next; cases are measured in turn, round after round, each in
+an empty store. First the same writers are measured against a store that only answers: a case
+near that is INVALID.
 
 Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID.
 
@@ -40,7 +41,7 @@ pub(crate) struct Args {
         default_value = "disk,ram,null"
     )]
     backend: Vec<BackendName>,
-    /// What is measured
+    /// Parts that are measured: spool, log, or one after the other
     #[arg(
         long,
         value_enum,
@@ -74,9 +75,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum BackendName {
-    /// Files below --folder
+    /// Files in a new folder below --folder
     Disk,
-    /// Memory
+    /// Memory alone, nothing on disk
     Ram,
     /// Nothing is kept, and no log
     Null,
@@ -84,15 +85,14 @@ enum BackendName {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum PartName {
-    /// The spool
+    /// The spool alone: accept, then done
     Spool,
-    /// The message log
+    /// The message log alone
     Log,
     /// Spooled, then logged, then done
     Both,
 }
 
-/// Measures and prints.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let backend = |name: &BackendName| match name {
         BackendName::Disk => Backend::Disk,

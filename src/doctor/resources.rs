@@ -16,10 +16,10 @@ use gauntlet_store::Quarantine;
 use super::{Findings, Status};
 
 /// Free share of a disk below which there is a warning.
-const DISK_FREE_ODD: f64 = 0.10;
+const DISK_FREE_WARNING: f64 = 0.10;
 /// Days before a certificate's end from which on it is a warning, and an error.
-const CERTIFICATE_DAYS_ODD: i64 = 21;
-const CERTIFICATE_DAYS_BAD: i64 = 5;
+const CERTIFICATE_DAYS_WARNING: i64 = 21;
+const CERTIFICATE_DAYS_ERROR: i64 = 5;
 /// Days that are named; beyond, a number says nothing.
 const DAYS_NAMED_MAX: i64 = 3_652;
 /// Age of the oldest message that waits, in minutes, from which on it is a warning.
@@ -28,13 +28,13 @@ const QUEUE_MINUTES_WARNING: i64 = 60;
 /// A disk that data is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Disk {
-    /// What is there.
+    /// What the node keeps on it: `data`, `spool`.
     pub(crate) what: &'static str,
-    /// The folder.
+    /// The folder whose file system it is.
     pub(crate) path: PathBuf,
     /// Bytes free for us.
     pub(crate) free: u64,
-    /// Bytes in all.
+    /// Bytes of the file system, used ones included.
     pub(crate) total: u64,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn disk(config: &Config, found: &mut Findings) {
             let hint =
                 format!("under spool.free_bytes_min ({min} bytes): new mail gets 452; make room");
             found.add(Status::Error, "disk", format!("{text}, {hint}"));
-        } else if (disk.free as f64) < DISK_FREE_ODD * disk.total as f64 {
+        } else if (disk.free as f64) < DISK_FREE_WARNING * disk.total as f64 {
             found.add(Status::Warning, "disk", format!("{text}; make room before it is full"));
         } else {
             found.add(Status::Ok, "disk", text);
@@ -102,7 +102,7 @@ pub(super) fn disk(config: &Config, found: &mut Findings) {
     }
 }
 
-/// Certificates of listeners are good for a while.
+/// Certificates of listeners: the days until they expire.
 pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, found: &mut Findings) {
     let now = now_ms() / 1_000;
     let given = acme::certificate(&config.node.data);
@@ -118,18 +118,18 @@ pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, foun
         let days = (end - now).div_euclid(DAY_SECONDS);
         let (warning_days, error_days) = match path == given {
             true => given_days(start, end),
-            false => (CERTIFICATE_DAYS_ODD, CERTIFICATE_DAYS_BAD),
+            false => (CERTIFICATE_DAYS_WARNING, CERTIFICATE_DAYS_ERROR),
         };
-        let (health, text) = if days < 0 {
-            (Status::Error, format!("{place} is over since {} days; renew it", -days))
+        let (status, text) = if days < 0 {
+            (Status::Error, format!("{place} expired {} days ago; renew it", -days))
         } else if days < error_days {
-            (Status::Error, format!("{place} ends in {days} days; renew it"))
+            (Status::Error, format!("{place} expires in {days} days; renew it"))
         } else if days < warning_days {
-            (Status::Warning, format!("{place} ends in {days} days; is its renewal under way?"))
+            (Status::Warning, format!("{place} expires in {days} days; is its renewal under way?"))
         } else {
-            (Status::Ok, format!("{place} is good for {}", span(days)))
+            (Status::Ok, format!("{place} is valid for {}", span(days)))
         };
-        found.add(health, "certificate", text);
+        found.add(status, "certificate", text);
     }
 }
 
@@ -188,7 +188,7 @@ pub(super) fn held_mail(config: &Config, found: &mut Findings) {
     }
 }
 
-/// Mail leaves.
+/// The queue drains: how long its oldest message has waited.
 pub(super) fn queue(config: &Config, found: &mut Findings) {
     let oldest = match control::ask(&config.node.data, &Request::List { max: 1 }) {
         Ok(Answer::Messages(waiting)) => waiting.into_iter().next(),

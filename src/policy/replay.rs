@@ -27,10 +27,10 @@ use crate::ruleset::RulesetArgs;
 mod page;
 
 const AFTER_HELP: &str = "\
-Facts and verdicts are those that were logged. Rules that look into the message (attachments, links,
-header fields) are tried on mail whose body is still in the quarantine; for other mail, a rule that
-stands unchanged in the old policy keeps its answer, and a new or changed one is counted as unknown.
-Rates are not kept: rules that ask for them are treated the same way.
+Facts and verdicts are those that were logged. Rules that look into the message (attachments,
+links, header fields) are tried on mail whose body is still in the quarantine; for other mail, a
+rule that stands unchanged in the old policy keeps its answer, and a new or changed one is
+counted as unknown. Rates are not kept: rules that ask for them are treated the same way.
 
 Exit codes: 0 done; 2 the policy, the configuration or the log cannot be read.
 
@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// Print at most so many changes one by one
     #[arg(long, default_value_t = 50, value_name = "N")]
     most: usize,
-    /// Print JSON
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
     /// Write a page, too
@@ -186,7 +186,7 @@ fn line(out: &mut impl Write, changed: &ChangedDecision) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The largest entries.
+/// The largest entries, at most so many.
 fn top(counts: &BTreeMap<String, u64>, most: usize) -> BTreeMap<String, u64> {
     let mut all: Vec<_> = counts.iter().collect();
     all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));

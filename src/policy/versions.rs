@@ -18,7 +18,7 @@ use gauntlet_store::policies::Version;
 /// Arguments of `gauntlet policy apply`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ApplyArgs {
-    /// The policy
+    /// The policy file to put into force
     file: PathBuf,
     /// Why, for those who look at the history
     #[arg(long, default_value = "")]
@@ -107,8 +107,8 @@ fn put(config: &Config, text: &str, note: &str) -> anyhow::Result<ExitCode> {
     writeln!(out, "version {}", version.number)?;
     match control::ask(&config.node.data, &Request::Policy) {
         Ok(Answer::Failed(why)) => bail!("kept, but not in use yet: {why}"),
-        Ok(_) => writeln!(out, "the node has taken it over")?,
-        Err(_) => writeln!(out, "no node runs there; the next start takes it over")?,
+        Ok(_) => writeln!(out, "applied by the running node")?,
+        Err(_) => writeln!(out, "no node runs there; it applies from the next start on")?,
     }
     Ok(ExitCode::SUCCESS)
 }

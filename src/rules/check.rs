@@ -30,7 +30,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The JSON object.
+/// What `--json` prints about all files together.
 #[derive(Serialize)]
 struct Summary<'a> {
     rules: usize,

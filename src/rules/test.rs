@@ -24,9 +24,9 @@ Examples stand beside the rules in files NAME.tests:
 
   a message on which RULE must not fire; it has no header, so it begins with an empty line
 
-Each message runs to the next line that begins with `=== ` or to the end of the file. Every rule that
-scores must have one of each kind. Without DIR the rules and examples that come with the program are
-tested.
+Each message runs to the next line that begins with `=== ` or to the end of the file. Every rule
+that scores must have one of each kind. Without DIR the rules and examples that come with the
+program are tested.
 
 JSON: {\"examples\",\"rules\",\"failures\":[{\"at\",\"rule\",\"what\"}]}
 
@@ -87,7 +87,7 @@ struct Failure {
     what: String,
 }
 
-/// The JSON object.
+/// What `--json` prints about all examples together.
 #[derive(Serialize)]
 struct Summary<'a> {
     examples: usize,
@@ -95,7 +95,6 @@ struct Summary<'a> {
     failures: &'a [Failure],
 }
 
-/// Runs every example.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (ruleset, report) = args.reading.load_or_own(args.folder.as_slice(), true)?;
     let examples = match &args.folder {
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_example_is_told() {
+    fn a_wrong_example_is_reported() {
         let text = "header A Subject =~ /x/\n";
         let options = gauntlet_rules::LoadOptions { subtests: true, ..Default::default() };
         let (ruleset, _) =

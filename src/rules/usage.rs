@@ -26,7 +26,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     node: NodeArgs,
-    /// Days looked back
+    /// Days of the log that are counted, up to today
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(i64).range(1..=100))]
     days: i64,
     /// Only rules that give points and did not hit

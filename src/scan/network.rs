@@ -46,9 +46,9 @@ pub(super) struct Kept {
 /// Where facts come from.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// No network requests.
+    /// Nothing is asked: files are judged without the network.
     Nowhere,
-    /// The network.
+    /// The DNS is asked, as a node asks it.
     Live(Box<Live>),
     /// A file, by the message's name.
     Kept(HashMap<String, Kept>),

@@ -105,7 +105,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Counts one input.
+    /// Adds one input to the totals.
     pub(crate) fn add(&mut self, judged: &Judged) {
         self.bytes += judged.bytes;
         match judged.class {

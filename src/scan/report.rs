@@ -17,7 +17,7 @@ const RULES_IN_LINE_MAX: usize = 6;
 /// One input, ready to be printed.
 #[derive(Debug)]
 pub(crate) struct Judged {
-    /// For standard output.
+    /// What standard output gets.
     pub(crate) text: String,
     /// For standard error: why it could not be read.
     pub(crate) error: Option<String>,
@@ -37,14 +37,14 @@ pub(crate) enum Style {
     },
     /// One line a message, for users.
     Table {
-        /// With colours.
+        /// Whether standard output is a terminal that shows colours.
         colour: bool,
     },
     /// The line form of SpamAssassin's oracle: score, hits with their scores, counts of all rules.
     Subtests,
     /// A paragraph a message.
     Explain {
-        /// With colours.
+        /// Whether standard output is a terminal that shows colours.
         colour: bool,
     },
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Args, clock};
 
-/// Header values shown.
+/// Header values that --views prints, as rules select them.
 const HEADERS: [&str; 24] = [
     "ALL",
     "ALL-TRUSTED",

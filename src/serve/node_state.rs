@@ -95,16 +95,16 @@ fn costs_of(ruleset: &Ruleset, costs: &[(u64, u64)]) -> impl Iterator<Item = Rul
 pub(super) fn health(config: &Config, running: Running<'_>) -> Vec<HealthCheck> {
     match doctor::examine(config, None, None, Some(running)) {
         Ok(found) => {
-            let line = |(health, check, text): (doctor::Status, &str, String)| HealthCheck {
+            let line = |(status, check, text): (doctor::Status, &str, String)| HealthCheck {
                 check: check.to_owned(),
-                health: health.name(),
+                status: status.name(),
                 text,
             };
             found.0.into_iter().map(line).collect()
         }
         Err(error) => vec![HealthCheck {
             check: "doctor".to_owned(),
-            health: "bad",
+            status: "error",
             text: format!("{error:#}"),
         }],
     }

@@ -22,40 +22,21 @@ use tracing_subscriber::{Layer, Registry};
 
 /// Folder of the text logs, below the data folder.
 const FOLDER: &str = "logs";
-/// The part of each role: the name of its file, and whose events it takes.
+/// The name of each file, and whose events it takes: targets by prefix, so whole stages, whatever
+/// their modules are called.
 const ROLES: [(&str, &[&str]); 3] = [
-    (
-        "receiver",
-        &[
-            RECEIVER,
-            "gauntlet_gateway::inbound::receiver",
-            "gauntlet_gateway::inbound::gate",
-            "gauntlet_gateway::inbound::logins",
-            "gauntlet_gateway::inbound::recipients",
-            "gauntlet_gateway::inbound::services",
-        ],
-    ),
+    ("receiver", &[RECEIVER, "gauntlet_gateway::inbound"]),
     (
         "engine",
         &[
             ENGINE,
-            "gauntlet_gateway::scan::scan_pool",
-            "gauntlet_gateway::scan::judge",
+            "gauntlet_gateway::scan",
             "gauntlet_gateway::facts",
-            "gauntlet_gateway::scan::corrections",
             "gauntlet_engine",
             "gauntlet_rules",
         ],
     ),
-    (
-        "sender",
-        &[
-            "gauntlet_gateway::outbound::queue",
-            "gauntlet_gateway::outbound::sender",
-            "gauntlet_gateway::outbound::mta_sts",
-            "gauntlet_gateway::outbound::dsn",
-        ],
-    ),
+    ("sender", &["gauntlet_gateway::outbound"]),
 ];
 
 /// What must live until the last line is written.

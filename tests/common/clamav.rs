@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that the signature knows; by themselves they mean nothing to any other scanner.
 pub(crate) const MARKER: &str = "gauntlet-test-pattern-7f3a91";
-/// The signature's name.
+/// What clamd calls a file with the marker.
 pub(crate) const SIGNATURE: &str = "Gauntlet.Test.Marker";
 
 /// How long a program may take to start.

@@ -88,7 +88,7 @@ impl Postfix {
             .success()
     }
 
-    /// What it logged.
+    /// Everything that Postfix has logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("mail.log")).unwrap_or_default()
     }

@@ -25,7 +25,7 @@ impl NullServer {
         Self::of(&["--protocol", protocol.name()])
     }
 
-    /// Starts one that speaks HTTP.
+    /// Starts one that answers HTTP.
     ///
     /// # Errors
     /// As [`NullServer::start`].

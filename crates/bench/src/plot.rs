@@ -28,7 +28,7 @@ const MARKS: f64 = 4.0;
 /// How values are laid along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly, from 0.
+    /// Evenly; the axis begins at 0.
     Linear,
     /// By their logarithm; values must be above 0.
     Logarithmic,
@@ -304,8 +304,8 @@ mod tests {
         let axis = |scale| Axis { name: "a <b>", scale };
         for scale in [Scale::Linear, Scale::Logarithmic] {
             assert!(chart("t", axis(scale), axis(scale), &[]).svg().ends_with("</svg>"));
-            let odd = vec![(0.0, f64::NAN), (f64::INFINITY, 1.0), (0.0, 0.0), (-1.0, 5.0)];
-            for points in [odd, vec![(3.0, 3.0)], vec![]] {
+            let malformed = vec![(0.0, f64::NAN), (f64::INFINITY, 1.0), (0.0, 0.0), (-1.0, 5.0)];
+            for points in [malformed, vec![(3.0, 3.0)], vec![]] {
                 let line = Line { name: "x & y".into(), points };
                 let drawing = chart("t", axis(scale), axis(scale), &[line]);
                 let svg = drawing.svg();

@@ -16,7 +16,7 @@ pub enum Protocol {
     Clamd,
     /// The protocol of rspamc and rspamd: `POST /checkv2`.
     Rspamd,
-    /// Milter, version 6.
+    /// Sendmail's milter protocol, version 6.
     Milter,
 }
 

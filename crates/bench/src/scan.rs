@@ -128,7 +128,7 @@ pub struct Report {
     pub messages: u64,
     /// Seconds of wall time that were measured.
     pub seconds: f64,
-    /// Threads that scanned.
+    /// Threads that scanned at the same time.
     pub threads: usize,
     /// Different messages in the workload.
     pub workload_messages: usize,

@@ -20,7 +20,7 @@ const LINK_BITS_PER_BYTE: f64 = 10.0;
 /// What a site's mail is like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Number of users.
+    /// People with a mailbox at the site.
     pub users: f64,
     /// Messages a user and day, both directions, spam included.
     pub messages_per_user: f64,

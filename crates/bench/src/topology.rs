@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_has_one_thread_a_core() {
+    fn a_machine_without_topology_has_one_thread_a_core() {
         let topology = Topology::read(Path::new("/nowhere"), &[0, 1]);
         assert!(topology.same_core(2).is_err() && topology.other_sockets(2).is_err());
         assert_eq!(topology.other_cores(2).unwrap().cpus, [0, 1]);
     }
 
     #[test]
-    fn threads_run_where_they_are_told() {
+    fn threads_run_where_they_are_pinned() {
         let topology = Topology::here().unwrap();
         let one = topology.numbers()[0];
         let sysfs_number = std::thread::spawn(move || {

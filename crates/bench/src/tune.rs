@@ -6,8 +6,8 @@
 //! B A, so that neither profits from its place), with the ratio by round. First the out-of-the-box
 //! state runs beside itself: that ratio is the noise, and a candidate is kept only if the lower end
 //! of its interval is above 1 and its mean is above what noise alone reached; and if both hold
-//! again in a second measurement, for of many candidates some look good by chance. At the end the
-//! first and the last state are measured beside each other once more.
+//! again in a second measurement, because of many candidates some look good by chance. At the end
+//! the first and the last state are measured beside each other once more.
 
 pub mod page;
 pub mod parallel;

@@ -12,7 +12,7 @@ use gauntlet_store::StoreError;
 pub(crate) enum RequestError {
     /// No user is signed in, or the session is over.
     SignIn,
-    /// A token that is unknown, over or revoked.
+    /// A token that is unknown, expired or revoked.
     Token,
     /// The token has not this scope.
     Scope(&'static str),
@@ -60,7 +60,7 @@ impl RequestError {
             }
             RequestError::Token => {
                 let why = translatable(
-                    "This token is unknown, over or revoked. `gauntlet token new` makes one.",
+                    "This token is unknown, expired or revoked. `gauntlet token new` makes one.",
                 );
                 (StatusCode::UNAUTHORIZED, why.to_owned())
             }

@@ -9,7 +9,7 @@ pub(crate) fn time(ms: i64) -> Markup {
     html! { time datetime=(machine) title=(machine) { (day_and_clock(ms)) } }
 }
 
-/// `2026-11-21 04:23:05`.
+/// Unix milliseconds as `2026-11-21 04:23:05`, UTC.
 pub(crate) fn day_and_clock(ms: i64) -> String {
     format!("{} {}", day_name(ms.div_euclid(DAY_MS)), time_of_day(ms))
 }
@@ -25,7 +25,7 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// `12,345`.
+/// A number with commas between thousands: `12,345`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -155,7 +155,7 @@ pub struct RuleCost {
 /// A setting as it is in force, and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EffectiveSetting {
-    /// Dotted name: `scan.threads`.
+    /// Section and name, with a dot: `scan.threads`.
     pub key: String,
     /// The value as TOML writes it.
     pub value: String,
@@ -168,10 +168,9 @@ pub struct EffectiveSetting {
 pub struct HealthCheck {
     /// What was examined: `clock`, `resolver`, `disk`, ...
     pub check: String,
-    /// `good`, `odd` (a warning) or `bad` (an error): the words of `gauntlet doctor` and of the
-    /// API.
-    pub health: &'static str,
-    /// What was found and, where it is not good, what to do.
+    /// `ok`, `warning` or `error`: the words of `gauntlet doctor` and of the API.
+    pub status: &'static str,
+    /// What was found and, unless the status is `ok`, what to do.
     pub text: String,
 }
 

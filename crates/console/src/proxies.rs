@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(client(proxy, "127.0.0.1", &["[2001:db8::1]:4711"]), "2001:db8::1");
         assert_eq!(client(proxy, "127.0.0.1", &["198.51.100.7:80"]), "198.51.100.7");
         // What is no address counts for nothing.
-        for odd in ["", "unknown", "198.51.100.7, x", ",", "198.51.100.7,"] {
-            assert_eq!(client(proxy, "127.0.0.1", &[odd]), "127.0.0.1", "{odd:?}");
+        for malformed in ["", "unknown", "198.51.100.7, x", ",", "198.51.100.7,"] {
+            assert_eq!(client(proxy, "127.0.0.1", &[malformed]), "127.0.0.1", "{malformed:?}");
         }
         assert_eq!(client(proxy, "127.0.0.1", &[]), "127.0.0.1");
         for wrong in ["proxy.example", "1.2.3.4/33", "", "1.2.3", "::/129"] {

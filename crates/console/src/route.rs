@@ -20,7 +20,7 @@ pub enum Access {
     Account,
     /// Users who may see and release mail of others, and administrators.
     Reviewer,
-    /// Administrators.
+    /// Administrators, who may use everything.
     Administrator,
 }
 
@@ -38,13 +38,13 @@ impl Access {
 /// How an address is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// `GET`: changes nothing.
+    /// `GET`: reads, and changes nothing.
     Get,
     /// `POST`: does something, at each request anew.
     Post,
     /// Puts something in a place.
     Put,
-    /// `DELETE`: removes something.
+    /// `DELETE`: removes what the address names.
     Delete,
 }
 

@@ -255,8 +255,10 @@ mod tests {
         );
         assert_eq!(texts.say("{} of {}", &[&1, &"<2>"]), "1 von <<2>>");
         // What no page makes is still no reason to panic.
-        for odd in ["<t", "<t:", "<t:a<t", "<t,<t.", "<t:Messages<t,<t,<t,", "<t:a<t,b<t:c<t,"] {
-            texts.localize(odd);
+        for malformed in
+            ["<t", "<t:", "<t:a<t", "<t,<t.", "<t:Messages<t,<t,<t,", "<t:a<t,b<t:c<t,"]
+        {
+            texts.localize(malformed);
         }
         texts.localize(&"<t:a<t,".repeat(10_000));
     }

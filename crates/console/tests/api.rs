@@ -297,7 +297,7 @@ fn programs_change_the_policy_and_change_it_back() {
     let (_, checked) =
         ask("POST", "/api/v1/policy/check", json!({ "text": "[[rule]]\nnam = 1\n" }));
     assert_eq!(
-        (&checked["good"], &checked["findings"][0]["line"]),
+        (&checked["valid"], &checked["findings"][0]["line"]),
         (&json!(false), &json!(2)),
         "{checked}"
     );
@@ -374,7 +374,7 @@ fn programs_see_what_the_node_stands_on_and_what_passed() {
     let token = token_for(&console, "all", &Scope::ALL);
     let ask = |method: &str, path: &str, body: Value| ask(&console, &token, method, path, &body);
     let nothing = || Value::Null;
-    assert_eq!(ask("GET", "/api/v1/health", nothing()).1["good"], false);
+    assert_eq!(ask("GET", "/api/v1/health", nothing()).1["ok"], false);
     assert_eq!(ask("GET", "/api/v1/settings", nothing()).1["settings"][1]["value"], "4");
     assert_eq!(ask("GET", "/api/v1/disks", nothing()).1["disks"][0]["what"], "data");
     assert_eq!(ask("GET", "/api/v1/routes", nothing()).1["routes"][0]["tls"], "required");

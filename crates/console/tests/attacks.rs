@@ -24,7 +24,7 @@ fn put(console: &Running, id: &str, raw: &[u8]) {
 }
 
 /// What could be changed, as text: users, tokens, held mail, policy, senders.
-fn standing(console: &Running) -> String {
+fn state(console: &Running) -> String {
     let users = &console.state.users;
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
@@ -52,7 +52,7 @@ fn nothing_is_changed_by_a_page_of_somebody_else() {
     console.state.node.policy().unwrap();
     let cookie = console.sign_in("admin");
     let csrf = console.csrf(&cookie);
-    let before = standing(&console);
+    let before = state(&console);
     let public = ["/sign-in", "/link/{token}"];
     for route in routes().filter(|r| r.method.changes() && !public.contains(&r.path)) {
         let path = route
@@ -96,7 +96,7 @@ fn nothing_is_changed_by_a_page_of_somebody_else() {
             let _page_or_refusal = console.request_with("GET", &path, &headers, "");
             let _page_or_refusal = console.request_with("HEAD", &path, &headers, "");
         }
-        assert_eq!(standing(&console), before, "{method} {path}");
+        assert_eq!(state(&console), before, "{method} {path}");
     }
     let login = "login=admin&password=correct+horse+battery";
     for foreign in ["Origin: https://evil.example", "Origin: null", "Sec-Fetch-Site: same-site"] {
@@ -222,7 +222,7 @@ fn deep_and_large_bodies_are_refused() {
     let many: String = (0..60_000).map(|n| format!("\"f{n}\":1,")).collect();
     assert_eq!(ask(format!("{{{many}\"entry\":\"x\"}}").as_bytes()), 400);
     assert_eq!(ask(format!("{{\"entry\":\"{}\"}}", "x".repeat(2 << 20)).as_bytes()), 413);
-    for odd in [
+    for malformed in [
         "{\"entry\":1e999,\"list\":\"allow\"}",
         "{\"entry\":\"\\ud800\"}",
         "\u{feff}{}",
@@ -230,7 +230,7 @@ fn deep_and_large_bodies_are_refused() {
         "null",
         "{\"entry\":\"a\0\",\"list\":\"allow\"}",
     ] {
-        assert_eq!(ask(odd.as_bytes()), 400, "{odd}");
+        assert_eq!(ask(malformed.as_bytes()), 400, "{malformed}");
     }
     assert_eq!(console.request("GET", "/healthz", "", "").status, 200);
 }
@@ -253,11 +253,11 @@ fn searches_take_what_is_asked_for_literally_and_are_bounded() {
         (found("text=%5C"), found("text=%27%20OR%201=1%20--"), found("recipient=%25")),
         (0, 0, 0)
     );
-    for odd in
+    for malformed in
         ["limit=18446744073709551615", "limit=-1", "after=99999999999999999999", "limit=1000000"]
     {
-        let answer = console.request("GET", &format!("/quarantine?{odd}"), &cookie, "");
-        assert!([200, 400].contains(&answer.status), "{odd}: {}", answer.status);
+        let answer = console.request("GET", &format!("/quarantine?{malformed}"), &cookie, "");
+        assert!([200, 400].contains(&answer.status), "{malformed}: {}", answer.status);
     }
     for field in ["subject", "sender", "recipient", "domain", "rule", "message_id", "client"] {
         for text in

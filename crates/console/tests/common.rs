@@ -205,19 +205,19 @@ impl NodeHandle for ListNode {
     }
 
     fn health(&self) -> Vec<HealthCheck> {
-        let line = |check: &str, health, text: &str| HealthCheck {
+        let line = |check: &str, status, text: &str| HealthCheck {
             check: check.to_owned(),
-            health,
+            status,
             text: text.to_owned(),
         };
         vec![
-            line("clock", "good", "synchronised, wrong by 3 ms at most"),
+            line("clock", "ok", "synchronised, wrong by 3 ms at most"),
             line(
                 "disk",
-                "odd",
+                "warning",
                 "/var/lib/gauntlet: 7.0 of 100.0 GB free; make room before it is full",
             ),
-            line("reverse name", "bad", "192.0.2.1 is not mx1.example.com; ask for a PTR record"),
+            line("reverse name", "error", "192.0.2.1 is not mx1.example.com; ask for a PTR record"),
         ]
     }
 
@@ -263,7 +263,7 @@ impl NodeHandle for ListNode {
     }
 }
 
-/// A running console.
+/// A console on a free port of loopback, with its data in a temporary folder.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) state: ConsoleState,
@@ -282,7 +282,7 @@ pub(crate) fn start() -> Running {
     start_with(|_, _| {})
 }
 
-/// The same, with the state changed before it is served; the change is told the console's address.
+/// The same, with the state changed before it is served; the change gets the console's address.
 pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let log = Arc::new(Log::open(&folder.path().join("log")).unwrap());
@@ -495,7 +495,7 @@ impl Running {
     }
 }
 
-/// An HTTP answer.
+/// An HTTP answer as it came, undecoded.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,

@@ -1,4 +1,4 @@
-//! Digests: who is told of what, and what their links do, to friends and to others.
+//! Digests: who is notified of what, and what their links do, to friends and to others.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn cookie(answer: &Answer) -> String {
 }
 
 #[test]
-fn everybody_is_told_once_of_what_is_theirs() {
+fn everybody_is_notified_once_of_what_is_theirs() {
     let console = start();
     put(&console, "one", ANN, Class::Spam);
     put(&console, "two", ANN, Class::Phishing);
@@ -106,7 +106,7 @@ fn a_link_does_one_thing_once_and_only_when_asked() {
     assert_eq!(queued, [("held-one".to_owned(), vec![ANN.to_owned()])]);
     let wishes = console.state.users.wishes(ANN).unwrap();
     assert!(wishes.allow.contains("bounce@example.net"));
-    assert_eq!(*console.node.users_changes.lock().unwrap(), 1, "the node takes it over");
+    assert_eq!(*console.node.users_changes.lock().unwrap(), 1, "the node applies it");
     // Used up, and overtaken.
     for (link, status, says) in [(&allow, 410, "used before"), (&release, 409, "released before")] {
         for method in ["GET", "POST"] {
@@ -171,7 +171,7 @@ fn hostile_links_get_clear_answers() {
         (format!("{}.{mac}", other.split_once('.').unwrap().0), 404, "invalid or incomplete"),
         (format!("{payload}%00.{mac}"), 404, "invalid or incomplete"),
         (format!("/link/{}", "a".repeat(6_000)), 404, "invalid or incomplete"),
-        (link(LinkKind::Release, ANN, "held-one", now_ms() - 1), 410, "time is over"),
+        (link(LinkKind::Release, ANN, "held-one", now_ms() - 1), 410, "has expired"),
         (link(LinkKind::Release, ANN, "held-none", later), 410, "not kept"),
         (link(LinkKind::Release, ANN, "held-two", later), 403, "Only an administrator"),
         (link(LinkKind::Allow, ANN, "held-bobs", later), 403, "Only an administrator"),

@@ -99,7 +99,7 @@ fn codes_of_a_second_factor_cannot_be_tried_out() {
         let answer = console.request_with("POST", "/sign-in", &headers, &format!("{form}{code}"));
         assert_eq!(answer.status, 429, "{code}");
     }
-    // Without a code the answer tells nothing about the password.
+    // Without a code the answer reveals nothing about the password.
     let right = console.request("POST", "/sign-in", "", &form);
     let wrong = console.request("POST", "/sign-in", "", "login=rita&password=nonsense&code=");
     assert_eq!((right.status, wrong.status), (401, 401));

@@ -115,7 +115,7 @@ fn a_form_needs_the_sessions_token_and_our_own_page() {
 }
 
 #[test]
-fn deleting_teaches_what_is_unwanted_but_not_for_users() {
+fn deleting_trains_as_unwanted_but_not_for_users() {
     let console = start();
     for (login, id) in [("admin", "one"), ("ursula", "two"), ("admin", "three")] {
         put(&console, id, Some("suspect"), "ursula@example.com", b"Subject: x\r\n\r\ny");
@@ -234,7 +234,8 @@ fn an_administrator_fetches_one_file_and_the_audit_log_says_so() {
     let raw = b"Subject: x\r\n\r\ny";
     put(&console, "two", Some("spam"), "a@example.com", raw);
     let (path, hash) = ("/quarantine/held-two/object", "ab".repeat(32));
-    // Both pages of the message offer it, to administrators; that of one that is not held has nothing.
+    // Both pages of the message offer it, to administrators; that of one that is not held has
+    // nothing.
     put(&console, "three", None, "a@example.com", raw);
     for (login, page, offers) in [
         ("admin", "/quarantine/held-two", true),

@@ -504,7 +504,7 @@ fn a_provider_that_is_silent_does_not_stop_the_console() {
     std::thread::scope(|scope| {
         let begin = || console.request("GET", "/sign-in/oidc", "", "").status;
         let all: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
-        // All but two are told to come again, while these still wait.
+        // All but two get 503, while these still wait.
         while all.iter().filter(|one| one.is_finished()).count() < 6 {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }

@@ -44,7 +44,7 @@ fn a_policy_is_checked_before_it_is_in_force() {
         }
     }
     assert_eq!(console.state.policies.newest().unwrap().unwrap(), first);
-    // A rule that is never tried is told before, and does not keep the policy out.
+    // A rule that is never tried is reported before, and does not keep the policy out.
     let dead =
         "[[rule]]\nname = \"all\"\ndo = \"deliver\"\n[[rule]]\nname = \"late\"\ndo = \"discard\"\n";
     let answer = post("/policy/check", &dead.replace('\n', "\r\n"), base);

@@ -230,7 +230,7 @@ fn users_see_no_recipient_but_themselves() {
     }
     let list = console.request("GET", "/quarantine", &user, "").body;
     assert!(list.contains("to both") && list.contains(URSULA) && !list.contains("+1"), "{list}");
-    // A search tells nothing about others either.
+    // A search reveals nothing about others either.
     let found = |text: &str| {
         let path = format!("/api/v1/quarantine?text={text}");
         let answer = console.request("GET", &path, &user, "");

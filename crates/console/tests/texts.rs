@@ -177,7 +177,7 @@ fn no_page_says_anything_that_is_not_in_the_catalogue() {
         pages.push(path.replace("{token}", &link).replace("{file}", "none"));
     }
     pages.extend(["/nothing", "/messages/unknown", "/link/x"].map(str::to_owned));
-    let mut odd: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut untranslated: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for path in &pages {
         for cookie in people.iter().map(String::as_str).chain([""]) {
             let answer = console.request("GET", path, cookie, "");
@@ -190,11 +190,11 @@ fn no_page_says_anything_that_is_not_in_the_catalogue() {
                 let bare = word.trim_matches([',', '.', ':', ';', '(', ')', '"']);
                 // Addresses and names of hosts and settings are data, too.
                 if !KNOWN.contains(&bare) && !bare.contains(['.', '@', '_']) {
-                    odd.entry(word).or_default().insert(path.clone());
+                    untranslated.entry(word).or_default().insert(path.clone());
                 }
             }
         }
     }
-    assert!(odd.is_empty(), "not from text/en.toml: {odd:#?}");
+    assert!(untranslated.is_empty(), "not from text/en.toml: {untranslated:#?}");
     assert!(routes().any(|r| r.access == Access::Public), "there are pages for everybody");
 }

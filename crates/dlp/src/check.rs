@@ -26,8 +26,8 @@ pub fn weighted(digits: &[u8], weights: &[u32]) -> u32 {
     digits.iter().zip(weights).map(|(&d, &w)| u32::from(d) * w).sum()
 }
 
-/// The remainder of a number of any length; letters count as two digits, A as 10 (ISO 7064, as IBANs
-/// are checked).
+/// The remainder of a number of any length; letters count as two digits, A as 10 (ISO 7064, as
+/// IBANs are checked).
 pub fn remainder(value: impl IntoIterator<Item = u8>, modulus: u32) -> u32 {
     value.into_iter().fold(0, |rest, byte| match byte {
         b'0'..=b'9' => (rest * 10 + u32::from(byte - b'0')) % modulus,

@@ -28,7 +28,7 @@ pub enum DictionaryError {
     Weight {
         /// Line of the file, from 1.
         line: usize,
-        /// What stands there.
+        /// What stands in the place of a weight.
         text: String,
     },
     /// A phrase without letters and digits, or with too many words.
@@ -43,7 +43,7 @@ pub enum DictionaryError {
         /// Line of the file, from 1.
         line: usize,
     },
-    /// Nothing in it.
+    /// A file without a single phrase.
     #[error("no phrase in it; write one a line")]
     Empty,
 }
@@ -130,7 +130,7 @@ impl Dictionary {
         self.phrases.len()
     }
 
-    /// Whether a score is enough to be told.
+    /// Whether a score reaches the dictionary's threshold.
     pub(crate) fn is_reached(&self, score: &Score) -> bool {
         score.points >= self.threshold
     }

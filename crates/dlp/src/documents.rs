@@ -1,9 +1,10 @@
 //! Fingerprints of documents: a passage that was copied out of one is found.
 //!
-//! Every eight words in a row are a *shingle*; of every eight shingles in a row the one with the least
-//! hash is kept (winnowing: S. Schleimer, D. Wilkerson, A. Aiken, Winnowing: Local Algorithms for
-//! Document Fingerprinting, SIGMOD 2003). Of 31 equal words in a row at least three fingerprints are
-//! equal, whatever stands around them; letters, spaces, punctuation and quoting do not matter.
+//! Every eight words in a row are a *shingle*; of every eight shingles in a row the one with the
+//! least hash is kept (winnowing: S. Schleimer, D. Wilkerson, A. Aiken, Winnowing: Local Algorithms
+//! for Document Fingerprinting, SIGMOD 2003). Of 31 equal words in a row at least three
+//! fingerprints are equal, whatever stands around them; letters, spaces, punctuation and quoting do
+//! not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +84,7 @@ struct SeenOfOne {
     places: BTreeMap<usize, (usize, usize)>,
 }
 
-/// Collects documents.
+/// Fingerprints of documents, until all have been read.
 #[derive(Debug, Default)]
 pub struct DocumentsBuilder {
     names: Vec<String>,
@@ -141,7 +142,8 @@ impl Documents {
         self.names.is_empty()
     }
 
-    /// Name and number of fingerprints of each document; 0 if it is too short, or ignored as a whole.
+    /// Name and number of fingerprints of each document; 0 if it is too short, or ignored as a
+    /// whole.
     pub fn fingerprints(&self) -> impl Iterator<Item = (&str, usize)> {
         self.names.iter().map(String::as_str).zip(self.totals.iter().copied())
     }

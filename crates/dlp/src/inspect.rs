@@ -14,7 +14,7 @@ use crate::words::words;
 
 /// The detector of findings of dictionaries, and that of documents.
 pub const DICTIONARY: &str = "dictionary";
-/// See [`DICTIONARY`].
+/// The detector of findings of documents' fingerprints.
 pub const DOCUMENT: &str = "document";
 
 /// What one item may cost.
@@ -24,7 +24,7 @@ pub struct Limits {
     pub text_bytes_max: usize,
     /// Different values of all detectors.
     pub values_max: usize,
-    /// Places told of one finding.
+    /// Places reported of one finding.
     pub evidence_max: usize,
 }
 
@@ -39,18 +39,18 @@ impl Default for Limits {
 pub struct Text<'t> {
     /// Where it is from, e.g. `subject`, `part 2` or `a.zip/plan.docx`.
     pub place: &'t str,
-    /// The text.
+    /// The text itself, in Unicode.
     pub text: &'t str,
 }
 
 /// A place of a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Evidence {
-    /// Which text.
+    /// Which text it is in: [`Text::place`].
     pub place: String,
     /// First byte in it.
     pub offset: usize,
-    /// Bytes.
+    /// Length of the finding in bytes.
     pub length: usize,
     /// What stands there, masked.
     pub masked: String,
@@ -122,7 +122,7 @@ struct Values {
 #[derive(Debug, Default)]
 struct Collected<'t> {
     places: Vec<&'t str>,
-    /// By detector.
+    /// Values found, by index of the detector.
     values: BTreeMap<usize, Values>,
     secrets: Vec<Secret>,
     scores: Vec<Score>,
@@ -131,7 +131,7 @@ struct Collected<'t> {
 }
 
 impl Inspector {
-    /// Looks for these.
+    /// An inspector that looks for all of these, and for nothing else.
     pub fn new(
         detectors: Vec<&'static Detector>,
         dictionaries: Vec<Dictionary>,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told() {
+    fn limits_are_reported() {
         let cards = "4111111111111111 5555555555554444 4012888888881881";
         let few = Limits { values_max: 2, ..Limits::default() };
         let inspected = inspector(few).inspect([text("a", cards)]);

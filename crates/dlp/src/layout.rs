@@ -79,8 +79,8 @@ pub(crate) fn run_start(bytes: &[u8], end: usize) -> usize {
 }
 
 impl Groups {
-    /// Where the first group begins and ends, if `letters` groups of letters stand before the group that
-    /// begins at `start`.
+    /// Where the first group begins and ends, if `letters` groups of letters stand before the group
+    /// that begins at `start`.
     pub(crate) fn begin(
         &self,
         bytes: &[u8],

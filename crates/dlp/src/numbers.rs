@@ -9,8 +9,8 @@ use crate::words::is_unspaced;
 
 /// Longest group or undivided number, in bytes.
 const GROUP_BYTES_MAX: usize = 34;
-/// Digits in so many bytes from the first on that any divided number has: six of `AB 12 34 56 C`, also with
-/// separators of three bytes.
+/// Digits in so many bytes from the first on that any divided number has: six of `AB 12 34 56 C`,
+/// also with separators of three bytes.
 const NEAR_DIGITS_MIN: u8 = 6;
 const NEAR_BYTES: usize = 24;
 /// The shortest undivided number.
@@ -76,7 +76,8 @@ struct Reading {
     tried: BTreeMap<usize, usize>,
     /// How often context was looked for.
     lookups: usize,
-    /// The text in lower case, once it is asked for, and which detectors have a word anywhere in it.
+    /// The text in lower case, once it is asked for, and which detectors have a word anywhere in
+    /// it.
     lower: Option<String>,
     anywhere: BTreeMap<usize, bool>,
 }
@@ -272,8 +273,8 @@ fn next_group(bytes: &[u8], end: usize) -> Option<(u8, usize)> {
     Some((separator, run_end(&bytes[..limit], next) - next))
 }
 
-/// Whether a word of the context stands near the number. In a text with many numbers it is seen first
-/// whether there is one at all.
+/// Whether a word of the context stands near the number. In a text with many numbers it is seen
+/// first whether there is one at all.
 fn is_near(text: &str, found: Match, words: &[&str], reading: &mut Reading) -> bool {
     reading.lookups += 1;
     if reading.lookups > WINDOWS_MAX && !reading.is_anywhere(text, found.detector, words) {
@@ -294,8 +295,8 @@ fn next_digit(bytes: &[u8], at: usize) -> Option<usize> {
     block.iter().position(u8::is_ascii_digit).map(|i| at + index * BLOCK + i)
 }
 
-/// Whether enough digits follow for any layout, or the group is long enough by itself: dates and times of
-/// day mostly have neither.
+/// Whether enough digits follow for any layout, or the group is long enough by itself: dates and
+/// times of day mostly have neither.
 fn may_begin(bytes: &[u8], digit: usize, length: usize) -> bool {
     let near = &bytes[digit..bytes.len().min(digit + NEAR_BYTES)];
     let digits = near.iter().fold(0_u8, |count, b| count + u8::from(b.is_ascii_digit()));

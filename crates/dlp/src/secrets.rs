@@ -8,8 +8,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use crate::detector::{Detector, Family};
 use token::Shape;
 
-/// A secret that was found: the detector's place in the list, bytes of the text, and how many bytes of
-/// its beginning say what it is and may be shown.
+/// A secret that was found: the detector's place in the list, bytes of the text, and how many bytes
+/// of its beginning say what it is and may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Match {
     pub(crate) detector: usize,
@@ -52,7 +52,7 @@ pub(crate) const DETECTORS: &[Detector] = &[
     ),
 ];
 
-/// What finds secrets.
+/// Finds secrets by their prefixes, in one pass over the text.
 #[derive(Debug)]
 pub(crate) struct Secrets {
     prefixes: AhoCorasick,

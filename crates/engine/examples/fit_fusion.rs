@@ -2,7 +2,8 @@
 //! reaches as seldom as the classes promise.
 //!
 //! ```text
-//! cargo run --release -p gauntlet-engine --example fit_fusion -- --train EARLY.tsv ... LATE.tsv ...
+//! cargo run --release -p gauntlet-engine --example fit_fusion -- --train EARLY.tsv ... LATE.tsv
+//! ...
 //! ```
 //!
 //! `--signals FILE` takes what `gauntlet evaluate --verdicts --hold-out 30 --signals FILE` wrote

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run --release -p gauntlet-engine --example fit_words -- \
-//!     crates/engine/data/words.tsv $GAUNTLET_CORPUS/dev/labels.tsv $GAUNTLET_CORPUS/trec07p-30k/index
+//!     crates/engine/data/words.tsv $GAUNTLET_CORPUS/dev/labels.tsv
+//!     $GAUNTLET_CORPUS/trec07p-30k/index
 //! ```
 //!
 //! The words stay as they are in the file; only their probabilities change. A list names a message

@@ -29,7 +29,7 @@ const SPAMS: usize = 200;
 /// Shortest text of a good message that is put into spams, and shortest body of a spam, in bytes.
 const GOOD_BYTES_MIN: usize = 800;
 const SPAM_BYTES_MIN: usize = 200;
-/// Draws messages.
+/// Seed of the draw, so that every run takes the same messages.
 const SEED: u64 = 5;
 
 /// A spam of a single part that stands in clear.

@@ -75,10 +75,12 @@ pub fn reporter_id(name: &str) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i])).max(1)
 }
 
-/// Upper half of the reporter ids of policy rules: no more than one in four billion names of people has it.
+/// Upper half of the reporter ids of policy rules: no more than one in four billion names of people
+/// has it.
 const POLICY_REPORTERS: u64 = 0x706f_6c69 << 32;
 
-/// Names a rule of the policy that teaches: all of them together count as one reporter, see [`voter`].
+/// Names a rule of the policy with `learn`: all of them together count as one reporter, see
+/// [`voter`].
 pub fn policy_reporter_id(rule: &str) -> u64 {
     POLICY_REPORTERS | (reporter_id(&format!("policy:{rule}")) & 0xffff_ffff)
 }
@@ -88,8 +90,8 @@ pub fn is_policy(reporter: u64) -> bool {
     reporter >> 32 == POLICY_REPORTERS >> 32
 }
 
-/// Whose vote a reporter's correction is: policy rules have one vote together, or many rules would count as
-/// many people.
+/// Whose vote a reporter's correction is: policy rules have one vote together, or many rules would
+/// count as many people.
 pub fn voter(reporter: u64) -> u64 {
     if is_policy(reporter) { POLICY_REPORTERS } else { reporter }
 }

@@ -2,12 +2,13 @@
 //!
 //! With a classifier, rules, classifier and signatures are added up as log odds with weights fitted
 //! on mail of sources that the classifier had not seen (`gauntlet evaluate --leave-sources-out`,
-//! `examples/fit_fusion.rs`), which gives the probability. The class is the more severe of what the points say and what the probability says.
-//! Where the probability says clearly that the message is good, a sum of small suspicions makes
-//! nothing of it; a rule that has the points of a class by itself is obeyed all the same, so that
-//! an administrator may rely on it and a rule about an attached program is not talked away by a
-//! friendly text. Without a classifier (or with SpamAssassin's rules in their `local` profile)
-//! there is no probability, and the points alone decide.
+//! `examples/fit_fusion.rs`), which gives the probability. The class is the more severe of what the
+//! points say and what the probability says. Where the probability says clearly that the message is
+//! good, a sum of small suspicions makes nothing of it; a rule that has the points of a class by
+//! itself is obeyed all the same, so that an administrator may rely on it and a rule about an
+//! attached program is not talked away by a friendly text. Without a classifier (or with
+//! SpamAssassin's rules in their `local` profile) there is no probability, and the points alone
+//! decide.
 
 use std::sync::Arc;
 
@@ -64,11 +65,11 @@ pub(crate) fn rounded(score: f64) -> f64 {
 pub struct Weights {
     /// Log odds of an item about which nothing is known.
     pub intercept: f64,
-    /// For each rule point, but for those of the phishing rules; points beyond ±`points_max` count no
-    /// further, so that one long list of hits cannot outweigh everything.
+    /// For each rule point, but for those of the phishing rules; points beyond ±`points_max` count
+    /// no further, so that one long list of hits cannot outweigh everything.
     pub rule_points: f64,
-    /// For each point of the phishing rules: a warning of a bank and its forgery use the same words,
-    /// so these rules often fire together on good mail.
+    /// For each point of the phishing rules: a warning of a bank and its forgery use the same
+    /// words, so these rules often fire together on good mail.
     pub phishing_points: f64,
     /// Bound of the points of either kind.
     pub points_max: f64,

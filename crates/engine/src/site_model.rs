@@ -17,8 +17,9 @@ use crate::corrections::{Correction, MessageId, is_policy, voter};
 
 /// Messages that one reporter's corrections count together at most.
 pub const REPORTER_SHARE: f32 = 20.0;
-/// Messages that all rules of the policy that teach (`learn`) count together at most: half a message
-/// of a person, since steps adapt to small weights and many messages reach more words than a few.
+/// Messages that all rules of the policy that teach (`learn`) count together at most: half a
+/// message of a person, since steps adapt to small weights and many messages reach more words than
+/// a few.
 pub const POLICY_SHARE: f32 = REPORTER_SHARE / 40.0;
 /// Most that the site's weights move a message's log odds.
 pub const LOGIT_BOUND: f64 = 6.0;

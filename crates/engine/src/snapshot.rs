@@ -198,8 +198,8 @@ impl Snapshot {
             }
         }
         let is_off = |name: &str| settings.filters_off.iter().any(|off| off == name);
-        // The classifier reads the same words, and better: with it, lists of words call good mail spam
-        // and catch nothing more.
+        // The classifier reads the same words, and better: with it, lists of words call good mail
+        // spam and catch nothing more.
         let is_needed = |name: &str| name != "words" || is_off("classifier");
         filters.retain(|f| !is_off(f.name()) && is_needed(f.name()));
         let version = version(&registry, settings, &filters);

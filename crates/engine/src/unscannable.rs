@@ -41,8 +41,8 @@ fn ambiguity(kind: DefectKind) -> Option<&'static str> {
 /// are: that is known whatever else could not be seen. Everything milder is unscannable, spam too:
 /// users may release spam to themselves, and what hides in it may be worse.
 ///
-/// `all_readings`: the files and texts of every reading were looked at, so that ambiguity alone hides
-/// nothing ([`gauntlet_mail::readings`]).
+/// `all_readings`: the files and texts of every reading were looked at, so that ambiguity alone
+/// hides nothing ([`gauntlet_mail::readings`]).
 pub fn class(judged: Class, filter_failed: bool, all_readings: bool, defects: &[Defect]) -> Class {
     let seen = |kind: DefectKind| all_readings && readings::covers(kind);
     let hides = |d: &Defect| reason(d.kind).is_some() && !seen(d.kind);

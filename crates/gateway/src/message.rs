@@ -3,9 +3,10 @@
 //!
 //! ```text
 //! end of DATA: [ room | Received: | message as it came ]      ReceivedMessage: one buffer
-//! facts, stamp:   [ Authentication-Results: | ... ]           written into the room, nothing is moved
-//! scan, spool, quarantine, Maildir, replay                    Bytes: the same buffer, shared
-//! delivery:    [ header with changes, signatures, seal ] + [ the body ]   OutgoingMessage: the body is shared
+//! facts, stamp:   [ Authentication-Results: | ... ]           written into the room, nothing is
+//! moved scan, spool, quarantine, Maildir, replay                    Bytes: the same buffer, shared
+//! delivery:    [ header with changes, signatures, seal ] + [ the body ]   OutgoingMessage: the
+//! body is shared
 //! ```
 
 use std::sync::{Arc, OnceLock};

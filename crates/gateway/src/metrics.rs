@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts one event.
+    /// Adds one event to the count.
     pub fn add_one(&self) {
         self.add(1);
     }

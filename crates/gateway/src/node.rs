@@ -218,7 +218,7 @@ impl Node {
     pub fn render_metrics(&self) -> String {
         let mut text = self.metrics.render();
         let usage = self.spool.usage();
-        // A gauge that cannot be read is 0; that the database fails is told elsewhere.
+        // A gauge that cannot be read is 0; the failing database is reported elsewhere.
         let packs = self.quarantine.pack_totals().unwrap_or_default();
         for (name, help, value) in [
             (

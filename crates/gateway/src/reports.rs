@@ -2,8 +2,9 @@
 //! them was encrypted (RFC 8460).
 //!
 //! ```text
-//! message log ─▶ dmarc: a tally a policy domain ─▶ destinations (asked of the DNS) ─▶ xml ─▶ mail ─▶ queue
-//! connections ─▶ tls_outcomes: counts a domain ──▶ tls (asked of the DNS) ─▶ JSON ─▶ mail ─▶ queue, or post
+//! message log ─▶ dmarc: a tally a policy domain ─▶ destinations (asked of the DNS) ─▶ xml ─▶ mail
+//! ─▶ queue connections ─▶ tls_outcomes: counts a domain ──▶ tls (asked of the DNS) ─▶ JSON ─▶ mail
+//! ─▶ queue, or post
 //! ```
 
 pub mod destinations;

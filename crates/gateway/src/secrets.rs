@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a key without telling anything about it: a hash of its public half.
+/// Names a key without revealing anything about it: a hash of its public half.
 pub(crate) type KeyId = [u8; 32];
 
 /// What the secrets process is asked. Adding a request: a line here, a line in
@@ -80,7 +80,7 @@ pub(crate) struct DkimKeyInfo {
     pub(crate) id: KeyId,
     pub(crate) domain: String,
     pub(crate) selector: String,
-    /// See [`crate::outbound::signing::KeyState::name`].
+    /// Name of the key's state: [`crate::outbound::signing::KeyState::name`].
     pub(crate) state: String,
     pub(crate) is_rsa: bool,
     pub(crate) path: PathBuf,

@@ -1,5 +1,5 @@
-//! A walk through mangled ARC sets and answers of PostgreSQL. The fuzz targets `arc` and `postgres` ask the
-//! same for longer.
+//! A walk through mangled ARC sets and answers of PostgreSQL. The fuzz targets `arc` and `postgres`
+//! ask the same for longer.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Any bytes as a message with ARC sets: they are read and verified without a panic, a set of ours is three
-//! whole fields with the next number, and only sealers that are trusted vouch for a domain.
+//! Any bytes as a message with ARC sets: they are read and verified without a panic, a set of ours
+//! is three whole fields with the next number, and only sealers that are trusted vouch for a
+//! domain.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};

@@ -206,7 +206,7 @@ async fn chains_that_we_seal() {
     assert_eq!(facts.arc_domain.as_deref(), Some("hop.example"));
     assert_eq!(facts.arc_dmarc, AuthResult::Unknown, "anybody can seal");
 
-    // Behind the last hop the sender is a stranger, for whom only the sealer speaks.
+    // Behind the last hop the sender is a stranger, for whom only the sealer vouches.
     let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };
     let settings =
         FactSettings { arc_sealers_trusted: vec!["hop.example".into()], ..FactSettings::default() };

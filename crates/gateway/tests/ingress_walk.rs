@@ -1,12 +1,12 @@
 //! A walk through messages with odd bytes from a fixed seed, over all ways in: what is judged
 //! equals what is sent. The fuzz target `ingress` asks the same for longer.
 
-/// Messages.
+/// Messages that are made and sent.
 const ROUNDS: usize = 6_000;
 /// Of them files, each of which is scanned several times.
 const FILES: usize = 60;
 
-/// Pieces of messages.
+/// What messages are put together of.
 const PIECES: [&[u8]; 30] = [
     b"\0",
     b"\r",

@@ -152,7 +152,7 @@ async fn fetched_kept_and_never_lost() {
     assert!(request.contains("if-none-match: \"one\""), "{request}");
     assert!(request.contains("if-modified-since: sat, 21 nov 2026"), "{request}");
 
-    // What is no whole list is not taken over.
+    // What is no whole list is not applied.
     let page = "<html>\n<body>\n<h1>gone fishing</h1>\n</body>\n</html>\n";
     let mut broken = ok("", &"192.0.2.9\n".repeat(1_000));
     broken.truncate(200);

@@ -220,7 +220,7 @@ fn counting(
 
 /// Sends a message to a domain's exchangers: what became of it.
 async fn send(sender: &Sender, domain: &str) -> Settled {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (settled, outcome) = tokio::sync::oneshot::channel();
     let recipient = OutgoingRecipient { to: format!("bob@{domain}"), ..Default::default() };
     let outgoing = Outgoing {
         from: "ann@example.org".into(),
@@ -228,11 +228,10 @@ async fn send(sender: &Sender, domain: &str) -> Settled {
         size: 7,
         ..Outgoing::default()
     };
-    let done = Box::new(move |mut all: Vec<Settled>| tell.send(all.remove(0)).unwrap());
-    let parcel =
-        DeliveryJob { outgoing, targets: vec![0], body: (&b"a: b\r\n\r\n"[..]).into(), done };
-    sender.send(&Route::Exchangers { domain: domain.into(), tls: None }, parcel);
-    tokio::time::timeout(Duration::from_secs(60), told).await.expect("in time").unwrap()
+    let done = Box::new(move |mut all: Vec<Settled>| settled.send(all.remove(0)).unwrap());
+    let job = DeliveryJob { outgoing, targets: vec![0], body: (&b"a: b\r\n\r\n"[..]).into(), done };
+    sender.send(&Route::Exchangers { domain: domain.into(), tls: None }, job);
+    tokio::time::timeout(Duration::from_secs(60), outcome).await.expect("in time").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -415,7 +414,7 @@ impl Domains {
 }
 
 /// Of each policy its kind, good and bad connections, and how the bad ones failed.
-fn told(all: &[Counted]) -> Vec<String> {
+fn described(all: &[Counted]) -> Vec<String> {
     let kinds = all.iter().map(|c| {
         let failed = c.failed.iter().map(|f| f.kind.as_str()).collect::<Vec<_>>().join(",");
         format!("{} {}+{} {failed}", c.policy.kind, c.good, c.bad).trim_end().to_owned()
@@ -446,7 +445,7 @@ async fn outcomes_are_counted_and_reported() {
         ("gone.example", &["sts 0+1 sts-policy-fetch-error", "no-policy-found 1+0"]),
         ("plain.example", &["no-policy-found 0+1 starttls-not-supported"]),
     ] {
-        assert_eq!(told(&counted[domain]), expected, "{domain}");
+        assert_eq!(described(&counted[domain]), expected, "{domain}");
     }
     let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };
     let (resolver, tls) = (Resolver::new(&dns).unwrap(), HopTls::load(&roots).unwrap());

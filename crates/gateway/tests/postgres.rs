@@ -193,7 +193,7 @@ fn members_are_what_the_database_says_and_stay_when_it_goes() {
         assert!(error.contains(why) && error.contains("group \"board\""), "{error}");
         assert!(
             !error.contains("p@ss") && !error.contains("wrong@"),
-            "tells the password: {error}"
+            "reveals the password: {error}"
         );
     }
     // Answers beyond the limits are none.
@@ -221,7 +221,7 @@ fn tls_to_the_database_is_verified() {
         let group = GroupSettings {
             name: "board".to_owned(),
             database: format!("postgres://{login}@{host}:{}/postgres{options}", server.port),
-            // Only who comes by TLS is told anything.
+            // Only who comes by TLS gets an answer.
             query: "SELECT 'ann@example.org' FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
                 .to_owned(),
             ..GroupSettings::default()

@@ -1,5 +1,5 @@
-//! Any bytes as the answers of a PostgreSQL server: the client ends with rows or an error, and rows hold no
-//! more than was sent.
+//! Any bytes as the answers of a PostgreSQL server: the client ends with rows or an error, and rows
+//! hold no more than was sent.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

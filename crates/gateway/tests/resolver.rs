@@ -110,7 +110,7 @@ async fn nobody_answers() {
 }
 
 #[tokio::test]
-async fn signed_answers_are_told_from_others() {
+async fn signed_answers_are_distinguished_from_others() {
     let records = "mail.example A 192.0.2.1\n_25._tcp.mail.example TLSA 3 1 1 abcd\n";
     let (Some(signed), Some(plain)) = (Zone::serve_signed(records), Zone::serve(records)) else {
         return;

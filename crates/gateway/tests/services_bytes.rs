@@ -16,7 +16,7 @@ use gauntlet_policy::{Groups, Policy};
 use gauntlet_smtp::spamd::{Limits, Response};
 use gauntlet_store::Users;
 
-const DOORS: [&str; 4] = ["milter", "spamd", "rspamd", "http"];
+const PROTOCOLS: [&str; 4] = ["milter", "spamd", "rspamd", "http"];
 /// Longest wait for an answer, more than the services wait for a client: longer means that a
 /// session hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,11 +34,11 @@ fn config(folder: &Path) -> String {
          [receiver]\nmessage_bytes_max = {MESSAGE_BYTES_MAX}\nrecipients_max = 5\n",
         folder.join("data")
     );
-    for door in DOORS {
+    for protocol in PROTOCOLS {
         text += &format!(
-            "[[service]]\nprotocol = \"{door}\"\naddress = \"unix:{}\"\nlearn = true\n\
+            "[[service]]\nprotocol = \"{protocol}\"\naddress = \"unix:{}\"\nlearn = true\n\
              seconds_max = 3\nidle_seconds_max = 3\nlog = false\n",
-            folder.join(door).display()
+            folder.join(protocol).display()
         );
     }
     text
@@ -73,8 +73,8 @@ pub(crate) fn folder() -> &'static PathBuf {
             runtime.block_on(async {
                 let config = Loaded::load(Some(&file), []).expect("it is understood").config;
                 let users = Arc::new(Users::open(&users).expect("users"));
-                let doors = Listeners::open(&config).expect("free places");
-                let node = Node::start(config, doors, Box::new(judge), users).expect("a node");
+                let listeners = Listeners::open(&config).expect("free places");
+                let node = Node::start(config, listeners, Box::new(judge), users).expect("a node");
                 ready.send(()).expect("somebody waits");
                 std::future::pending::<()>().await;
                 drop(node);
@@ -86,8 +86,8 @@ pub(crate) fn folder() -> &'static PathBuf {
 }
 
 /// Says this and reads until the service closes.
-fn talk(door: &str, bytes: &[u8], ends_by_itself: bool) -> Vec<u8> {
-    let mut stream = UnixStream::connect(folder().join(door)).expect("the service listens");
+fn talk(protocol: &str, bytes: &[u8], ends_by_itself: bool) -> Vec<u8> {
+    let mut stream = UnixStream::connect(folder().join(protocol)).expect("the service listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
     // A service may close before it has read all: that is its right.
@@ -98,7 +98,7 @@ fn talk(door: &str, bytes: &[u8], ends_by_itself: bool) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            panic!("{door}: no end of the session within {PATIENCE:?}")
+            panic!("{protocol}: no end of the session within {PATIENCE:?}")
         }
         // Reset, for bytes that it did not read.
         _ => answer,
@@ -125,9 +125,9 @@ fn packets(lines: &[u8]) -> Vec<u8> {
 }
 
 /// A request around the bytes, so that they get past its head. Other bits of the choice say which.
-fn framed(door: &str, choice: u8, rest: &[u8]) -> Vec<u8> {
+fn framed(protocol: &str, choice: u8, rest: &[u8]) -> Vec<u8> {
     let (length, number) = (rest.len(), usize::from(choice >> 2 & 7));
-    let head = match door {
+    let head = match protocol {
         "milter" => return packets(rest),
         "spamd" => {
             let words =
@@ -139,7 +139,7 @@ fn framed(door: &str, choice: u8, rest: &[u8]) -> Vec<u8> {
             )
         }
         _ => {
-            let path = match (door, number) {
+            let path = match (protocol, number) {
                 ("http", 1) => "/v1/learn?class=spam&user=ann",
                 ("http", _) => "/v1/scan?rcpt=bob@example.net&ip=192.0.2.1",
                 (_, 1) => "/learnham",
@@ -155,9 +155,9 @@ fn framed(door: &str, choice: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 /// Holds an answer to the rules of its protocol.
-fn check(door: &str, answer: &[u8]) {
+fn check(protocol: &str, answer: &[u8]) {
     let text = || String::from_utf8_lossy(answer.get(..400).unwrap_or(answer)).into_owned();
-    match door {
+    match protocol {
         "milter" => {
             let mut rest = answer;
             while let Some((length, after)) = rest.split_first_chunk::<4>() {
@@ -174,7 +174,7 @@ fn check(door: &str, answer: &[u8]) {
         }
         _ => {
             let good = answer.is_empty() || answer.starts_with(b"HTTP/1.");
-            assert!(good && answer.get(9..12) != Some(b"500"), "{door}: {}", text());
+            assert!(good && answer.get(9..12) != Some(b"500"), "{protocol}: {}", text());
         }
     }
 }
@@ -186,9 +186,9 @@ fn check(door: &str, answer: &[u8]) {
 /// If a session does not end, an answer is none, or the node does not answer afterwards.
 pub(crate) fn ask(input: &[u8]) {
     let Some((&choice, rest)) = input.split_first() else { return };
-    let door = DOORS.get(usize::from(choice % 4)).copied().unwrap_or("http");
-    let bytes = if choice < b'@' { rest.to_vec() } else { framed(door, choice, rest) };
-    check(door, &talk(door, &bytes, false));
+    let protocol = PROTOCOLS.get(usize::from(choice % 4)).copied().unwrap_or("http");
+    let bytes = if choice < b'@' { rest.to_vec() } else { framed(protocol, choice, rest) };
+    check(protocol, &talk(protocol, &bytes, false));
     let pong = talk("spamd", b"PING SPAMC/1.2\r\n\r\n", true);
     assert!(pong.starts_with(b"SPAMD/1.1 0 PONG\r\n"), "{}", String::from_utf8_lossy(&pong));
     let get = b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

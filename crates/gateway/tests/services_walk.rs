@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Mangled sessions.
+/// Sessions with bytes that were changed.
 const ROUNDS: usize = 600;
 
 /// Panics in any thread: a runtime swallows those of its tasks.

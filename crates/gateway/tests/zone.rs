@@ -91,7 +91,7 @@ impl Zone {
         Some(zone)
     }
 
-    /// Address and port.
+    /// Where the server answers, on loopback.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -70,7 +70,7 @@ impl Bodies {
         self.trained.contains(&hash) || self.workloads.contains(&hash)
     }
 
-    /// The file's bytes.
+    /// The sets as a file: magic, lengths, hashes, checksum.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         for set in [&self.trained, &self.workloads] {

@@ -11,7 +11,7 @@ use gauntlet_spamassassin::Ruleset;
 /// Options that say how rule files are read.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ReadingArgs {
-    /// Which rules run
+    /// Whether rules that need the network run
     #[arg(long, value_name = "PROFILE", default_value = "local")]
     pub profile: ProfileName,
     /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be
@@ -20,7 +20,7 @@ pub struct ReadingArgs {
     pub site: Vec<PathBuf>,
 }
 
-/// Names of [`Profile`].
+/// [`Profile`] as the command line names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProfileName {
     /// Rules about the message alone, as `spamassassin -L` without Bayes
@@ -94,13 +94,13 @@ impl ReadingArgs {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one, for the whole run")]
 pub enum LoadedRules {
-    /// Our own.
+    /// Our own rules, on the message itself.
     Own(gauntlet_rules::Ruleset),
-    /// SpamAssassin's.
+    /// SpamAssassin's rules, on its views of the message.
     SpamAssassin(Ruleset),
 }
 
-/// Buffers for either.
+/// Buffers for rules of either kind, used again for each message.
 #[derive(Debug, Default)]
 pub struct LoadedScratch {
     own: gauntlet_rules::RulesScratch,

@@ -268,8 +268,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Drops the oldest corrections over the limit; those of policies have a lower one of their own, so that they
-/// crowd out nobody's.
+/// Drops the oldest corrections over the limit; those of policies have a lower one of their own, so
+/// that they crowd out nobody's.
 fn make_room(live: &mut BTreeMap<MessageId, Correction>) {
     let by_policy = live.iter().filter(|(_, c)| is_policy(c.reporter));
     let mut by_policy: Vec<(i64, MessageId)> = by_policy.map(|(id, c)| (c.at, *id)).collect();

@@ -46,7 +46,7 @@ pub enum SignaturesError {
     Io {
         /// Path of the table or journal.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         cause: io::Error,
     },
     /// Not a table that can be used.
@@ -54,7 +54,7 @@ pub enum SignaturesError {
     Table {
         /// Path of the table or journal.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with its bytes.
         cause: TableError,
     },
     /// Not a journal, or one of another version.

@@ -201,8 +201,8 @@ mod tests {
         let qp = "Content-Transfer-Encoding: quoted-printable\n\n=zz";
         assert_eq!(kinds(qp), [K::BadQuotedPrintable]);
         assert_eq!(kinds("Content-Transfer-Encoding: base64\n\na*"), [K::BadBase64]);
-        let odd = kinds("Content-Transfer-Encoding: x-y\n\n");
-        assert_eq!(odd, [K::BadTransferEncoding, K::OddTransferEncoding]);
+        let malformed = kinds("Content-Transfer-Encoding: x-y\n\n");
+        assert_eq!(malformed, [K::BadTransferEncoding, K::OddTransferEncoding]);
         assert_eq!(kinds("Content-Type: text/plain; charset=none\n\n"), [K::UnknownCharset]);
         assert_eq!(kinds("Content-Type: text/plain; charset=utf-8\n\n\u{ff}"), [K::BadCharset]);
         assert_eq!(kinds("Content-Type: nonsense\n\n"), [K::BadContentType]);

@@ -28,12 +28,12 @@ impl Attachment<'_> {
         blake3::hash(self.body)
     }
 
-    /// See [`is_encrypted`].
+    /// Whether its bytes need a password: [`is_encrypted`].
     pub fn is_encrypted(&self) -> bool {
         is_encrypted(self.body)
     }
 
-    /// See [`has_macros`].
+    /// Whether its bytes carry macros: [`has_macros`].
     pub fn has_macros(&self) -> bool {
         has_macros(self.body)
     }

@@ -154,8 +154,8 @@ pub(crate) fn begin_line(line: &[u8]) -> Option<BeginLine<'_>> {
 }
 
 impl BeginLine<'_> {
-    /// Whether what follows the line may be data to some decoder: it says a mode, or its first lines
-    /// are data.
+    /// Whether what follows the line may be data to some decoder: it says a mode, or its first
+    /// lines are data.
     pub(crate) fn may_begin(&self, data: &[u8]) -> bool {
         self.has_mode || self.read_first(data)
     }

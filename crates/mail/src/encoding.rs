@@ -191,8 +191,8 @@ mod tests {
     fn base64_whole_broken_and_cut() {
         assert_eq!(&*base64(b"aGVs\r\nbG8=\r\n").bytes, b"hello");
         assert!(!base64(b"aGVsbG8=").broken);
-        let odd = base64(b"aGV*sbG8");
-        assert_eq!((&*odd.bytes, odd.broken), (&b"hello"[..], true));
+        let malformed = base64(b"aGV*sbG8");
+        assert_eq!((&*malformed.bytes, malformed.broken), (&b"hello"[..], true));
         assert_eq!(&*base64(b"YQ==Yg==").bytes, b"ab", "two runs");
         assert!(base64(b"").bytes.is_empty());
     }
@@ -240,8 +240,8 @@ mod tests {
     #[test]
     fn quoted_printable_soft_breaks_and_garbage() {
         assert_eq!(&*quoted_printable(b"a=3Db=\r\nc=\nd= \r\ne").bytes, b"a=bcde");
-        let odd = quoted_printable(b"1=zz");
-        assert_eq!((&*odd.bytes, odd.broken), (&b"1=zz"[..], true));
+        let malformed = quoted_printable(b"1=zz");
+        assert_eq!((&*malformed.bytes, malformed.broken), (&b"1=zz"[..], true));
         assert_eq!(q_word(b"a_b=5Fc"), b"a b_c");
     }
 }

@@ -16,7 +16,7 @@ pub enum AuthResult {
     Unknown,
     /// Nothing published, or nothing to verify.
     None,
-    /// It was verified.
+    /// It was verified, and is right.
     Pass,
     /// It was checked and is wrong.
     Fail,

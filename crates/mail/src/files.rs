@@ -14,13 +14,13 @@ pub struct MessageFile<'m> {
     pub name: Cow<'m, str>,
     /// The media type that the message says, `kind/subtype`; empty for a file inside a text.
     pub declared_type: String,
-    /// Contents, decoded.
+    /// Contents, with the transfer encoding undone.
     pub bytes: &'m [u8],
 }
 
 impl Message<'_> {
-    /// Every part that is not shown as text, and every file inside a text (uuencode, yEnc, TNEF), in
-    /// the order of the message. Parts of attached messages are among them.
+    /// Every part that is not shown as text, and every file inside a text (uuencode, yEnc, TNEF),
+    /// in the order of the message. Parts of attached messages are among them.
     pub fn files(&self) -> Vec<MessageFile<'_>> {
         self.leaves(|part| !is_shown_text(part))
     }

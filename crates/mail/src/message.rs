@@ -145,7 +145,7 @@ impl<'a> Message<'a> {
         &self.collected_hidden_urls().urls
     }
 
-    /// [`Message::urls`], then [`Message::hidden_urls`].
+    /// [`Message::urls`], then [`Message::hidden_urls`], each in order.
     pub fn all_urls(&self) -> impl Iterator<Item = &Url> {
         self.urls().iter().chain(self.hidden_urls())
     }

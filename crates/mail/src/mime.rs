@@ -11,9 +11,9 @@ use crate::params::{self, Params};
 /// A Content-Type: `kind/subtype` in lower case, and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentType {
-    /// `text`, `multipart`, ...
+    /// Top-level type: `text`, `multipart` and so on.
     pub kind: String,
-    /// `plain`, `html`, ...
+    /// What follows the slash: `plain`, `html` and so on.
     pub subtype: String,
     /// Parameters in order: name in lower case, value decoded (RFC 2231 and encoded words). A
     /// parameter may stand there more than once; the first is the one to believe.

@@ -251,7 +251,7 @@ fn joined<'p>(continuations: impl Iterator<Item = &'p Continuation>) -> String {
     charset::decode(&value, label).text.into_owned()
 }
 
-/// Splits at `separator` outside quoted strings. There is always a first continuation.
+/// Splits at `separator` outside quoted strings. There is always a first piece.
 fn split_outside_quotes(value: &[u8], separator: u8) -> Vec<&[u8]> {
     let (mut sections, mut start) = (Vec::new(), 0);
     let (mut quoted, mut escaped) = (false, false);

@@ -209,8 +209,10 @@ mod tests {
         assert_eq!(relay.date, Some(1_795_255_200));
         assert!(parse(b"from a by b with ESMTPSA id 1").authenticated);
         assert!(!parse(b"from a by b with ESMTP id 1").encrypted);
-        for odd in ["", ";", "from", "from (", "from by with id for", "by ((((", "from \u{ff}"] {
-            let _ = parse(odd.as_bytes());
+        for malformed in
+            ["", ";", "from", "from (", "from by with id for", "by ((((", "from \u{ff}"]
+        {
+            let _ = parse(malformed.as_bytes());
         }
     }
 

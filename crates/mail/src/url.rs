@@ -39,11 +39,11 @@ pub enum UrlSource {
     Action,
     /// Attribute `background` of any tag.
     Background,
-    /// `href` of `<link>`.
+    /// Attribute `href` of `<link>`.
     Link,
-    /// `href` of `<base>`.
+    /// Attribute `href` of `<base>`.
     Base,
-    /// `<meta http-equiv=refresh>`.
+    /// Where `<meta http-equiv=refresh>` leads.
     MetaRefresh,
     /// `url(...)` in a style.
     Css,
@@ -148,7 +148,7 @@ impl CanonicalUrl {
         self.text.split_once(':').map_or("", |(scheme, _)| scheme)
     }
 
-    /// `www.example.co.uk`, `192.0.2.1`, `[2001:db8::1]`.
+    /// The host: `www.example.co.uk`, `192.0.2.1`, `[2001:db8::1]`.
     pub fn host(&self) -> &str {
         self.slice(self.host.0, self.host.1)
     }

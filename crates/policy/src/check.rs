@@ -112,8 +112,8 @@ fn change_problem(change: &ChangeTemplate) -> Option<String> {
     }
 }
 
-/// Notifications go to addresses that the policy names, never to one that the message names: its sender may
-/// be forged.
+/// Notifications go to addresses that the policy names, never to one that the message names: its
+/// sender may be forged.
 fn notify_problem(to: &[String], template: &str) -> Option<String> {
     let is_known = |a: &String| {
         let fixed = a.contains('@') && !a.contains('{') && one_line(a, 320).is_none();

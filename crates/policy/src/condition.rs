@@ -152,11 +152,11 @@ pub struct AuthCondition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RateKey {
-    /// By envelope sender.
+    /// Messages of one envelope sender.
     Sender,
     /// By address of the client.
     Client,
-    /// By recipient.
+    /// Messages to one recipient.
     Recipient,
 }
 

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_without_anything_in_common_are_told_quickly() {
+    fn texts_without_anything_in_common_are_compared_quickly() {
         let old: String = (0..9_000).map(|n| format!("a{n}\n")).collect();
         let new: String = (0..9_000).map(|n| format!("b{n}\n")).collect();
         assert_eq!(counts(&old, &new), (9_000, 9_000));

@@ -12,7 +12,7 @@ use crate::file::line_of;
 use crate::finding::PolicyError;
 use crate::suggestion::with_nearest;
 
-pub use self::form::{ENDS, LIST_FIELDS, RuleForm};
+pub use self::form::{ENDS, FormError, LIST_FIELDS, RuleForm};
 
 /// A rule in the text.
 #[derive(Debug, Clone, PartialEq)]
@@ -256,7 +256,7 @@ do = \"deliver\" # all else
             (RuleForm { end_text: " ".into(), ..form.clone() }, "hold"),
             (RuleForm::default(), "does nothing"),
         ] {
-            let error = wrong.to_toml().unwrap_err();
+            let error = wrong.to_toml().unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
         assert!(blocks("[[rule]\n").is_err());

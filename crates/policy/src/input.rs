@@ -19,7 +19,7 @@ pub struct Rates {
 pub struct PolicyInput<'a> {
     /// Id of the message, for texts: the reference code.
     pub id: &'a str,
-    /// The item, parsed.
+    /// The item as it was parsed.
     pub message: &'a Message<'a>,
     /// What is known of the connection.
     pub envelope: &'a Envelope,

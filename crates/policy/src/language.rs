@@ -16,7 +16,7 @@ const SHORT: &str = "afr af,aka ak,amh am,ara ar,aze az,bel be,ben bn,bul bg,cat
     uzb uz,vie vi,yid yi,zho zh,zul zu";
 
 /// The languages of a message, likeliest first: the one that its text is in (by its frequent
-/// letters, where these tell: a few words do not), as ISO 639-1, else what its Content-Language
+/// letters, unless it is only a few words), as ISO 639-1, else what its Content-Language
 /// field says (RFC 3282), each tag as it stands and without its region.
 pub(crate) fn of(message: &Message<'_>) -> Vec<String> {
     let mut text = String::new();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_tells_and_else_the_field() {
+    fn the_text_decides_and_else_the_field() {
         let german = "Sehr geehrte Damen und Herren, anbei erhalten Sie die Rechnung für den vergangenen Monat. \
             Bitte überweisen Sie den Betrag innerhalb von vierzehn Tagen auf das angegebene Konto.";
         assert_eq!(
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_language_that_can_be_told_has_a_short_code() {
+    fn every_language_that_is_detected_has_a_short_code() {
         for language in Lang::all() {
             assert_eq!(short(*language).len(), 2, "{}", language.code());
         }

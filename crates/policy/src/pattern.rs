@@ -51,9 +51,9 @@ impl Pattern {
 /// One value or a list of them: `class = "spam"` and `class = ["spam", "phishing"]` both read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OneOrMany<T> {
-    /// A single value.
+    /// A single value: `class = "spam"`.
     One(T),
-    /// A list.
+    /// A list: `class = ["spam", "phishing"]`.
     Many(Vec<T>),
 }
 
@@ -87,7 +87,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
 }
 
 impl<T> OneOrMany<T> {
-    /// The values.
+    /// The values, as one slice in either case.
     pub fn as_slice(&self) -> &[T] {
         match self {
             OneOrMany::One(value) => std::slice::from_ref(value),

@@ -30,7 +30,7 @@ pub enum Strictness {
 }
 
 impl Strictness {
-    /// Every strictness.
+    /// Every strictness, the one that holds most first.
     pub const ALL: [Strictness; 3] = [Strictness::Strict, Strictness::Normal, Strictness::Lax];
 
     /// Name in forms and in the database.

@@ -1,8 +1,8 @@
 //! Making the changes of a disposition to the bytes of a message.
 //!
 //! Everything that is not changed stays byte for byte as it was, so that signatures over it still
-//! verify. Nothing inside `multipart/signed` or `multipart/encrypted` is touched, except by `strip`,
-//! `disarm` and `convert_names`, which say so in the header.
+//! verify. Nothing inside `multipart/signed` or `multipart/encrypted` is touched, except by
+//! `strip`, `disarm` and `convert_names`, which say so in the header.
 
 use std::ops::Range;
 

@@ -15,14 +15,14 @@ pub(crate) struct Bounds {
 const FAR: f64 = 1e18;
 
 impl Bounds {
-    /// Nothing is known.
+    /// Nothing is known: the value may be anything, and so may its truth.
     pub(crate) const UNKNOWN: Bounds = Bounds { low: -FAR, high: FAR, truth: None };
     /// Exactly 0: the rule did not fire.
     pub(crate) const NEVER: Bounds = Bounds { low: 0.0, high: 0.0, truth: Some(false) };
-    /// Yes or no.
+    /// 0 or 1: a rule that counts once, or a comparison.
     const EITHER: Bounds = Bounds { low: 0.0, high: 1.0, truth: None };
 
-    /// This number.
+    /// The value is known; true if it is not 0.
     pub(crate) fn exactly(value: f64) -> Self {
         Bounds { low: value, high: value, truth: Some(value != 0.0) }
     }
@@ -113,12 +113,12 @@ pub(crate) enum Flat<N> {
     Any(Box<[Flat<N>]>),
     Sum(Box<[Flat<N>]>),
     Binary(Op, Box<(Flat<N>, Flat<N>)>),
-    /// Rare operators.
+    /// Operators too rare for a form of their own.
     Tree(Expr<N>),
 }
 
 impl<N: Clone> Flat<N> {
-    /// Flattens an expression.
+    /// Turns a chain of `+`, `&&` or `||` into one node with all operands.
     pub(crate) fn of(expr: &Expr<N>) -> Self {
         match expr {
             Expr::Number(number) => Flat::Number(*number),

@@ -100,7 +100,7 @@ impl<'d> dyn Document + 'd {
 /// A function call of a rule, as its dialect added it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Argument of [`Document::call`].
+    /// Argument of [`Document::call`], as the dialect numbers its calls.
     pub number: u32,
     /// It may edit the body, so that it runs before `body` rules.
     pub edits_body: bool,

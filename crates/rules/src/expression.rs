@@ -70,7 +70,7 @@ pub(crate) enum Expr<N> {
     Choose(Box<Expr<N>>, Box<Expr<N>>, Box<Expr<N>>),
 }
 
-/// A binary operator.
+/// A binary operator of `meta` expressions, as Perl has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Or,
@@ -116,7 +116,7 @@ pub(crate) fn parse<N>(tokens: &[Token], name: &mut NameReader<'_, N>) -> Result
     }
 }
 
-/// The parser's position.
+/// Tokens of an expression, and how many of them have been taken.
 #[derive(Debug)]
 pub(crate) struct Cursor<'t> {
     tokens: &'t [Token],
@@ -124,7 +124,7 @@ pub(crate) struct Cursor<'t> {
 }
 
 impl Cursor<'_> {
-    /// The next token.
+    /// The next token, which stays where it is; `None` at the end.
     pub(crate) fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
     }

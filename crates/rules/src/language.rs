@@ -24,7 +24,7 @@ use crate::options::{LoadOptions, Profile};
 use crate::problem::{Problem, Severity};
 use crate::rule::{Rule, Source};
 use crate::settings::Settings;
-pub use delimiters::strip as undelimited;
+pub use delimiters::{DelimiterError, strip as undelimited};
 use files::{IncludeStack, Kind, Line, LineFault};
 
 /// The plugins that SpamAssassin 4.0.1 loads as installed; used if there is no `.pre` file.
@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) sources: SourceHash,
 }
 
-/// Reads sources in order. Fails only if a source itself cannot be includes.
+/// Reads sources in order. Fails only if a source itself cannot be read.
 pub(crate) fn read(
     sources: &[PathBuf],
     options: &LoadOptions,
@@ -102,7 +102,7 @@ impl SourceHash {
     }
 }
 
-/// One open `if`.
+/// An `if` whose `endif` has not come yet.
 #[derive(Debug)]
 struct Block {
     kind: &'static str,

@@ -18,7 +18,8 @@ use crate::meta::DueSet;
 use crate::program::Program;
 use crate::stages::ScoreBounds;
 
-/// Cost of an eval function, in the units of [`LazyEvaluator::cost`].
+/// Cost of an eval function, in the units of [`LazyEvaluator::cost`]. Orders of magnitude suffice:
+/// costs decide what is evaluated first, never a result.
 const EVAL_COST: usize = 2_000;
 /// Cost of a rule with tags, whose pattern may have to be compiled.
 const TEMPLATE_COST: usize = 20_000;
@@ -124,7 +125,7 @@ impl<'a> LazyEvaluator<'a> {
             metas.mark_due(*rule, &mut self.due);
         }
         metas.always.iter().for_each(|index| self.due.mark(*index));
-        // Metas whose value is never known.
+        // As in SpamAssassin, what depends on a true meta of score 0 is never evaluated.
         let mut blocked: Vec<u32> = Vec::new();
         let mut next = 0;
         while let Some(index) = self.next_index(next, &blocked) {
@@ -181,6 +182,7 @@ impl<'a> LazyEvaluator<'a> {
                 }
                 self.answer(meta.rule);
             }
+            // Its points are certain now: the end of the range that had not counted them moves.
             if self.tally.count(meta.rule) > 0.0 {
                 least += meta.points.max(0.0);
                 most += meta.points.min(0.0);
@@ -261,6 +263,7 @@ impl<'a> LazyEvaluator<'a> {
         if !meta.at_once && self.truth_of(index) == Some(false) {
             return;
         }
+        // With limits the scan may end before this meta matters: what is expensive about it waits.
         if let Some(limits) = limits.filter(|_| !meta.at_once && !meta.is_deferrable) {
             let (next, bounds) = self.narrow(index, OPEN_COST_MIN);
             if let Some(cost) = next {

@@ -35,7 +35,7 @@ pub(crate) struct Member {
     pub(crate) nosubject: bool,
     /// The rule is a sign of ham (`tflags nice`).
     pub(crate) is_nice: bool,
-    /// Written with `!~`.
+    /// Written with `!~`: the rule hits where the pattern does not match.
     pub(crate) negated: bool,
     /// The rule's priority: lower ones run earlier.
     pub(crate) priority: i32,
@@ -201,7 +201,7 @@ pub(crate) struct Tally {
     /// Kept for [`crate::lazy_evaluator::LazyEvaluator`], so that they are allocated once.
     pub(crate) known: Vec<Bounds>,
     pub(crate) truths: Vec<Option<bool>>,
-    /// Deferred work.
+    /// Sub-rules that run only if a `meta` asks for their value.
     pub(crate) pending: Pending,
     /// Whether a function had edited the body when the `body` rules ran.
     pub(crate) is_body_edited: bool,

@@ -25,7 +25,7 @@ use crate::rule::{EvalCall, EvalKind, HeaderSelector};
 /// Most addresses that are parsed of one field.
 const ADDRESSES_MAX: usize = 200;
 
-/// One message.
+/// One message as our own rules see it; texts are made when a rule first asks.
 pub struct NativeDocument<'m> {
     message: &'m Message<'m>,
     envelope: &'m Envelope,
@@ -37,7 +37,7 @@ pub struct NativeDocument<'m> {
     details: OnceCell<Vec<(Vec<u8>, UriDetail)>>,
 }
 
-/// All paragraphs, concatenated.
+/// All paragraphs in one buffer, so that one pass searches them all.
 #[derive(Debug, Default)]
 struct Body {
     bytes: Vec<u8>,

@@ -15,7 +15,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// `local` or `full`.
+    /// `local` or `full`, as the command line has it.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Local => "local",
@@ -37,12 +37,12 @@ impl Profile {
     }
 }
 
-/// How to load.
+/// Where rule files are, and how strictly they are read.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
     /// Folders with `.pre` and extra `.cf` files, as `/etc/spamassassin`.
     pub site: Vec<PathBuf>,
-    /// Which rules run.
+    /// Whether rules that need the network run.
     pub profile: Profile,
     /// Any error or warning refuses the whole set.
     pub strict: bool,

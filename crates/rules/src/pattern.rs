@@ -161,7 +161,7 @@ impl Pattern {
         Some(required.strings.iter().map(|string| boundary::bytes_of(string).to_vec()).collect())
     }
 
-    /// The pattern's tree.
+    /// The syntax tree; `None` if only PCRE2 can read the pattern.
     pub(crate) fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }

@@ -29,9 +29,9 @@ impl Severity {
 /// One problem, where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad.
+    /// Whether the line or rule is left out (an error) or read all the same.
     pub severity: Severity,
-    /// File and line.
+    /// File and line of the command.
     pub at: Source,
     /// The rule it concerns, if one.
     pub rule: Option<Arc<str>>,

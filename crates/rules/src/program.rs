@@ -151,7 +151,7 @@ impl Program {
         }
     }
 
-    /// Runs an eval.
+    /// Calls the function of the eval rule with this index in the program.
     pub(crate) fn run_eval(&self, at: u32, document: &dyn Document, tally: &mut Tally) {
         if let Some(rule) = self.evals.get(at as usize) {
             rule.run(document, tally);
@@ -223,7 +223,7 @@ impl Program {
         if !tally.is_body_edited {
             return self.body.scan_some(body, Location::Body, shows, tally);
         }
-        // The two groups of rules see different texts, which candidates do not tell apart: none is
+        // The two groups of rules see different texts, which candidates do not distinguish: none is
         // deferred.
         let is_on = std::mem::replace(&mut tally.pending.is_on, false);
         let unedited = document.texts(Texts::UneditedBody);

@@ -3,19 +3,19 @@
 /// The type of record that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordType {
-    /// IPv4 addresses.
+    /// IPv4 addresses (RFC 1035).
     A,
-    /// IPv6 addresses.
+    /// IPv6 addresses (RFC 3596).
     Aaaa,
-    /// Mail exchangers.
+    /// Mail exchangers of a domain.
     Mx,
-    /// Name servers.
+    /// Name servers of a zone.
     Ns,
     /// The name of an address.
     Ptr,
     /// Where a zone's authority lies.
     Soa,
-    /// Texts.
+    /// Texts, the strings of a record joined.
     Txt,
 }
 

@@ -59,7 +59,7 @@ impl std::fmt::Display for HeaderSelector {
 pub struct EvalCall {
     /// Name of the function.
     pub function: String,
-    /// Arguments in order.
+    /// Arguments in order, without their quotation marks.
     pub args: Vec<String>,
 }
 
@@ -68,9 +68,9 @@ pub struct EvalCall {
 pub struct UriCondition {
     /// What is matched: `raw`, `type`, `cleaned`, `text`, `domain` or `host`.
     pub key: String,
-    /// Written with `!~`.
+    /// Written with `!~`: holds where the pattern does not match.
     pub negated: bool,
-    /// Pattern, see [`Test`].
+    /// Pattern with its delimiters and flags, see [`Test`].
     pub pattern: String,
 }
 
@@ -82,36 +82,36 @@ pub struct UriCondition {
 pub enum Test {
     /// `header NAME Selector =~ /re/` (or `!~`).
     Header {
-        /// Which value.
+        /// Which field, and which part of its value.
         selector: HeaderSelector,
         /// What the value is matched with.
         pattern: String,
-        /// Written with `!~`.
+        /// Written with `!~`: hits where the pattern does not match.
         negated: bool,
         /// Replaces a missing field: `[if-unset: x]`.
         if_unset: Option<String>,
     },
-    /// `header NAME exists:Field`.
+    /// `header NAME exists:Field`: the message has the field.
     Exists {
-        /// The field.
+        /// Which field, and which part of its value.
         selector: HeaderSelector,
     },
-    /// `body NAME /re/`.
+    /// `body NAME /re/`: on the text as it is read.
     Body {
         /// What each paragraph of the text is matched with.
         pattern: String,
     },
-    /// `rawbody NAME /re/`.
+    /// `rawbody NAME /re/`: on decoded parts, tags included.
     Rawbody {
         /// What each piece of the decoded parts is matched with.
         pattern: String,
     },
-    /// `full NAME /re/`.
+    /// `full NAME /re/`: on the whole message as it came.
     Full {
         /// What the message as it came is matched with.
         pattern: String,
     },
-    /// `uri NAME /re/`.
+    /// `uri NAME /re/`: on each URI by itself.
     Uri {
         /// What each URI is matched with.
         pattern: String,
@@ -132,16 +132,16 @@ pub enum Test {
         /// At most one for each key.
         conditions: Vec<UriCondition>,
     },
-    /// `meta NAME expression`.
+    /// `meta NAME expression`: made of other rules.
     Meta {
-        /// As written.
+        /// As written in the file, without the name.
         expression: String,
     },
-    /// `header|body|rawbody|full NAME eval:function(args)`.
+    /// `header NAME eval:function(args)`, also `body`, `rawbody` and `full`.
     Eval {
         /// By which command it was defined.
         kind: EvalKind,
-        /// Function and arguments.
+        /// The function, and what it is called with.
         call: EvalCall,
     },
     /// `askdns NAME _TAG_.zone [types] [filter]`: answered by the DNS.
@@ -202,13 +202,13 @@ impl Test {
 /// The kind of an eval rule: decides when it runs and which evidence it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EvalKind {
-    /// `header ... eval:`.
+    /// `header ... eval:`, which may place evidence in the header.
     Header,
-    /// `body ... eval:`.
+    /// `body ... eval:`, which runs with the `body` rules.
     Body,
-    /// `rawbody ... eval:`.
+    /// `rawbody ... eval:`, which runs with the `rawbody` rules.
     Rawbody,
-    /// `full ... eval:`.
+    /// `full ... eval:`, which runs with the `full` rules.
     Full,
     /// `header ... eval:check_rbl...`: answered by DNS lists.
     Rbl,
@@ -217,15 +217,15 @@ pub enum EvalKind {
 /// A rule with all its definitions in the files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// Its name.
+    /// Unique in a ruleset: capitals, digits and `_` by custom.
     pub name: Arc<str>,
-    /// What it tests.
+    /// What must be true of a message for a hit.
     pub test: Test,
     /// Points in the four score sets: 0 local, 1 network, 2 Bayes, 3 both.
     pub scores: [f64; 4],
     /// Flags as written, separated by spaces.
     pub tflags: String,
-    /// Lower runs first.
+    /// Rules with a lower number run earlier; 0 by default.
     pub priority: i32,
     /// False for an eval rule whose function no loaded plugin has, or which is of another kind.
     pub is_callable: bool,

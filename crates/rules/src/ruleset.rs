@@ -19,7 +19,7 @@ use crate::scan;
 use crate::settings::Settings;
 use crate::stages::ScoreBounds;
 
-/// Why loading failed.
+/// Why no ruleset was loaded; without `strict`, problems of single rules are only reported.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or folder could not be read.
@@ -33,7 +33,7 @@ pub enum LoadError {
     /// Problems were found, and the load was strict.
     #[error("{count} problems, the first: {first}")]
     Strict {
-        /// Errors and warnings.
+        /// Number of errors and warnings.
         count: usize,
         /// The first of them.
         first: Box<Problem>,
@@ -188,7 +188,7 @@ impl Ruleset {
         &self.version
     }
 
-    /// Which rules run.
+    /// Whether rules that need the network run.
     pub fn profile(&self) -> Profile {
         self.profile
     }

@@ -13,7 +13,7 @@ pub struct SettingLine {
     pub value: String,
     /// Position among all setting lines, so that `clear_x` can be ordered against `x`.
     pub order: u32,
-    /// File and line.
+    /// File and line of the command.
     pub at: crate::rule::Source,
 }
 
@@ -56,7 +56,7 @@ impl Settings {
         }
     }
 
-    /// A number.
+    /// The last value as a number; `default` if there is none, or it is no number.
     pub fn number(&self, name: &str, default: f64) -> f64 {
         self.last(name).and_then(|v| v.parse().ok()).unwrap_or(default)
     }

@@ -3,7 +3,7 @@
 //! Two filters. The first kills the process for what only an intruder would do: starting programs,
 //! tracing others, loading modules. The second is a list of what is needed; all else fails with
 //! EPERM. Killing for these too would stop mail whenever a new C library uses a new call for an old
-//! purpose; it tries another way when it is told EPERM.
+//! purpose; it tries another way when it gets EPERM.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -245,8 +245,8 @@ const OTHERS: u64 = 0o077;
 /// Families of sockets that a node opens.
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// What a process needs that computes on bytes which it was given: memory, time, its own ends. It opens
-/// nothing, starts nothing and sees nothing of the system.
+/// What a process needs that computes on bytes which it was given: memory, time, its own ends. It
+/// opens nothing, starts nothing and sees nothing of the system.
 const OF_A_WORKER: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
@@ -284,8 +284,8 @@ const OF_A_WORKER: &[i64] = &[
 /// Calls that map memory: never as code.
 const MAPPINGS: &[(i64, u8)] = &[(libc::SYS_mmap, 2), (libc::SYS_mprotect, 2)];
 
-/// Restricts this process, which must have one thread, to computing: whatever it calls beside that fails
-/// with EPERM, and starting a program or tracing a process ends it.
+/// Restricts this process, which must have one thread, to computing: whatever it calls beside that
+/// fails with EPERM, and starting a program or tracing a process ends it.
 ///
 /// # Errors
 /// If the kernel has no seccomp filters, or this kind of machine is not known.
@@ -311,8 +311,9 @@ pub fn enforce_worker() -> io::Result<()> {
     seccompiler::apply_filter(&needed).map_err(io::Error::other)
 }
 
-/// Calls that a program which is started to convert a file never needs: the network, other processes, the
-/// system. Starting programs is what it is for, and its libraries need calls that are not known here.
+/// Calls that a program which is started to convert a file never needs: the network, other
+/// processes, the system. Starting programs is what it is for, and its libraries need calls that
+/// are not known here.
 const NOT_OF_A_TOOL: &[i64] = &[
     libc::SYS_socket,
     libc::SYS_connect,

@@ -57,7 +57,7 @@ pub enum ClientError {
     Refused {
         /// The refused command, for error messages.
         stage: &'static str,
-        /// The server's reply.
+        /// What the server answered, 4xx or 5xx.
         reply: Reply,
     },
     /// The server's bytes are not an SMTP reply.
@@ -106,7 +106,7 @@ pub struct Client {
     /// Commands not yet sent, because the server does not offer PIPELINING.
     queued: VecDeque<(Expect, Vec<u8>)>,
     settled: Vec<Option<Reply>>,
-    /// Complete replies received.
+    /// Complete replies received, the greeting included.
     replies: u64,
 }
 

@@ -56,7 +56,7 @@ pub struct MailCommand {
 pub struct RcptCommand {
     /// Forward path without brackets and source route, in [canonical form](address::canonical).
     pub to: String,
-    /// `NOTIFY=`, if given.
+    /// `NOTIFY=` (RFC 3461), if the client gave it.
     pub notify: Option<Notify>,
     /// `ORCPT=`, if given, still in xtext.
     pub orcpt: Option<String>,
@@ -67,17 +67,17 @@ pub struct RcptCommand {
 /// A command of the client, with parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// `HELO name`.
+    /// `HELO name` (RFC 5321): no extensions.
     Helo(String),
-    /// `EHLO name`.
+    /// `EHLO name`: the client asks for extensions.
     Ehlo(String),
     /// `LHLO name` (RFC 2033).
     Lhlo(String),
-    /// `MAIL FROM:<path> ...`.
+    /// `MAIL FROM:<path>` with its parameters.
     Mail(MailCommand),
-    /// `RCPT TO:<path> ...`.
+    /// `RCPT TO:<path>` with its parameters.
     Rcpt(RcptCommand),
-    /// `DATA`.
+    /// `DATA`: the message follows, with a dot at its end.
     Data,
     /// `BDAT size [LAST]` (RFC 3030).
     Bdat {
@@ -86,19 +86,19 @@ pub enum Command {
         /// The chunk is the message's last.
         last: bool,
     },
-    /// `RSET`.
+    /// `RSET`: drops the transaction, keeps the session.
     Rset,
-    /// `NOOP`.
+    /// `NOOP`, with or without an argument.
     Noop,
-    /// `QUIT`.
+    /// `QUIT`: a reply, then the end.
     Quit,
-    /// `VRFY`.
+    /// `VRFY`, whose answer (252) reveals nothing.
     Vrfy,
-    /// `EXPN`.
+    /// `EXPN`, which is not offered (502).
     Expn,
-    /// `HELP`.
+    /// `HELP`, with or without an argument.
     Help,
-    /// `STARTTLS` (RFC 3207).
+    /// `STARTTLS` (RFC 3207), without an argument.
     StartTls,
     /// `AUTH mechanism [initial response]` (RFC 4954).
     Auth {

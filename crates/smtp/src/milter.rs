@@ -69,7 +69,7 @@ pub enum ProtocolError {
     /// Malformed data of this command.
     #[error("command {:?} with data that it cannot have", char::from(*.0))]
     Data(u8),
-    /// An unknown command.
+    /// A command that the protocol does not have.
     #[error("unknown command {:?}", char::from(*.0))]
     Command(u8),
     /// A command out of order.
@@ -83,7 +83,7 @@ pub enum ProtocolError {
 /// What the caller has to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Read more bytes.
+    /// The packet is not complete: read more bytes.
     More,
     /// A message is complete: take it with [`Session::take`], then reply.
     Message,

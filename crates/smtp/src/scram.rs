@@ -11,11 +11,11 @@ pub const KEY_BYTES: usize = digest::SHA256_OUTPUT_LEN;
 /// What the server stores of a password (RFC 5802 section 3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Salt of PBKDF2.
+    /// Salt of PBKDF2, random for each login.
     pub salt: Vec<u8>,
-    /// PBKDF2 iterations.
+    /// Iterations of PBKDF2, which make guessing slow.
     pub iterations: u32,
-    /// `StoredKey`: `H(ClientKey)`.
+    /// `StoredKey`: `H(ClientKey)`, which checks a client's proof.
     pub stored_key: [u8; KEY_BYTES],
     /// `ServerKey`, which proves the server to the client.
     pub server_key: [u8; KEY_BYTES],
@@ -57,10 +57,10 @@ fn hash(bytes: &[u8]) -> [u8; KEY_BYTES] {
     digest.as_ref().try_into().unwrap_or([0; KEY_BYTES])
 }
 
-/// The client-first-message.
+/// The client's first message (RFC 5802 section 7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFirst {
-    /// Login name, unescaped.
+    /// Login name, with `=2C` and `=3D` undone.
     pub user: String,
     /// client-first-message-bare, for the proof.
     bare: String,

@@ -127,7 +127,7 @@ impl Session {
         self.extended
     }
 
-    /// The authenticated login.
+    /// The login that the client has proved, if any.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }

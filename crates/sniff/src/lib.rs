@@ -15,87 +15,87 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileKind {
-    /// No bytes.
+    /// No bytes at all.
     Empty,
     /// A Windows program (PE, or the older NE and DOS).
     WindowsProgram,
-    /// An ELF program.
+    /// A program or library of Linux and Unix (ELF).
     ElfProgram,
-    /// A Mach-O program.
+    /// A program or library of macOS (Mach-O).
     MachProgram,
-    /// A Windows shortcut.
+    /// A Windows shortcut (`.lnk`, MS-SHLLINK).
     Shortcut,
     /// A script with a `#!` line.
     Script,
-    /// PDF.
+    /// PDF (ISO 32000), also with bytes before it.
     Pdf,
-    /// Rich text.
+    /// Rich Text Format (`.rtf`).
     Rtf,
     /// Office document in the OLE2 format (also MSI and MSG).
     Ole,
     /// Word, Excel or PowerPoint in the ZIP format.
     OfficeXml,
-    /// OpenDocument.
+    /// OpenDocument: LibreOffice's texts, tables and slides.
     OpenDocument,
-    /// A Java archive.
+    /// A Java archive: a ZIP with a manifest.
     Jar,
-    /// An Android package.
+    /// An Android package: a ZIP with `AndroidManifest.xml`.
     Apk,
-    /// Any other ZIP.
+    /// A ZIP of none of these kinds.
     Zip,
-    /// gzip.
+    /// gzip (RFC 1952), one file.
     Gzip,
-    /// bzip2.
+    /// A file compressed by bzip2.
     Bzip2,
-    /// xz.
+    /// xz (LZMA2), one file.
     Xz,
-    /// Zstandard.
+    /// Zstandard (RFC 8878), one file.
     Zstd,
-    /// 7-Zip.
+    /// An archive of 7-Zip.
     SevenZip,
-    /// RAR.
+    /// A RAR archive, version 4 or 5.
     Rar,
-    /// Windows cabinet.
+    /// A Windows cabinet (`MSCF`).
     Cab,
-    /// tar.
+    /// A tar archive, of any dialect.
     Tar,
     /// ISO 9660 or UDF disk image.
     DiskImage,
-    /// ACE archive.
+    /// An ACE archive (WinAce).
     Ace,
-    /// ARJ archive.
+    /// An ARJ archive, as DOS had them.
     Arj,
     /// LZMA without a container (`.lzma`).
     Lzma,
-    /// LHA archive.
+    /// An LHA or LZH archive.
     Lha,
-    /// cpio archive.
+    /// A cpio archive, of any dialect.
     Cpio,
     /// Unix `ar` archive, Debian packages among them.
     Ar,
-    /// BinHex 4.0.
+    /// BinHex 4.0 (RFC 1741), a text.
     BinHex,
-    /// OneNote section.
+    /// A section of OneNote (`.one`).
     OneNote,
     /// A mailbox: several messages in one file (RFC 4155).
     Mbox,
     /// JPEG, PNG, GIF, BMP, TIFF, WebP or icon.
     Image,
-    /// SVG.
+    /// SVG: XML that may hold scripts.
     Svg,
-    /// Sound or video.
+    /// Sound or video of any format.
     Media,
-    /// HTML.
+    /// HTML, by its first tags.
     Html,
-    /// A message.
+    /// A mail message, by its first header fields.
     Message,
-    /// A calendar.
+    /// A calendar (iCalendar, RFC 5545).
     Calendar,
-    /// A business card.
+    /// A business card (vCard, RFC 6350).
     Card,
-    /// Microsoft's TNEF (`winmail.dat`).
+    /// Outlook's `winmail.dat` (TNEF, MS-OXTNEF).
     Tnef,
-    /// Compiled HTML help.
+    /// Compiled HTML help (`.chm`).
     Help,
     /// A file that `COMPRESS.EXE` of old Windows made (SZDD, KWAJ).
     MsCompress,

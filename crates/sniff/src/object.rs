@@ -170,18 +170,18 @@ pub enum UrlSource {
     External,
     /// An action of a document or script.
     Action,
-    /// A QR code.
+    /// The text of a QR code.
     QrCode,
     /// Where a form is sent.
     Form,
-    /// A shortcut's target.
+    /// What a shortcut opens.
     Shortcut,
 }
 
 /// Something found in an object that a rule, a policy or a person may want to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Property {
-    /// What it is.
+    /// Which property; `detail` depends on it.
     pub kind: PropertyKind,
     /// A name or a short quotation; at most 200 bytes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -194,7 +194,7 @@ pub struct Property {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PropertyKind {
-    /// Needs a password.
+    /// It needs a password to be read.
     Encrypted,
     /// One of the passwords that were tried opens it; detail: where the word came from.
     PasswordFound,
@@ -228,7 +228,7 @@ pub enum PropertyKind {
     ExternalReference,
     /// An embedded OLE object or package; detail: its class or file name.
     EmbeddedObject,
-    /// An ActiveX control.
+    /// An ActiveX control, which runs code of its own.
     ActiveX,
     /// The equation editor's class, as a known exploit uses it.
     EquationEditor,
@@ -260,7 +260,7 @@ pub enum PropertyKind {
     QrCode,
     /// Width and height of a picture in pixels, `640x480`.
     Dimensions,
-    /// A page count.
+    /// How many pages a document has; detail: the number.
     Pages,
     /// A program that a document, archive or image holds, by its bytes.
     Executable,
@@ -279,7 +279,7 @@ pub enum PropertyKind {
 /// Why an object, or a part of it, was not read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectDefect {
-    /// What went wrong.
+    /// Which limit or contradiction kept it from being read.
     pub kind: DefectKind,
     /// The entry or the reason; at most 200 bytes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -303,7 +303,7 @@ pub enum DefectKind {
     TooMuchMemory,
     /// A decompression bomb by `ratio_max`.
     Bomb,
-    /// Longer than `time_max`.
+    /// More time than `time_max` allows.
     OutOfTime,
     /// Encrypted, and no password that was tried opens it.
     Encrypted,

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         let found = ruleset.scan(&message, &envelope, &facts, 1_700_000_000, &mut scratch);
         let other = putting_off.scan(&message, &envelope, &facts, 1_700_000_000, &mut scratch);
         if (other.score, &other.hits) != (found.score, &found.hits) {
-            eprintln!("{file}: putting off finds {:?} instead of {:?}", other.hits, found.hits);
+            eprintln!("{file}: deferring finds {:?} instead of {:?}", other.hits, found.hits);
         }
         let sub: std::collections::BTreeMap<_, _> = found.sub.into_iter().collect();
         let line = serde_json::json!({

@@ -124,7 +124,8 @@ impl Eval {
         let delimited = filter.filter(|f| f.starts_with('/') || f.starts_with("m"));
         let bad = |cause| EvalError::Pattern { function: "askdns".to_owned(), cause };
         let pattern = delimited.map(|text| {
-            let text = gauntlet_rules::language::undelimited(text).map_err(bad)?;
+            let text = gauntlet_rules::language::undelimited(text)
+                .map_err(|cause| bad(cause.to_string()))?;
             Pattern::new(&text).map_err(|cause| bad(cause.to_string()))
         });
         let args = Args::new(vec![rule.to_owned()], pattern.transpose()?, EvalKind::Rbl);

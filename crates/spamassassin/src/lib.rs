@@ -2,7 +2,8 @@
 //! functions.
 //!
 //! ```text
-//! gauntlet_rules::Ruleset ── asks ──▶ document (Document) ──▶ views  (rendered as SpamAssassin does)
+//! gauntlet_rules::Ruleset ── asks ──▶ document (Document) ──▶ views  (rendered as SpamAssassin
+//! does)
 //!                                                        └──▶ evals  (rules that are code)
 //! ```
 //!

@@ -13,7 +13,7 @@ pub const QUESTIONS_MAX: usize = 400;
 /// The names that a question looks up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum About {
-    /// This name.
+    /// This name, as it stands here.
     Name(String),
     /// Each address of the host, reversed, before the zone.
     AddressesOf(String),
@@ -34,7 +34,7 @@ pub enum About {
 /// answer in the facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Question {
-    /// Type of record.
+    /// Type of the DNS record that is looked up.
     pub kind: RecordType,
     /// The name, or how the names are found.
     pub about: About,

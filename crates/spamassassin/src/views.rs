@@ -213,7 +213,7 @@ impl<'m> Views<'m> {
         }
     }
 
-    /// The message itself.
+    /// The message that all views are made of.
     pub fn message(&self) -> &'m Message<'m> {
         self.message
     }
@@ -223,7 +223,7 @@ impl<'m> Views<'m> {
         self.mime.get_or_init(|| MimeTree::parse(self.message.raw()))
     }
 
-    /// The envelope.
+    /// What the connection said: client, HELO, sender, recipients.
     pub fn envelope(&self) -> &'m Envelope {
         self.envelope
     }
@@ -238,7 +238,7 @@ impl<'m> Views<'m> {
         self.settings
     }
 
-    /// The registry boundaries.
+    /// Where registries end and registered domains begin.
     pub fn boundaries(&self) -> &'m Boundaries {
         &self.settings.boundaries
     }

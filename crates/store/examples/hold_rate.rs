@@ -4,8 +4,8 @@
 //! [FOLDERS]]]]`
 //!
 //! Holds generated messages in an empty folder, so many with one call as the node's thread does
-//! when mail waits for it, and prints one line of JSON: messages a second, CPU time of the process a
-//! message, bytes on disk a message, and the time that a call takes. Messages are of different
+//! when mail waits for it, and prints one line of JSON: messages a second, CPU time of the process
+//! a message, bytes on disk a message, and the time that a call takes. Messages are of different
 //! sizes around the mean, no two are equal, and each is for one to three recipients.
 
 use std::io::Write;

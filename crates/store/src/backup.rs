@@ -1,9 +1,9 @@
 //! A copy of a node's data folder, made while the node runs.
 //!
 //! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers
-//! continue), everything else file by file. Databases come first: a pack of held mail only grows, and
-//! none is removed while it is copied ([`Keep`]), so every row in the copy has its records.
-//! The spool is left out: messages in flight would be delivered a second time from a copy.
+//! continue), everything else file by file. Databases come first: a pack of held mail only grows,
+//! and none is removed while it is copied ([`Keep`]), so every row in the copy has its records. The
+//! spool is left out: messages in flight would be delivered a second time from a copy.
 //!
 //! [`MANIFEST`] is written last; a folder without it is not a complete backup.
 
@@ -92,8 +92,8 @@ pub fn back_up(
     Ok(backup)
 }
 
-/// Whom the copy belongs to: the data folder's owner, if root copies it. Without that, a node could not be
-/// started on it.
+/// Whom the copy belongs to: the data folder's owner, if root copies it. Without that, a node could
+/// not be started on it.
 struct Owner(Option<(u32, u32)>);
 
 impl Owner {
@@ -103,13 +103,15 @@ impl Owner {
         Ok(Owner((!is_roots).then(|| (seen.uid(), seen.gid()))))
     }
 
-    /// While root writes, the folder is root's own: in one of the owner's, a link could be put in the way.
+    /// While root writes, the folder is root's own: in one of the owner's, a link could be put in
+    /// the way.
     fn begin(&self, target: &Path) -> Result<(), StoreError> {
         let make = StoreError::io(target, "make root's own");
         self.0.map_or(Ok(()), |_| std::os::unix::fs::lchown(target, Some(0), Some(0)).map_err(make))
     }
 
-    /// Gives away everything below a folder, then the folder itself: nobody else can reach in meanwhile.
+    /// Gives away everything below a folder, then the folder itself: nobody else can reach in
+    /// meanwhile.
     fn give(&self, folder: &Path) -> Result<(), StoreError> {
         let Some((uid, gid)) = self.0 else { return Ok(()) };
         let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;

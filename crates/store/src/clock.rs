@@ -1,7 +1,7 @@
 //! The time, handed in where it decides something.
 //!
-//! Retries, expiry, pauses and caches ask a [`Clock`] that they were given. A node runs on the system's
-//! clocks; a test holds a clock that only moves when it says so, and waits for nothing.
+//! Retries, expiry, pauses and caches ask a [`Clock`] that they were given. A node runs on the
+//! system's clocks; a test holds a clock that only moves when it says so, and waits for nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,19 +27,20 @@ impl Manual {
 }
 
 impl Clock {
-    /// The system's clocks.
+    /// The operating system's clocks, wall and monotonic.
     pub fn system() -> Self {
         Clock(None)
     }
 
-    /// A clock for tests: it shows this Unix time in milliseconds until [`Clock::advance`] moves it.
+    /// A clock for tests: it shows this Unix time in milliseconds until [`Clock::advance`] moves
+    /// it.
     pub fn manual(unix_ms: i64) -> Self {
         let passed_ms = AtomicU64::new(0);
         Clock(Some(Arc::new(Manual { begin: Instant::now(), begin_unix_ms: unix_ms, passed_ms })))
     }
 
-    /// Moves a manual clock forward, by whole milliseconds. The system's clocks cannot be moved: nothing
-    /// happens.
+    /// Moves a manual clock forward, by whole milliseconds. The system's clocks cannot be moved:
+    /// nothing happens.
     pub fn advance(&self, by: Duration) {
         if let Some(manual) = &self.0 {
             let ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
@@ -74,7 +75,8 @@ impl Clock {
         self.unix_ms() / 1_000
     }
 
-    /// Milliseconds that the system has run, also while it was suspended; no one can set this clock.
+    /// Milliseconds that the system has run, also while it was suspended; no one can set this
+    /// clock.
     pub fn running_ms(&self) -> i64 {
         match &self.0 {
             None => boot_time_ms(),

@@ -19,9 +19,9 @@ pub enum StoreError {
     /// An operation of SQLite failed.
     #[error("{path}: {source}{hint}", path = path.display(), hint = hint_for(source))]
     Database {
-        /// The database file.
+        /// Path as the program opened it.
         path: PathBuf,
-        /// Error of SQLite.
+        /// SQLite's own error, with its code.
         source: rusqlite::Error,
     },
     /// The file was written by a newer version of this program.
@@ -31,7 +31,7 @@ pub enum StoreError {
         path = path.display()
     )]
     Newer {
-        /// The database file.
+        /// Path as the program opened it.
         path: PathBuf,
         /// Schema version of the file.
         found: u32,
@@ -41,7 +41,7 @@ pub enum StoreError {
     /// Stored data is damaged.
     #[error("{path}: {what} is damaged: {cause}", path = path.display())]
     Damaged {
-        /// The file.
+        /// Path as the program opened it.
         path: PathBuf,
         /// Description of the damaged entry.
         what: String,
@@ -51,7 +51,7 @@ pub enum StoreError {
     /// A file is missing or empty, although the files beside it show that it had content.
     #[error("{path}: {cause}; {hint}", path = path.display())]
     Lost {
-        /// The file.
+        /// Path as the program opened it.
         path: PathBuf,
         /// Description of the error.
         cause: String,
@@ -79,7 +79,7 @@ pub enum StoreError {
     /// The store was closed, or its writer thread ended.
     #[error("{path}: the store is closed", path = path.display())]
     Closed {
-        /// The store's folder.
+        /// Path as the program opened it.
         path: PathBuf,
     },
     /// An error of the process that has the file.

@@ -48,14 +48,14 @@ pub struct SenderHistory {
     pub first_s: i64,
     /// Unix time in seconds of the last message.
     pub last_s: i64,
-    /// Ham messages, decayed.
+    /// Messages that were ham; halves every 30 days.
     pub ham: f64,
-    /// Spam messages, decayed.
+    /// Messages that were spam; halves every 30 days.
     pub spam: f64,
 }
 
 impl SenderHistory {
-    /// All messages, decayed.
+    /// Messages of both kinds, halved every 30 days.
     pub fn volume(&self) -> f64 {
         self.ham + self.spam
     }

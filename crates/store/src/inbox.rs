@@ -45,7 +45,7 @@ enum WakeOn {
 /// Why no item was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecvError {
-    /// The timeout expired.
+    /// Nothing came within the time given.
     Timeout,
     /// The queue is closed and empty.
     Closed,

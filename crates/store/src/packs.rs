@@ -14,8 +14,8 @@
 //!
 //! The index alone says what counts. What a crash left behind the indexed end of a pack was
 //! promised to nobody; its owner may read it by [`Packs::scan`] all the same, and make a lost index
-//! again from all packs. Each content is sealed by its owner, or not; the hash in its record is that
-//! of the clear text, so that equal contents are stored once.
+//! again from all packs. Each content is sealed by its owner, or not; the hash in its record is
+//! that of the clear text, so that equal contents are stored once.
 //!
 //! One process writes: `flock` on `lock` refuses a second one. Others read.
 
@@ -45,7 +45,7 @@ const GROUPS_OPEN_MAX: usize = 32;
 /// End of a pack's name.
 const SUFFIX: &str = ".pack";
 
-/// Limits of packs.
+/// Limits of packs, the same for all groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackOptions {
     /// Bytes after which a new pack is begun.
@@ -72,13 +72,13 @@ pub struct Location {
 /// A record to be written.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRecord<'a> {
-    /// What it holds.
+    /// A content, an entry about contents, or a change of an entry.
     pub kind: Kind,
     /// The payload is encrypted.
     pub is_sealed: bool,
     /// Hash of the content in clear.
     pub hash: ContentHash,
-    /// What is stored.
+    /// The bytes to store, sealed already if they are to be.
     pub payload: &'a [u8],
 }
 
@@ -113,7 +113,8 @@ struct Writer {
     lock: Option<WriterLock>,
     /// By group, the pack that is appended to and its length.
     open: BTreeMap<String, (u64, u64)>,
-    /// Numbers up to this are taken, also of packs whose files are gone.
+    /// Numbers up to this are taken, also of packs whose files are gone: a row that still names one
+    /// must not find another pack's records.
     taken: u64,
 }
 
@@ -134,8 +135,8 @@ impl Packs {
         Ok(packs)
     }
 
-    /// Opens the folder while another process may write there. The first thing that is written takes
-    /// the right to write, if nobody else has it.
+    /// Opens the folder while another process may write there. The first thing that is written
+    /// takes the right to write, if nobody else has it.
     ///
     /// # Errors
     /// If the folder cannot be used.
@@ -232,7 +233,8 @@ impl Packs {
         self.medium.free_bytes().map_err(self.failed("look at"))
     }
 
-    /// New packs get numbers above this: the index still knows packs up to it, whose files may be gone.
+    /// New packs get numbers above this: the index still knows packs up to it, whose files may be
+    /// gone.
     pub fn take_numbers(&self, up_to: u64) {
         let mut writer = self.writer();
         writer.taken = writer.taken.max(up_to);
@@ -443,6 +445,7 @@ impl Packs {
         self.keep_open(number, &pack);
         writer.open.remove(group);
         if writer.open.len() >= GROUPS_OPEN_MAX {
+            // The pack that was begun first: its day is most likely over.
             let oldest = writer.open.iter().min_by_key(|(_, (number, _))| *number);
             let oldest = oldest.map(|(group, _)| group.clone());
             oldest.map(|group| writer.open.remove(&group));
@@ -482,6 +485,7 @@ impl Packs {
     fn keep_open(&self, number: u64, pack: &Arc<Pack>) {
         let mut files = self.files();
         if files.len() >= FILES_OPEN_MAX {
+            // The oldest, of which least is still held.
             files.pop_first();
         }
         files.insert(number, pack.clone());

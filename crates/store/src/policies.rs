@@ -55,7 +55,7 @@ pub struct Edition {
     pub text: String,
 }
 
-/// Outcome of [`Policies::save`].
+/// What [`Policies::save`] did with the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Saved {
     /// It is the newest version now.

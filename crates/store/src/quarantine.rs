@@ -61,7 +61,7 @@ pub use search::{FolderSummary, HeldPage, HeldQuery};
 use rows::{Drop, drop_body, find_state, set_state};
 use schema::MIGRATIONS;
 
-/// Outcome of [`Quarantine::delete`].
+/// What [`Quarantine::delete`] found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// The item is deleted.
@@ -80,8 +80,9 @@ pub struct Quarantine {
     packs: Packs,
     /// Bodies in files of their own, of before the packs; and the keys of all.
     content: Content,
-    /// Everything that writes holds this, and SQLite's lock for writing, from before its records are
-    /// appended until their rows are committed: in any process, a pack and its index change together.
+    /// Everything that writes holds this, and SQLite's lock for writing, from before its records
+    /// are appended until their rows are committed: in any process, a pack and its index change
+    /// together.
     writer: Mutex<Connection>,
     reader: Mutex<Connection>,
     /// Who may release from which folder, by configuration.

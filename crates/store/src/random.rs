@@ -1,5 +1,5 @@
-//! Randomness of the operating system, for all that must not be guessed: keys, salts, tokens, nonces
-//! and names of new files.
+//! Randomness of the operating system, for all that must not be guessed: keys, salts, tokens,
+//! nonces and names of new files.
 //!
 //! Numbers that a seed repeats are another thing: `gauntlet_engine::random`.
 

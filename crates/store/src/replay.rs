@@ -26,7 +26,7 @@ pub type Rescan<'a> = dyn FnMut(&Message<'_>, &Envelope, &Facts) -> Option<Resca
 /// What a message is that was judged again.
 #[derive(Debug)]
 pub struct Rescanned {
-    /// The verdict.
+    /// The verdict of today's rules and models.
     pub verdict: Verdict,
     /// The facts that it was made of: those of the log, with the files as they are opened today.
     pub facts: Facts,
@@ -56,7 +56,7 @@ pub struct ChangedDecision {
     pub recipient: String,
     /// The From field, decoded.
     pub from: String,
-    /// The Subject, decoded.
+    /// The Subject, encoded words (RFC 2047) decoded.
     pub subject: String,
     /// Class, by the verdict that was used.
     pub class: Class,
@@ -78,14 +78,14 @@ pub struct ChangedDecision {
 /// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Report {
-    /// Messages replayed.
+    /// Messages that the policy was tried on.
     pub messages: u64,
     /// If not all mail was replayed: time of reception of the oldest replayed message, in Unix
     /// milliseconds.
     pub reached_ms: Option<i64>,
     /// Messages whose body is still held.
     pub whole: u64,
-    /// Recipients replayed.
+    /// Recipients of these messages: each has its own disposition.
     pub recipients: u64,
     /// Recipients with the same decision.
     pub same: u64,

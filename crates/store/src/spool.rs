@@ -62,7 +62,7 @@ pub(crate) struct RecordLocation {
 pub struct Stored {
     /// Metadata that [`Spool::put`] was given.
     pub meta: Vec<u8>,
-    /// The message itself.
+    /// The message's bytes as [`Spool::put`] was given them.
     pub body: Vec<u8>,
     /// The last state of [`Spool::set_state`].
     pub state: Option<Vec<u8>>,
@@ -128,8 +128,8 @@ struct Shared {
     clock: Clock,
     medium: Arc<dyn Medium>,
     index: Mutex<Index>,
-    /// Locked while states are written and segments removed. Has the messages that are done and not
-    /// yet recorded as such, by segment.
+    /// Locked while states are written and segments removed, always before `index`. Has the
+    /// messages that are done and not yet recorded as such, by segment.
     states: Mutex<UnwrittenDone>,
     /// Bytes of all segments.
     bytes: AtomicU64,
@@ -148,7 +148,8 @@ impl Shared {
     }
 }
 
-/// How long a measurement of free space is valid.
+/// How long a measurement of free space is valid: a system call for each message would cost more
+/// than the little that is written meanwhile, for which `free_bytes_min` leaves room.
 const FREE_MEASURED_FOR: Duration = Duration::from_millis(200);
 
 /// An open spool. Share it as `Arc<Spool>`; every method may be called from any thread.
@@ -177,7 +178,8 @@ impl Spool {
         Self::open_with_clock(medium, options, Clock::system())
     }
 
-    /// Like [`Spool::open`]; `clock` says when free space is measured and a failed medium probed again.
+    /// Like [`Spool::open`]; `clock` says when free space is measured and a failed medium probed
+    /// again.
     ///
     /// # Errors
     /// As [`Spool::open`].
@@ -223,6 +225,7 @@ impl Spool {
             let mut measured = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
             let clock = &self.shared.clock;
             if clock.elapsed(measured.0) > FREE_MEASURED_FOR {
+                // A disk that does not answer would not take the message either.
                 *measured = (clock.now(), self.shared.medium.free_bytes().unwrap_or(0));
             }
             measured.1
@@ -263,6 +266,7 @@ impl Spool {
         };
         let state = state
             .and_then(|(location, (file, format))| read_payload(&*file, &format, location).ok());
+        // Without a readable state the message counts as untried, which repeats work.
         let state = state.map(|(_, state)| state).unwrap_or_default();
         self.shared.write_state(&mut unwritten, id, due, &state);
     }

@@ -44,7 +44,7 @@ pub struct DataEvidence {
     pub place: String,
     /// First byte in that text.
     pub offset: u32,
-    /// Bytes.
+    /// Length of the finding in bytes.
     pub length: u32,
     /// What stands there, masked: `4111 **** **** 1111`.
     pub masked: String,

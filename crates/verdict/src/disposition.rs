@@ -14,8 +14,8 @@ use crate::removal::{Removal, RenamedPart};
 pub enum Final {
     /// To the next hop.
     Deliver,
-    /// To the next hop, marked for the recipient's spam folder by header fields (among the changes); in a
-    /// Maildir of our own into its spam folder.
+    /// To the next hop, marked for the recipient's spam folder by header fields (among the
+    /// changes); in a Maildir of our own into its spam folder.
     SpamFolder,
     /// To other recipients instead.
     Redirect {
@@ -84,9 +84,9 @@ pub const ADMIN_ONLY_FOLDERS: [&str; 3] = ["phishing", "malware", "unscannable"]
 pub enum Change {
     /// Adds a header field at the top.
     AddHeader {
-        /// Field name.
+        /// Field name without the colon.
         name: String,
-        /// Value, one line.
+        /// Value as one line, without CR and LF.
         value: String,
     },
     /// Removes every field of this name.
@@ -96,7 +96,7 @@ pub enum Change {
     },
     /// Puts a tag before the subject.
     TagSubject {
-        /// E.g. `[SPAM]`.
+        /// What stands before the subject, e.g. `[SPAM]`.
         tag: String,
     },
     /// Replaces attachments by a note.
@@ -112,7 +112,7 @@ pub enum Change {
     Disarm(Removal),
     /// Gives parts other file names.
     ConvertNames {
-        /// The parts.
+        /// Which parts, and what they are called then.
         parts: Vec<RenamedPart>,
         /// The policy rule that asks for it.
         rule: String,

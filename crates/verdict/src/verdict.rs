@@ -13,14 +13,14 @@ use crate::data_loss::DataLoss;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Wanted mail.
+    /// Mail that the recipient wants.
     #[default]
     Ham,
     /// Newsletters and other bulk mail that the recipient may want.
     Bulk,
     /// Its score is between the two thresholds: perhaps unwanted.
     Suspect,
-    /// Unsolicited bulk mail.
+    /// Unsolicited mail, sent to many.
     Spam,
     /// Mail that impersonates a person or organisation to obtain secrets or money.
     Phishing,

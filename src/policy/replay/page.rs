@@ -20,7 +20,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 .withheld { font-weight: 600 }
 small { opacity: .8 }";
 
-/// The page.
+/// The report as a page of HTML that needs no other file.
 pub(super) fn of(report: &Report, title: &str) -> String {
     let unknown: u64 = report.unknown.values().sum();
     let page = html! {

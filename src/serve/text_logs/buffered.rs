@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(shared.state().waiting.len(), 41 * 100_000);
         let mut taken = Vec::new();
         assert!(shared.next(&mut taken));
-        let told = format!("59 further lines are lost: {LOST}\n");
-        assert!(taken.ends_with(told.as_bytes()), "the file says so");
+        let notice = format!("59 further lines are lost: {LOST}\n");
+        assert!(taken.ends_with(notice.as_bytes()), "the file says so");
         lines.write_all(b"later\n").unwrap();
         taken.clear();
         assert!(shared.next(&mut taken));

@@ -12,9 +12,9 @@ const CORPUS_BYTES_MAX: u64 = 2 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Label {
-    /// Good mail.
+    /// Labelled as mail that its recipient wanted.
     Ham,
-    /// Spam.
+    /// Labelled as mail that its recipient did not want.
     Spam,
     /// No label says which.
     Unknown,

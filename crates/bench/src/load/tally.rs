@@ -154,7 +154,7 @@ pub struct Latency {
     pub p99_us: f64,
     /// All but 0.1 % of the answers came within it.
     pub p999_us: f64,
-    /// The slowest answer.
+    /// Microseconds of the slowest answer.
     pub max_us: f64,
 }
 

@@ -1,9 +1,9 @@
 //! The experiment of the paper on threat management (2012): share out messages, or patterns?
 //!
-//! *Flow-based*: each CPU takes a message of its own and looks for all patterns in it. *Pattern-based*:
-//! all CPUs work on one message, the patterns are shared out: in equal parts (static), in pieces of
-//! five to the thread that is free (dynamic), or in pieces that become smaller, of two at least
-//! (guided), as OpenMP names these schedules.
+//! *Flow-based*: each CPU takes a message of its own and looks for all patterns in it.
+//! *Pattern-based*: all CPUs work on one message, the patterns are shared out: in equal parts
+//! (static), in pieces of five to the thread that is free (dynamic), or in pieces that become
+//! smaller, of two at least (guided), as OpenMP names these schedules.
 //!
 //! Two programs do the job: the paper's own algorithm (for every word of the list the message is
 //! searched; every occurrence adds the word's probability), and our engine, in which the words are
@@ -84,7 +84,7 @@ pub struct Cell {
     pub program: Program,
     /// How the work was shared out.
     pub sharing: Sharing,
-    /// Number of CPUs.
+    /// CPUs that the threads ran on.
     pub cpus: usize,
     /// How they lie to each other.
     pub place: String,

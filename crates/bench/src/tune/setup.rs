@@ -10,7 +10,7 @@ use crate::topology::{CpuSet, TooFew, Topology};
 /// What differs from the state out of the box.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Setup {
-    /// Scan threads (`scan.threads`).
+    /// `scan.threads` of the node; `None` is its default.
     pub scan_threads: Option<usize>,
     /// Threads for sockets (`TOKIO_WORKER_THREADS`).
     pub io_threads: Option<usize>,
@@ -174,7 +174,7 @@ pub(super) fn dimensions(topology: &Topology, libraries: &[PathBuf]) -> Vec<Dime
     // Half as many as CPUs are out of the box.
     for count in [1, cpus, cpus * 2] {
         if count != (cpus / 2).max(1) {
-            threads.add(format!("{count} that speak"), Change::IoThreads(count));
+            threads.add(format!("{count} for sockets"), Change::IoThreads(count));
         }
     }
     let mut wait = Dimension::new("sync-interval");

@@ -1,4 +1,4 @@
-//! What the node stands on, its rules and reports.
+//! Checks of what the node depends on, its rules and reports.
 
 use axum::response::Response;
 use serde_json::json;
@@ -12,8 +12,8 @@ use crate::request::RequestContext;
 /// `GET /api/v1/health`.
 pub(super) fn health(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let findings = app.state.node.health();
-    let good = findings.iter().all(|f| f.health != "bad");
-    done(&json!({ "good": good, "findings": findings }))
+    let ok = findings.iter().all(|f| f.status != "error");
+    done(&json!({ "ok": ok, "findings": findings }))
 }
 
 /// `GET /api/v1/settings`.

@@ -45,7 +45,7 @@ pub struct Field {
 /// What fits into a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// A short text.
+    /// A text of one line.
     Text,
     /// Several short texts: the field repeats, or is a JSON array.
     Texts,

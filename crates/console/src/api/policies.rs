@@ -53,7 +53,7 @@ pub(super) fn check(app: &App, request: &RequestContext) -> Result<Response, Req
     let text = request.lines("text");
     let finding = |f: &Finding| json!({ "line": f.line, "rule": f.rule, "message": f.message });
     let wrong = |line: usize, rule: &str, message: &str| {
-        done(&json!({ "good": false, "rules": 0, "diff": "",
+        done(&json!({ "valid": false, "rules": 0, "diff": "",
             "findings": [{ "line": line, "rule": rule, "message": message }] }))
     };
     match Policy::parse(&text, &app.state.node.groups()) {
@@ -62,7 +62,7 @@ pub(super) fn check(app: &App, request: &RequestContext) -> Result<Response, Req
         Ok(read) => {
             let old = policy::in_force(app)?.text;
             let findings: Vec<Value> = read.warnings.iter().map(finding).collect();
-            done(&json!({ "good": true, "rules": read.rules.len(), "findings": findings,
+            done(&json!({ "valid": true, "rules": read.rules.len(), "findings": findings,
                 "diff": diff::text(&old, &text) }))
         }
     }

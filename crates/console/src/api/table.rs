@@ -170,8 +170,8 @@ pub static OPERATIONS: &[Operation] = &[
         ])
         .answer(&[("buckets", "array"), ("top_rules", "array"), ("top_senders", "array")]),
     op(Get, "/api/v1/health", Administrator, Some(Scope::StatusRead), node::health)
-        .summary("What the node stands on, examined now.")
-        .answer(&[("good", "boolean"), ("findings", "array")]),
+        .summary("Checks of what the node depends on, made now.")
+        .answer(&[("ok", "boolean"), ("findings", "array")]),
     op(Get, "/api/v1/settings", Administrator, Some(Scope::StatusRead), node::settings)
         .summary("Every setting with its effective value and where it came from; no secrets.")
         .answer(&[("settings", "array")]),
@@ -321,7 +321,7 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Reports errors and warnings about a policy, and what it would change.")
         .fields(&[POLICY_TEXT])
         .answer(&[
-            ("good", "boolean"),
+            ("valid", "boolean"),
             ("rules", "integer"),
             ("findings", "array"),
             ("diff", "string"),

@@ -12,7 +12,7 @@ use crate::response;
 use crate::text::t;
 use crate::{format, layout};
 
-/// Lines shown.
+/// Lines of the audit log on the page.
 const LINES_MAX: usize = 200;
 
 /// The newest actions of users.

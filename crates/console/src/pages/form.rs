@@ -74,7 +74,7 @@ fn apply(
     let form = read(request);
     match form.to_toml() {
         Ok(rule) => policy::checked(app, request, &with(&rule), base),
-        Err(why) => Ok(shown(request, text, base, place, &form, replaced, Some(&why))),
+        Err(why) => Ok(shown(request, text, base, place, &form, replaced, Some(&why.to_string()))),
     }
 }
 

@@ -16,8 +16,8 @@ use crate::{format, layout};
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let node = &app.state.node;
     let checks = node.health();
-    let count = |health| checks.iter().filter(|check| check.health == health).count();
-    let (errors, warnings) = (count("bad"), count("odd"));
+    let count = |status| checks.iter().filter(|check| check.status == status).count();
+    let (errors, warnings) = (count("error"), count("warning"));
     let body = html! {
         h1 { (t("Health")) }
         (tabs::tabs("/health"))
@@ -38,7 +38,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
             tbody { @for check in &checks { tr {
                 td data-label=(t("Check")) { (check.check) }
                 td data-label=(t("Status")) {
-                    span class={ "state state-health-" (check.health) } { (t(status(check.health))) } }
+                    span class={ "state state-health-" (check.status) } { (t(status(check.status))) } }
                 td data-label=(t("Detail")) { (format::plain(&check.text)) }
             } } }
         } }
@@ -48,10 +48,10 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
 }
 
 /// What pages call a check's result; the API has it as `gauntlet doctor` prints it.
-fn status(health: &str) -> &'static str {
-    match health {
-        "good" => translatable("OK"),
-        "odd" => translatable("warning"),
+fn status(status: &str) -> &'static str {
+    match status {
+        "ok" => translatable("OK"),
+        "warning" => translatable("warning"),
         _ => translatable("error"),
     }
 }

@@ -205,7 +205,7 @@ fn refused(shown: &LinkStatus) -> Response {
         LinkStatus::Expired(_) => (
             StatusCode::GONE,
             translatable("Too old"),
-            translatable("This link's time is over. The next digest brings a new one."),
+            translatable("This link has expired. The next digest brings a new one."),
         ),
         LinkStatus::Forged | LinkStatus::Valid(_) => (
             StatusCode::NOT_FOUND,

@@ -81,7 +81,8 @@ fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
             }
         };
     };
-    // What is logged of such a message is masked; who may see the message itself finds it where it is held.
+    // What is logged of such a message is masked; who may see the message itself finds it where it
+    // is held.
     if record.verdict.data_loss.as_ref().is_some_and(|found| !found.findings.is_empty()) {
         return html! {
             section.card {

@@ -49,8 +49,8 @@ fn label(value: &str) -> String {
 /// `GET /healthz`: 200 when the node takes mail (with what an administrator should decide), else
 /// 503 and why.
 pub(crate) fn health(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
-    let standing = app.state.node.status();
-    let (problems, questions) = (standing.problems, standing.questions);
+    let status = app.state.node.status();
+    let (problems, questions) = (status.problems, status.questions);
     let (status, text) = if problems.is_empty() {
         // Still healthy: a load balancer that took every node out whose clock was set would stop
         // all mail.

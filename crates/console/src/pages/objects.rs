@@ -17,7 +17,8 @@ use crate::request::RequestContext;
 use crate::response;
 use crate::text::{t, translatable};
 
-/// What those who look at dangerous files agreed on long ago; programs do not open it by themselves.
+/// What those who look at dangerous files agreed on long ago; programs do not open it by
+/// themselves.
 const PASSWORD: &str = "infected";
 /// Longest password of an archive, in bytes.
 const PASSWORD_BYTES_MAX: usize = 100;

@@ -46,8 +46,9 @@ pub(crate) fn back(app: &App, request: &RequestContext) -> Result<Response, Requ
     // Only the browser that began it: a link cannot sign its victim in to another account.
     let own = request.sign_in_state.as_deref().is_some_and(|own| access::same(own, state));
     if !own || state.is_empty() {
-        let why =
-            translatable("This sign-in was not begun in this browser, or is over. Begin again.");
+        let why = translatable(
+            "This sign-in was not begun in this browser, or has expired. Begin again.",
+        );
         return Err(RequestError::Bad(why.to_owned()));
     }
     // RFC 9207: an answer of another provider is none.

@@ -28,7 +28,7 @@ const MINUTE_MS: i64 = 60_000;
 const HOURS: i64 = 24;
 /// Whole minutes over which the rate of messages is taken.
 const RATE_MINUTES: i64 = 5;
-/// Newest messages shown.
+/// Messages in the list of the newest.
 const NEWEST: usize = 8;
 /// Names in a list of the most frequent.
 const TOP: usize = 8;

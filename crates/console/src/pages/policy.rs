@@ -18,7 +18,7 @@ use crate::response;
 use crate::text::{t, translatable};
 use crate::{format, layout};
 
-/// Versions listed.
+/// Versions in the list, the newest first.
 const VERSIONS_MAX: usize = 30;
 /// Days that a replay looks back by default.
 pub(crate) const DAYS_DEFAULT: i64 = 7;

@@ -12,7 +12,7 @@ use crate::response;
 use crate::text::{plural, t, translatable};
 use crate::{format, layout};
 
-/// Messages shown.
+/// Most messages that the page lists.
 const SHOWN_MAX: usize = 200;
 
 /// `GET /queue`.

@@ -36,7 +36,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                         @for scope in &token.scopes { code { (scope.name()) } " " } }
                     td data-label=(t("By")) { (format::plain(&token.who)) }
                     td data-label=(t("Until")) { (format::time(token.expires_ms))
-                        @if token.expires_ms <= request.now_ms { b { " " (t("over")) } } }
+                        @if token.expires_ms <= request.now_ms { b { " " (t("expired")) } } }
                     td data-label=(t("Used")) {
                         @match token.used_ms { Some(at) => (format::time(at)), None => (t("never")) } }
                     td data-label=(t("Change")) { form method="post" action="/tokens" {

@@ -50,7 +50,7 @@ function live() {
           localTimes(list);
         }
       } catch {
-        // The node is away for a moment, or the session is over: the next click will tell.
+        // The node is away for a moment, or the session is over: the next click shows which.
       }
     }
     setTimeout(renew, 4000);

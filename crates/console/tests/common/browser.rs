@@ -76,12 +76,12 @@ impl Browser {
         } } })
     }
 
-    /// Opens an address.
+    /// Goes to an address and waits until it is loaded.
     pub(crate) fn open(&self, url: &str) {
         self.call("POST", "/url", &json!({ "url": url }));
     }
 
-    /// The address shown.
+    /// The address of the page that is shown.
     pub(crate) fn url(&self) -> String {
         self.call("GET", "/url", &Value::Null).as_str().unwrap().to_owned()
     }

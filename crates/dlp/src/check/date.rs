@@ -21,7 +21,7 @@ pub fn month_day(digits: &[u8], offsets: &[u32], day_offsets: &[u32]) -> bool {
     fits(number(month), offsets, number(day), day_offsets)
 }
 
-/// `DDMM`, the same.
+/// As above, with the day first: `DDMM`.
 pub fn day_month(digits: &[u8], offsets: &[u32], day_offsets: &[u32]) -> bool {
     let (Some(day), Some(month)) = (digits.get(..2), digits.get(2..4)) else { return false };
     fits(number(month), offsets, number(day), day_offsets)

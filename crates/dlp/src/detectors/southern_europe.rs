@@ -81,8 +81,8 @@ fn is_nif(value: &[u8]) -> bool {
     matches!(digits[0], 1..=3) && u32::from(digits[8]) == if rest < 2 { 0 } else { 11 - rest }
 }
 
-/// What a character at an odd place counts (the first is odd), by its place in the alphabet; a digit
-/// counts as the letter of its value.
+/// What a character at an odd place counts (the first is odd), by its place in the alphabet; a
+/// digit counts as the letter of its value.
 const ODD: [u32; 26] =
     [1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23];
 

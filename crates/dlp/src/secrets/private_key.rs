@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_speaks_of_keys_is_none() {
+    fn text_about_keys_is_no_key() {
         for text in [
             "paste your -----BEGIN PRIVATE KEY----- here",
             "-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----",

@@ -10,9 +10,9 @@ const TOKEN_BYTES_MAX: usize = 8 * 1024;
 enum Chars {
     /// Capitals and digits of Base32 (RFC 4648 section 6).
     Base32,
-    /// Letters and digits.
+    /// ASCII letters and digits.
     Alnum,
-    /// Letters, digits, `_`.
+    /// ASCII letters, digits and `_`.
     Word,
     /// Letters, digits, `_` and `-` (Base64 for URLs, RFC 4648 section 5).
     Url,
@@ -20,7 +20,7 @@ enum Chars {
     Dotted,
     /// Base64 (RFC 4648 section 4).
     Base64,
-    /// Lower-case hexadecimal digits.
+    /// Digits and `a` to `f`.
     Hex,
 }
 
@@ -105,8 +105,8 @@ pub(super) const SHAPES: &[Shape] = &[
 ];
 
 impl Shape {
-    /// Begin, end, and length of the prefix of a token whose prefix stands at these bytes. `passed` is
-    /// set to where a run ends that is too long for any.
+    /// Begin, end, and length of the prefix of a token whose prefix stands at these bytes. `passed`
+    /// is set to where a run ends that is too long for any.
     pub(super) fn find(
         &self,
         text: &str,

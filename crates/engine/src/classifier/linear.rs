@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn both_tell_two_kinds_apart() {
+    fn both_separate_two_kinds() {
         let (ham, spam) =
             (features(b"minutes of the meeting"), features(b"cheap pills, no doctor"));
         let (mut a, mut b) = (Logistic::new(16, 0.01), Arow::new(16, 10.0));

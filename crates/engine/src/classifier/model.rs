@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_and_newer_files_are_told_apart() {
+    fn damaged_and_newer_files_are_distinguished() {
         let good = some_model().to_bytes();
         let error = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err();
         assert_eq!(error(b"From: somebody"), ModelError::NotAModel);

@@ -143,7 +143,7 @@ impl ClassifierScratch {
         }
     }
 
-    /// Adds `kind: value`.
+    /// Adds the feature `kind: value` to a group.
     pub(super) fn feature(&mut self, group: Group, kind: &'static str, value: &str) {
         let at = self.arena.len();
         self.arena.push_str(value);

@@ -64,7 +64,7 @@ impl Filter for Classifier {
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
         if learned != 0.0 {
-            findings.add(rule, feature("site", &format!("what this site taught ({learned:+.2})")));
+            findings.add(rule, feature("site", &format!("what this site learned ({learned:+.2})")));
         }
         if bounded < said {
             let why = format!("bounded by what kind of mail it is ({:+.2})", bounded - said);

@@ -29,7 +29,8 @@
 //! | `OBJECT_QR_CODE` | 0.5 | a QR code with a link |
 //!
 //! The evidence names the path of the object, such as `invoice.zip/run.exe`. What could not be read
-//! is a defect of the message, which the class [`gauntlet_verdict::Class::Unscannable`] follows from.
+//! is a defect of the message, which the class [`gauntlet_verdict::Class::Unscannable`] follows
+//! from.
 //!
 //! Limits: those of the tree; [`DEFECTS_MAX`] defects are named.
 

@@ -2,7 +2,7 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organizational_domain |
+//! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organizational domain |
 //! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | the display name holds a host of a much imitated firm, the address is elsewhere |
 //! | `FROM_NAME_BRAND` | 2.5 phishing | the display name is that of a much imitated firm, the address is not |
 //! | `FROM_LOOKALIKE` | 3.0 phishing | the domain looks like that of a much imitated firm |

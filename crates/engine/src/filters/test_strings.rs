@@ -33,7 +33,7 @@ const GTUBE: [&str; 4] =
 const EICAR: [&str; 4] =
     ["X5O!P%@AP[4\\PZX54(P^)7CC)7}", "$EICAR-STANDARD-", "ANTIVIRUS-TEST-FILE!", "$H+H*"];
 
-/// U+FEFF in UTF-8.
+/// U+FEFF in UTF-8, which editors put before a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Looks for GTUBE and EICAR.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::config::Config;
 use crate::privileges;
 
-/// Warnings about the keys outside the data folder that `node.user` cannot read, one a file: a reload or a new
-/// certificate would fail. None if the caller is not root, who alone can find out.
+/// Warnings about the keys outside the data folder that `node.user` cannot read, one a file: a
+/// reload or a new certificate would fail. None if the caller is not root, who alone can find out.
 ///
 /// # Errors
 /// The system's.

@@ -303,7 +303,8 @@ fn row(body: &[u8]) -> anyhow::Result<(String, String)> {
 /// SCRAM-SHA-256 (RFC 5802, RFC 7677), the client's side, without channel binding.
 struct Scram {
     nonce: String,
-    /// The server's signature, which it must send at the end; none before its challenge was answered.
+    /// The server's signature, which it must send at the end; none before its challenge was
+    /// answered.
     server_signature: Option<Vec<u8>>,
 }
 
@@ -383,8 +384,8 @@ mod tests {
 
     #[test]
     fn the_exchange_of_the_standard_is_answered() {
-        // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs, the
-        // server's nonce and rounds are checked.
+        // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs,
+        // the server's nonce and rounds are checked.
         let mut scram = Scram { nonce: "rOprNGfwEbeRWgbNEkqO".to_owned(), server_signature: None };
         let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
                          s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";

@@ -15,8 +15,8 @@ pub struct RouteSettings {
     pub smart_host: String,
     /// Maildir that takes mail when no next hop is set; relative to the data folder.
     pub maildir: PathBuf,
-    /// Folder of the Maildir (Maildir++) for mail with the disposition `spam_folder`: a name that begins with a
-    /// dot; empty delivers it like other mail.
+    /// Folder of the Maildir (Maildir++) for mail with the disposition `spam_folder`: a name that
+    /// begins with a dot; empty delivers it like other mail.
     pub maildir_spam_folder: String,
     /// Hand a message on inside the client's session where that is safe (cut-through).
     pub cut_through: bool,
@@ -49,7 +49,7 @@ pub struct NextHopSettings {
     /// TLS there; none is `sender.tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<HopTlsPolicy>,
-    /// The next hops speak LMTP (RFC 2033).
+    /// The next hops use LMTP (RFC 2033).
     pub lmtp: bool,
 }
 

@@ -14,9 +14,9 @@ pub struct DlpSettings {
     pub detectors: Vec<String>,
     /// Bytes of text of one message that are looked through.
     pub text_bytes_max: usize,
-    /// Different values of one message that are told apart.
+    /// Different values of one message that are counted.
     pub values_max: usize,
-    /// Places told of one finding.
+    /// Places reported of one finding.
     pub evidence_max: usize,
     /// Lists of words, one table a dictionary.
     pub dictionary: Vec<DictionarySettings>,

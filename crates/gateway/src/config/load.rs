@@ -1,4 +1,4 @@
-//! Reading settings and telling where each came from.
+//! Reads settings, and records where each came from.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -396,9 +396,11 @@ pub struct PolicySettings {
     pub path: PathBuf,
     /// Seconds between two polls for changes of groups that come from files and databases.
     pub groups_seconds: u64,
-    /// Notifications (`notify`) an hour to one address; further ones are not sent, which the log says.
+    /// Notifications (`notify`) an hour to one address; further ones are not sent, which the log
+    /// says.
     pub notifications_per_address_per_hour_max: u32,
-    /// Messages an hour that one rule teaches (`learn`); further ones are not learned, which the log says.
+    /// Messages an hour that one rule trains with (`learn`); further ones are not learned, which
+    /// the log says.
     pub learned_per_rule_per_hour_max: u32,
 }
 

@@ -264,7 +264,7 @@ impl ConsoleSettings {
         (!safe).then(|| {
             format!(
                 "console.address {address} is open to the network without TLS: passwords and sessions \
-                 can be read on the way; set console.tls = true, or name the proxy that speaks HTTPS in \
+                 can be read on the way; set console.tls = true, or name the proxy that terminates HTTPS in \
                  console.proxies, or listen on 127.0.0.1"
             )
         })

@@ -129,7 +129,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// How much speaks against a message: of several From domains the worst counts.
+    /// How severe the result is, 0 to 6: of several From domains the worst counts.
     fn severity(&self) -> u8 {
         match (self.result, self.policy) {
             (AuthResult::Fail, DmarcPolicy::Reject) => 6,

@@ -1,4 +1,4 @@
-//! Lists of our own from a URL: fetched again and again, taken over only when they are whole.
+//! Lists of our own from a URL: polled, and applied only when they are whole.
 //!
 //! The copy lies in the data folder beside what the server said of it (`ETag`, `Last-Modified`), so
 //! that a list that did not change costs one small request. Whatever goes wrong, the last good copy

@@ -249,8 +249,8 @@ impl Logins {
     }
 }
 
-/// What the log says of a refused login beside that it was refused; the client is told the same in any case.
-/// App passwords wait, too, while a one-time password does (decision 169).
+/// What the log says of a refused login beside that it was refused; the client gets one reply for
+/// all reasons. App passwords wait, too, while a one-time password does (decision 169).
 fn refusal_reason(users: &Users, login: &str) -> &'static str {
     let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
     match users.list() {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_salt_does_not_tell_whether_a_login_exists() {
+    async fn a_salt_does_not_reveal_whether_a_login_exists() {
         let (_folder, users) = two_users();
         let logins = Logins::new(users, Clock::system()).unwrap();
         for (login, client) in [("ada", "192.0.2.50"), ("nobody", "192.0.2.51")] {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_restart_does_not_tell_whether_a_login_exists() {
+    async fn a_restart_does_not_reveal_whether_a_login_exists() {
         let (folder, users) = two_users();
         let salts = async |users: &Arc<Users>| {
             let logins = Logins::new(users.clone(), Clock::system()).unwrap();

@@ -1,6 +1,6 @@
 //! Where the original of a message is from which a policy takes something out: the ids of the
-//! quarantine, and links by which recipients release it. Said before the message is spooled, so that
-//! each attempt says the same.
+//! quarantine, and links by which recipients release it. Said before the message is spooled, so
+//! that each attempt says the same.
 
 use std::sync::Arc;
 

@@ -1,13 +1,16 @@
-//! What a policy asks for beside the disposition: notifications (`notify`) and model updates (`learn`).
+//! What a policy asks for beside the disposition: notifications (`notify`) and model updates
+//! (`learn`).
 //!
 //! ```text
-//! disposition ─▶ order: what is done, and what not and why, goes into the message's log record (stages)
+//! disposition ─▶ order: what is done, and what not and why, goes into the message's log record
+//! (stages)
 //!             ─▶ the message is durable, or refused for good
 //!             ─▶ carry_out: notifications are durable before the client gets its answer
 //! ```
 //!
-//! A crash before the answer has the client send the message again, and with it the notification: at least
-//! once, as the message itself. Model updates are written by a thread of their own after the answer.
+//! A crash before the answer has the client send the message again, and with it the notification:
+//! at least once, as the message itself. Model updates are written by a thread of their own after
+//! the answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +67,8 @@ impl PolicyActions {
         Ok(PolicyActions { notifications, learned, updates })
     }
 
-    /// What the dispositions of a message ask for. What is done and what is not is added to its stages.
+    /// What the dispositions of a message ask for. What is done and what is not is added to its
+    /// stages.
     pub(crate) fn order(
         &self,
         settings: &PolicySettings,
@@ -133,8 +137,8 @@ impl PolicyActions {
         None
     }
 
-    /// Queues the notifications, and has the message learned. The message's own fate is decided: what fails
-    /// here is logged.
+    /// Queues the notifications, and has the message learned. The message's own fate is decided:
+    /// what fails here is logged.
     pub(crate) async fn carry_out(&self, queue: &Arc<Queue>, ordered: Ordered) {
         let Ordered { notifications, record, update } = ordered;
         for (id, notification) in &notifications {

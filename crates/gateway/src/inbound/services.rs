@@ -177,7 +177,7 @@ impl ServiceContext {
             at_ms,
             attempts: 0,
             next_hop: protocol.to_owned(),
-            reply: format!("told: {answer}"),
+            reply: format!("answered: {answer}"),
         };
         record.deliveries = record.envelope.rcpt_to.iter().map(delivery).collect();
         self.core.intake.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));

@@ -2,7 +2,7 @@
 //!
 //! One certificate for all names, with its key in one file that is replaced whole:
 //! `acme/certificate.pem` in the data folder. It is renewed when two thirds of its life are over,
-//! and when names or authority change. Listeners take a new one over for connections to come; what
+//! and when names or authority change. Listeners use a new one for connections to come; what
 //! is open goes on. An attempt that fails is repeated, ever more slowly, since authorities count
 //! failures; a reload tries at once.
 

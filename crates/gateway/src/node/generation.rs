@@ -2,7 +2,8 @@
 //! swap.
 //!
 //! ```text
-//! configuration ─▶ Generation::prepare (may fail: nothing has changed) ─▶ swap ─▶ apply (cannot fail)
+//! configuration ─▶ Generation::prepare (may fail: nothing has changed) ─▶ swap ─▶ apply (cannot
+//! fail)
 //! ```
 //!
 //! Stages read their part of it ([`InboundSettings`], [`OutboundSettings`]) through [`Current`].

@@ -1,4 +1,5 @@
-//! A whole node for unit tests: its clock is moved by hand, its clients speak SMTP over loopback.
+//! A whole node for unit tests: its clock is moved by hand, its clients connect by SMTP over
+//! loopback.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Delivery status notifications (RFC 3464): telling a sender what became of a message.
+//! Delivery status notifications (RFC 3464): reports to a sender of what became of a message.
 
 use gauntlet_mail::date;
 use gauntlet_store::Delivery;

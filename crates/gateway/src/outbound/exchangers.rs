@@ -1,8 +1,8 @@
 //! Mail exchangers of a domain (RFC 5321 section 5.1).
 //!
 //! ```text
-//! MX ─▶ by preference, equal ones in random order ─▶ cut at ourselves ─▶ addresses of each ─▶ tried
-//!  └─ no MX: the domain itself     └─ a lone "." takes no mail (RFC 7505)
+//! MX ─▶ by preference, equal ones in random order ─▶ cut at ourselves ─▶ addresses of each ─▶
+//! tried └─ no MX: the domain itself     └─ a lone "." takes no mail (RFC 7505)
 //! ```
 //!
 //! Where the DNS gives no certain answer, the message waits; only what it says for certain gives a

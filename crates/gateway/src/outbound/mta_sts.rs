@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! TXT _mta-sts.domain ─▶ id known? policy from the cache ─▶ enforce: hosts that fit, verified TLS
-//!                          └─ new: GET https://mta-sts.domain/.well-known/mta-sts.txt ─▶ cache, file
+//!                          └─ new: GET https://mta-sts.domain/.well-known/mta-sts.txt ─▶ cache,
+//!                          file
 //! ```
 //!
 //! A policy that cannot be had leaves the one in the cache in force until it expires (section 5.1);

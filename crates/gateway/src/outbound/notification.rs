@@ -1,8 +1,8 @@
 //! Notifications that a policy asks for (`notify`): a message about a message.
 //!
 //! Safe against loops and backscatter (RFC 3834): from the null sender, marked `Auto-Submitted:
-//! auto-generated`, to addresses that the policy names alone, and never about mail that is itself from the
-//! null sender or an automatic answer.
+//! auto-generated`, to addresses that the policy names alone, and never about mail that is itself
+//! from the null sender or an automatic answer.
 
 use gauntlet_mail::{date, fields};
 use gauntlet_smtp::text::excerpt;
@@ -29,8 +29,8 @@ pub struct Notification {
     pub rules: Vec<String>,
 }
 
-/// What the dispositions ask for: one notification for each address. Each says of the message's recipients
-/// only those whose disposition names its address.
+/// What the dispositions ask for: one notification for each address. Each says of the message's
+/// recipients only those whose disposition names its address.
 pub fn wanted(dispositions: &[Disposition]) -> Vec<Notification> {
     let mut all: Vec<Notification> = Vec::new();
     for disposition in dispositions {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! submit ─▶ active: quarantine, Maildir, Sender settle the targets ─▶ conclude
-//!    ▲                                                                 │ all final: log, then spool.done
-//!    └── due ◀── waiting: id and due time only; the rest is on disk ◀──┘ else: state, log, wait
+//!    ▲                                                                 │ all final: log, then
+//!    spool.done └── due ◀── waiting: id and due time only; the rest is on disk ◀──┘ else: state,
+//!    log, wait
 //! ```
 //!
 //! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond
@@ -136,7 +137,7 @@ struct Active {
 #[derive(Debug)]
 struct Progress {
     deliveries: Vec<Delivery>,
-    /// Parcels that are not settled yet.
+    /// Delivery jobs that are not settled yet.
     open: usize,
     /// Outcomes of this round for the log.
     events: Vec<Event>,
@@ -247,6 +248,7 @@ impl Queue {
     fn submit(self: &Arc<Self>, id: u64, message: QueuedMessage, body: Bytes) {
         self.note_backlog(id, &message.targets, &message.record.deliveries);
         let bytes = weight(&body);
+        // A message that alone is beyond the limit goes when nothing else is active.
         if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
             && !self.state().active.is_empty()
         {
@@ -328,6 +330,7 @@ impl Queue {
             Ok(mut message) => {
                 let state = stored.state.as_deref();
                 let state = state.and_then(|s| serde_json::from_slice::<Vec<Delivery>>(s).ok());
+                // A state of other targets cannot be applied: the message counts as untried.
                 if let Some(deliveries) = state.filter(|d| d.len() == message.targets.len()) {
                     message.record.deliveries = deliveries;
                 }
@@ -367,6 +370,7 @@ impl Queue {
         let groups = groups(&settings, &message);
         let progress = Progress {
             deliveries,
+            // One for this function: what settles at once must not conclude the message yet.
             open: groups.len() + 1,
             events: Vec::new(),
             news: Vec::new(),

@@ -31,7 +31,7 @@ pub enum Action {
 /// An address that a message goes to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Envelope recipient.
+    /// Envelope recipient as RCPT named it.
     pub address: String,
     /// What the policy has decided for this recipient.
     pub action: Action,

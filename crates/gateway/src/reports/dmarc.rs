@@ -40,7 +40,7 @@ pub struct Row {
 /// What came in the name of one domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Number of messages by what the lines of a report tell apart.
+    /// Number of messages by row of the report (RFC 7489 appendix C).
     pub rows: BTreeMap<Row, u64>,
     /// Messages that found no line any more.
     pub left_out: u64,

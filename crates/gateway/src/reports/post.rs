@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::net::resolver::{Kind, Resolver};
-use crate::net::tls::{Certificate, HopTls};
+use crate::net::tls::{Certificate, HandshakeError, HopTls};
 use crate::wire::Wire;
 
 /// Time for one POST.
@@ -17,20 +17,58 @@ const ANSWER_BYTES_MAX: u64 = 8 * 1024;
 /// Addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 4;
 
+/// Why a report could not be posted.
+#[derive(Debug, thiserror::Error)]
+pub enum PostError {
+    /// No `https://` URL of a host with a dot in its name.
+    #[error("{0:?} is no https URL")]
+    Url(String),
+    /// The DNS has no address of this host.
+    #[error("{0}: no address")]
+    NoAddress(String),
+    /// The last address that was tried did not take the report.
+    #[error("{host} [{peer}]: {cause}")]
+    Failed {
+        /// Host of the URL.
+        host: String,
+        /// Address and port that were tried.
+        peer: SocketAddr,
+        /// What went wrong there.
+        cause: AttemptError,
+    },
+}
+
+/// Why one address did not take a report.
+#[derive(Debug, thiserror::Error)]
+pub enum AttemptError {
+    /// The connection cannot be made, or broke.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// No TLS, or a certificate that is not valid.
+    #[error(transparent)]
+    Tls(#[from] HandshakeError),
+    /// No answer came within 30 seconds.
+    #[error("no answer in time")]
+    Timeout,
+    /// The answer is not 2xx: its first line.
+    #[error("answered {0:?}")]
+    Refused(String),
+}
+
 /// Sends a report to an `https://` URL.
 ///
 /// # Errors
-/// A sentence: the URL is none, no server can be reached, or the answer is not 2xx.
+/// The URL is none, no server can be reached, or the answer is not 2xx.
 pub async fn post(
     resolver: &Resolver,
     tls: &HopTls,
     url: &str,
     kind: &str,
     body: &[u8],
-) -> Result<(), String> {
-    let (host, port, path) = parts(url).ok_or_else(|| format!("{url:?} is no https URL"))?;
+) -> Result<(), PostError> {
+    let (host, port, path) = parts(url).ok_or_else(|| PostError::Url(url.to_owned()))?;
     let (v4, v6) = tokio::join!(resolver.ask(host, Kind::A), resolver.ask(host, Kind::Aaaa));
-    let mut why = format!("{host}: no address");
+    let mut why = PostError::NoAddress(host.to_owned());
     for ip in v4.answer.addresses().chain(v6.answer.addresses()).take(ADDRESSES_MAX) {
         let peer = SocketAddr::new(ip, port);
         let request = format!(
@@ -39,11 +77,12 @@ pub async fn post(
             body.len()
         );
         let said = say(tls, host, peer, request.as_bytes(), body);
-        match tokio::time::timeout(WAIT, said).await {
+        let cause = match tokio::time::timeout(WAIT, said).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => why = format!("{host} [{peer}]: {error}"),
-            Err(_) => why = format!("{host} [{peer}]: no answer in time"),
-        }
+            Ok(Err(error)) => error,
+            Err(_) => AttemptError::Timeout,
+        };
+        why = PostError::Failed { host: host.to_owned(), peer, cause };
     }
     Err(why)
 }
@@ -73,14 +112,14 @@ async fn say(
     peer: SocketAddr,
     head: &[u8],
     body: &[u8],
-) -> Result<(), String> {
-    let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
+) -> Result<(), AttemptError> {
+    let stream = TcpStream::connect(peer).await?;
     let wire: Wire = Box::new(stream);
-    let mut wire = tls.connect(wire, host, &Certificate::Valid).await.map_err(|e| e.to_string())?;
+    let mut wire = tls.connect(wire, host, &Certificate::Valid).await?;
     for piece in [head, body] {
-        wire.write_all(piece).await.map_err(|e| e.to_string())?;
+        wire.write_all(piece).await?;
     }
-    wire.flush().await.map_err(|e| e.to_string())?;
+    wire.flush().await?;
     let mut answer = Vec::new();
     // A peer that ends without closing TLS has said what it had to say.
     let _ends_as_it_likes = (&mut wire).take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await;
@@ -88,7 +127,7 @@ async fn say(
     let line = String::from_utf8_lossy(line);
     match line.split(' ').nth(1) {
         Some(code) if code.starts_with('2') && code.len() == 3 => Ok(()),
-        _ => Err(format!("answered {:?}", gauntlet_smtp::text::excerpt(&line, 80))),
+        _ => Err(AttemptError::Refused(gauntlet_smtp::text::excerpt(&line, 80))),
     }
 }
 

@@ -55,7 +55,7 @@ pub async fn tls_reports(
                 TlsDestination::Web(url) if reported.bytes <= settings.bytes_max => {
                     match post::post(resolver, tls, &url, KIND, &attachment).await {
                         Ok(()) => reported.to.push(url),
-                        Err(why) => reported.refused.push((url, why)),
+                        Err(why) => reported.refused.push((url, why.to_string())),
                     }
                 }
                 TlsDestination::Web(url) => {

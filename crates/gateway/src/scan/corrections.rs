@@ -49,8 +49,8 @@ pub struct Opinion {
     pub who: String,
 }
 
-/// As [`correct`], for several messages at once. What a person says of a message stands before what a policy
-/// says. Result: how many were news.
+/// As [`correct`], for several messages at once. What a person says of a message stands before what
+/// a policy says. Result: how many were news.
 ///
 /// # Errors
 /// If the journal in the data folder cannot be read or written.

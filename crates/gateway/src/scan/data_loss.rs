@@ -1,5 +1,6 @@
-//! Data loss prevention of a message: its texts go through the detectors, dictionaries and documents of
-//! the settings, and what the log keeps of the message has no value left that was found.
+//! Data loss prevention of a message: its texts go through the detectors, dictionaries and
+//! documents of the settings, and what the log keeps of the message has no value left that was
+//! found.
 
 mod documents;
 
@@ -72,11 +73,11 @@ pub struct DataLossPrevention {
 pub struct NeverFound {
     /// The line of the rule in the policy.
     pub line: usize,
-    /// Its name.
+    /// Name of the rule in the policy.
     pub rule: String,
     /// Which names its pattern is compared with: `detector`, `family` or `dictionary`.
     pub field: &'static str,
-    /// The pattern.
+    /// The pattern that fits no name.
     pub pattern: String,
     /// A name like it, in words; empty if there is none.
     pub hint: String,
@@ -127,8 +128,8 @@ impl DataLossPrevention {
         self.always
     }
 
-    /// The same without documents: knows all names that a policy may use, and reads no file but those
-    /// of the dictionaries.
+    /// The same without documents: knows all names that a policy may use, and reads no file but
+    /// those of the dictionaries.
     ///
     /// # Errors
     /// As [`DataLossPrevention::load`].
@@ -137,7 +138,8 @@ impl DataLossPrevention {
         Self::load(&DlpSettings { fingerprints, ..settings.clone() }, None)
     }
 
-    /// What a policy asks for and will never get: patterns that fit no detector, family or dictionary.
+    /// What a policy asks for and will never get: patterns that fit no detector, family or
+    /// dictionary.
     pub fn never_found(&self, policy: &Policy) -> Vec<NeverFound> {
         let families = || self.detectors.iter().map(|d| d.family.name());
         let named = || self.detectors.iter().map(|d| d.name).chain([DICTIONARY, DOCUMENT]);

@@ -98,7 +98,7 @@ fn named(bytes: &[u8], in_attribute: bool) -> Option<(char, usize)> {
     None
 }
 
-/// Names that HTML 4's readers took without a semicolon: Latin-1 and the marker-up characters.
+/// Names that HTML 4's readers took without a semicolon: Latin-1 and the mark-up characters.
 fn is_legacy(name: &[u8], c: char) -> bool {
     matches!(c, '\u{a0}'..='\u{ff}' | '&' | '<' | '>') || name.eq_ignore_ascii_case(b"quot")
 }

@@ -84,17 +84,17 @@ pub struct Structure {
     pub tags: u32,
     /// `<img>` and its like.
     pub images: u32,
-    /// `<form>`.
+    /// Number of `<form>` elements.
     pub forms: u32,
     /// `<input>`, `<select>`, `<textarea>`, `<button>`.
     pub inputs: u32,
     /// `<input type=password>`: pages that ask for passwords.
     pub passwords: u32,
-    /// `<script>`.
+    /// Number of `<script>` elements.
     pub scripts: u32,
-    /// `<iframe>`, `<frame>`, `<object>`.
+    /// Number of `<iframe>`, `<frame>` and `<object>`.
     pub frames: u32,
-    /// `<table>`.
+    /// Number of `<table>` elements.
     pub tables: u32,
     /// Comments, conditional ones too.
     pub comments: u32,
@@ -127,7 +127,7 @@ pub fn render(source: &str, limits: &Limits) -> Rendered {
     renderer.finish()
 }
 
-/// A number of bytes that the text (visible or hidden_flow) rendered of so long a source does not
+/// A number of bytes that the text (visible or hidden) rendered of so long a source does not
 /// exceed, with what is kept free at its end. A byte of source makes at most a letter with a gap of
 /// two before it; a reference is longer than its character; `<li>` makes a marker of at most twelve
 /// bytes and `<img alt=x>` `[image: x]`, both before text of their own.
@@ -419,8 +419,10 @@ mod tests {
         ));
         assert_eq!(page.text, "three\n\nfive\tsix", "whether six can be seen is uncertain");
         assert_eq!(page.invisible, "one\n\ntwo\n\nfour");
-        for odd in ["{", "}", "a{", "@media{", "a,b{color:red", "<!-- a{display:none} -->", "/*"] {
-            rendered(&format!("<style>{odd}</style><a>x"));
+        for malformed in
+            ["{", "}", "a{", "@media{", "a,b{color:red", "<!-- a{display:none} -->", "/*"]
+        {
+            rendered(&format!("<style>{malformed}</style><a>x"));
         }
     }
 

@@ -17,7 +17,7 @@ pub struct HiddenReasons(pub u8);
 impl HiddenReasons {
     /// `display: none`, or the `hidden` attribute.
     pub const DISPLAY: HiddenReasons = HiddenReasons(1);
-    /// `visibility: hidden`.
+    /// `visibility: hidden`, which keeps the text's room empty.
     pub const VISIBILITY: HiddenReasons = HiddenReasons(2);
     /// Text of at most [`TINY_PX_MAX`] pixels.
     pub const TINY: HiddenReasons = HiddenReasons(4);
@@ -32,7 +32,7 @@ impl HiddenReasons {
     /// Content that is shown nowhere, e.g. of `<template>`, `<select>` or after `</html>`.
     pub const NOT_SHOWN: HiddenReasons = HiddenReasons(128);
 
-    /// Nothing hides it.
+    /// Whether no reason hides the text.
     pub fn is_visible(self) -> bool {
         self.0 == 0
     }

@@ -47,7 +47,7 @@ impl StyleSheet {
         self.count == 0
     }
 
-    /// Reads the style stylesheet at `source[range]`.
+    /// Reads the style sheet at `source[range]`.
     pub(super) fn read(&mut self, source: &[u8], range: Range<usize>) {
         let mut at = range.start;
         while let Some(open) = find(source, at, range.end, |s| memchr2(b'{', b';', s)) {

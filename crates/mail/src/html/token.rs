@@ -1,12 +1,12 @@
 //! HTML into tokens (after the HTML Living Standard, section 13.2.5), on bytes, never failing.
 //!
-//! Works on bytes because mail's HTML need not be valid in its charset; every clipped is beside an
+//! Works on bytes because mail's HTML need not be valid in its charset; every cut is beside an
 //! ASCII character, so for UTF-8 input every range is on character boundaries. Time is linear in
 //! the input.
 //!
 //! Differences from the standard, all on the tolerant side: a quote that is never closed does not
 //! swallow the rest of the document (the tag ends at its next `>`), and `<noscript>` is read as
-//! marker-up because mail readers run no scripts.
+//! mark-up because mail readers run no scripts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,9 +18,9 @@ use super::entity;
 /// One token. Concatenating all [`Tokenizer`] ranges gives the source again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// `<name ...>`.
+    /// A start tag, `<name ...>`.
     Start(Tag<'a>),
-    /// `</name>`.
+    /// An end tag, `</name>`.
     End(Tag<'a>),
     /// Characters between tags, references not decoded. A `<` that opens nothing begins a text of
     /// its own, so texts may follow each other.
@@ -189,7 +189,7 @@ impl<'a> Tokenizer<'a> {
         self.at
     }
 
-    /// After a start tag: reads what follows as marker-up, whatever the element is. For renderings
+    /// After a start tag: reads what follows as mark-up, whatever the element is. For renderings
     /// that treat e.g. `title` otherwise.
     pub fn cancel_raw_text(&mut self) {
         self.raw_of = None;

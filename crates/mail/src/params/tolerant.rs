@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn whatever_the_quotes_say_the_name_is_found() {
-        for odd in [
+        for malformed in [
             "attachment; x=\"a\\\"; filename=\"setup.exe\"",
             "attachment; x=\"a; filename=setup.exe",
             "attachment; x=a\"b; filename=setup.exe; y=c\"d",
@@ -210,11 +210,17 @@ mod tests {
             "filename=\"setup.exe\"",
             "attachment; filename=\"a\"; x-mac-name (y) =setup.exe (z)",
         ] {
-            assert!(!is_plain(odd.as_bytes()), "{odd}");
-            assert!(all(odd).contains(&"setup.exe".to_owned()), "{odd}: {:?}", all(odd));
+            assert!(!is_plain(malformed.as_bytes()), "{malformed}");
+            assert!(
+                all(malformed).contains(&"setup.exe".to_owned()),
+                "{malformed}: {:?}",
+                all(malformed)
+            );
         }
-        let odd = "attachment; filename=a;setup.exe";
-        assert!(!is_plain(odd.as_bytes()) && all(odd).contains(&"a;setup.exe".to_owned()));
+        let malformed = "attachment; filename=a;setup.exe";
+        assert!(
+            !is_plain(malformed.as_bytes()) && all(malformed).contains(&"a;setup.exe".to_owned())
+        );
         let endless = "name=".repeat(1_000);
         let mut count = 0;
         assert!(!names(endless.as_bytes(), |_| {

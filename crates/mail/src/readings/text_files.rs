@@ -1,8 +1,9 @@
-//! Files in the middle of a text, by uuencode (POSIX) and yEnc, in each way that decoders read them.
+//! Files in the middle of a text, by uuencode (POSIX) and yEnc, in each way that decoders read
+//! them.
 //!
-//! Decoders agree on the characters and differ in the lines: where the file ends, which lines belong
-//! to it, and whether the first character of a line or its end says how many bytes it has. What
-//! each program does: `docs/mime-readings.md`.
+//! Decoders agree on the characters and differ in the lines: where the file ends, which lines
+//! belong to it, and whether the first character of a line or its end says how many bytes it has.
+//! What each program does: `docs/mime-readings.md`.
 
 use memchr::{memchr, memmem};
 

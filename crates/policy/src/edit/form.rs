@@ -30,6 +30,29 @@ pub const ENDS: [(&str, bool); 8] = [
     ("discard", false),
 ];
 
+/// Why the fields of a form make no rule; the text names the field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormError {
+    /// The points from which the rule applies are no number.
+    #[error("points: {0:?} is no number")]
+    Points(String),
+    /// Further conditions are not TOML, as its parser says.
+    #[error("further conditions: {0}")]
+    Conditions(String),
+    /// Further actions are not TOML, as its parser says.
+    #[error("further actions: {0}")]
+    Actions(String),
+    /// Further actions are TOML, but no list.
+    #[error("further actions: a list in brackets is expected")]
+    NoList,
+    /// This end needs a folder, addresses or a text.
+    #[error("{0}: a folder, address or text is missing")]
+    NoText(&'static str),
+    /// Neither an end nor an action was chosen.
+    #[error("the rule does nothing: choose an end or an action")]
+    Nothing,
+}
+
 /// A rule as a form shows it. What a form has no field for stays TOML.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuleForm {
@@ -151,7 +174,7 @@ impl RuleForm {
     ///
     /// # Errors
     /// What is wrong with a field that is TOML, or a number.
-    pub fn to_toml(&self) -> Result<String, String> {
+    pub fn to_toml(&self) -> Result<String, FormError> {
         let mut out = format!("[[rule]]\nname = {}\n", quoted(&self.name));
         if !self.enabled {
             out.push_str("enabled = false\n");
@@ -167,7 +190,7 @@ impl RuleForm {
                 .score_min
                 .trim()
                 .parse()
-                .map_err(|_| format!("points: {:?} is no number", self.score_min))?;
+                .map_err(|_| FormError::Points(self.score_min.clone()))?;
             out.push_str(&format!("when.score_min = {score:?}\n"));
         }
         if !self.size_min.trim().is_empty() {
@@ -175,7 +198,7 @@ impl RuleForm {
         }
         push_words(&mut out, "when.attachment.name", &self.attachment);
         let more: Table = toml::from_str(&self.more_when)
-            .map_err(|e| format!("further conditions: {}", e.message()))?;
+            .map_err(|e| FormError::Conditions(e.message().to_owned()))?;
         for (key, value) in &more {
             out.push_str(&format!("when.{key} = {value}\n"));
         }
@@ -189,7 +212,7 @@ impl RuleForm {
         Ok(out)
     }
 
-    fn actions(&self) -> Result<Value, String> {
+    fn actions(&self) -> Result<Value, FormError> {
         let mut actions = Vec::new();
         let with =
             |name: &str, value: Value| Value::Table(Table::from_iter([(name.to_owned(), value)]));
@@ -198,10 +221,10 @@ impl RuleForm {
         }
         if !self.more_do.trim().is_empty() {
             let holder: Table = toml::from_str(&format!("do = {}", self.more_do.trim()))
-                .map_err(|e| format!("further actions: {}", e.message()))?;
+                .map_err(|e| FormError::Actions(e.message().to_owned()))?;
             match holder.get("do") {
                 Some(Value::Array(more)) if holder.len() == 1 => actions.extend(more.clone()),
-                _ => return Err("further actions: a list in brackets is expected".to_owned()),
+                _ => return Err(FormError::NoList),
             }
         }
         match ENDS.iter().find(|(name, _)| *name == self.end) {
@@ -209,7 +232,7 @@ impl RuleForm {
             Some((name, true)) => {
                 let text = self.end_text.trim();
                 if text.is_empty() {
-                    return Err(format!("{name}: a folder, address or text is missing"));
+                    return Err(FormError::NoText(name));
                 }
                 let value = match *name {
                     "redirect" => {
@@ -222,7 +245,7 @@ impl RuleForm {
             None => {}
         }
         match actions.len() {
-            0 => Err("the rule does nothing: choose an end or an action".to_owned()),
+            0 => Err(FormError::Nothing),
             1 => Ok(actions.remove(0)),
             _ => Ok(Value::Array(actions)),
         }

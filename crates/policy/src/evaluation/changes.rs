@@ -7,11 +7,13 @@ use super::Evaluation;
 use super::fields::{fits_attachment, has_file};
 use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT};
 
-/// Stars of `X-Spam-Level` in the spam folder: one a point, from what Sieve's spamtest is set to call spam.
+/// Stars of `X-Spam-Level` in the spam folder: one a point, from what Sieve's spamtest is set to
+/// call spam.
 const SPAM_LEVEL_MIN: f64 = 5.0;
 /// Most stars, however many points.
 const SPAM_LEVEL_MAX: f64 = 50.0;
-/// Spam confidence level (SCL) from which Exchange files into the folder Junk Email: above its threshold of 4.
+/// Spam confidence level (SCL) from which Exchange files into the folder Junk Email: above its
+/// threshold of 4.
 const EXCHANGE_SPAM_LEVEL: &str = "6";
 
 impl Evaluation<'_> {
@@ -48,8 +50,8 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The address that `postmaster` (of our side's domain, RFC 5321 section 4.5.1) or `{recipient}` stands
-    /// for.
+    /// The address that `postmaster` (of our side's domain, RFC 5321 section 4.5.1) or
+    /// `{recipient}` stands for.
     fn notified(&self, address: &str) -> String {
         let envelope = self.input.envelope;
         let ours = match envelope.direction {
@@ -66,8 +68,8 @@ impl Evaluation<'_> {
         }
     }
 
-    /// What marks a message for the spam folder: fields that mail servers file by, in place of those that it
-    /// came with. A field that the policy itself adds is left to it.
+    /// What marks a message for the spam folder: fields that mail servers file by, in place of
+    /// those that it came with. A field that the policy itself adds is left to it.
     pub(crate) fn spam_folder_marks(&self, changes: &[Change]) -> Vec<Change> {
         let score = self.input.verdict.score.clamp(SPAM_LEVEL_MIN, SPAM_LEVEL_MAX);
         let stars = "*".repeat(score as usize);

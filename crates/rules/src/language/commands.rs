@@ -7,7 +7,7 @@ use crate::problem::Severity;
 use crate::record_type::RecordType;
 use crate::rule::{EvalCall, EvalKind, HeaderSelector, Source, Test, UriCondition};
 
-/// Longest rule name.
+/// Longest name of a rule in SpamAssassin's files, in bytes.
 const NAME_BYTES_MAX: usize = 100;
 /// Modifiers of a header selector.
 const MODIFIERS: [&str; 9] =
@@ -156,8 +156,12 @@ fn meta_text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+fn stripped(pattern: &str) -> Result<String, String> {
+    delimiters::strip(pattern).map_err(|error| error.to_string())
+}
+
 fn pattern_test(kind: &str, text: &str) -> Result<Test, String> {
-    let pattern = delimiters::strip(text)?;
+    let pattern = stripped(text)?;
     Ok(match kind {
         "body" => Test::Body { pattern },
         "rawbody" => Test::Rawbody { pattern },
@@ -209,7 +213,7 @@ fn header_test(text: &str) -> Result<Test, String> {
     }
     let (pattern, if_unset) = without_if_unset(pattern);
     let if_unset = if_unset.map(files::to_text);
-    let pattern = delimiters::strip(pattern)?;
+    let pattern = stripped(pattern)?;
     Ok(Test::Header { selector: parsed, pattern, negated, if_unset })
 }
 
@@ -221,7 +225,7 @@ fn mime_header_test(text: &str) -> Result<Test, String> {
     }
     let (pattern, if_unset) = without_if_unset(pattern);
     let if_unset = files::to_text(if_unset.unwrap_or_default());
-    Ok(Test::MimeHeader { selector, pattern: delimiters::strip(pattern)?, negated, if_unset })
+    Ok(Test::MimeHeader { selector, pattern: stripped(pattern)?, negated, if_unset })
 }
 
 /// `query [types] [filter]`: types are separated by commas, `A` if there are none.
@@ -338,7 +342,7 @@ fn uri_conditions(text: &str) -> Result<Vec<UriCondition>, String> {
             return Err(format!("uri_detail knows no key {key:?}"));
         }
         let length = pattern_length(pattern).ok_or("a pattern is not closed")?;
-        let pattern_text = delimiters::strip(&pattern[..length])?;
+        let pattern_text = stripped(&pattern[..length])?;
         out.push(UriCondition { key: key.to_owned(), negated, pattern: pattern_text });
         rest = pattern[length..].trim_start();
     }

@@ -1,19 +1,48 @@
 //! From `/pattern/i` or `m{pattern}x` to `(?i)pattern`.
 
+/// Why a text is no pattern with delimiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DelimiterError {
+    /// It does not begin with a delimiter.
+    #[error("no delimiters: a pattern is written /.../ or m{{...}}")]
+    Missing,
+    /// `m` or `qr`, and nothing behind it.
+    #[error("no delimiters after m")]
+    MissingAfterM,
+    /// It would escape itself.
+    #[error("a backslash cannot be the delimiter")]
+    Backslash,
+    /// It does not end with the delimiter and modifiers.
+    #[error("the closing delimiter {0:?} is missing, or a modifier is invalid")]
+    Unclosed(char),
+    /// The delimiter stands inside the pattern.
+    #[error("delimiter {0:?} is not escaped in the pattern")]
+    Unescaped(char),
+    /// A modifier that Perl does not have, or that means nothing here.
+    #[error("modifier {0:?} is not supported")]
+    Modifier(char),
+    /// Perl code, `(?{})` or `(??{})`.
+    #[error("code in a pattern (?{{}}) is not run")]
+    Code,
+}
+
 /// Removes the delimiters and puts the modifiers in front, as `(?i)`.
 ///
 /// High bytes (characters above U+007F of a byte string) become `\xHH`, so that the pattern is
 /// ASCII and one character is one byte.
-pub fn strip(text: &str) -> Result<String, String> {
+///
+/// # Errors
+/// If there are no delimiters, or what is between or behind them is not accepted.
+pub fn strip(text: &str) -> Result<String, DelimiterError> {
     let (rest, end) = opening(text)?;
     let (body, modifiers) = closing(rest, end)?;
     if body.contains("(?{") || body.contains("(??{") {
-        return Err("code in a pattern (?{}) is not run".to_owned());
+        return Err(DelimiterError::Code);
     }
     let symmetric = matches!(end, '}' | ')' | ']' | '>');
     // `>` is checked, as SpamAssassin does: only the other three are left out there.
     if (!symmetric || end == '>') && has_bare(body, end) {
-        return Err(format!("delimiter {end:?} is not escaped in the pattern"));
+        return Err(DelimiterError::Unescaped(end));
     }
     check_modifiers(modifiers)?;
     let mut out = String::with_capacity(body.len() + 8);
@@ -26,18 +55,18 @@ pub fn strip(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-fn opening(text: &str) -> Result<(&str, char), String> {
+fn opening(text: &str) -> Result<(&str, char), DelimiterError> {
     if let Some(rest) = text.strip_prefix('/') {
         return Ok((rest, '/'));
     }
     let rest = text.strip_prefix("qr").or_else(|| text.strip_prefix('m'));
-    let rest = rest.ok_or("no delimiters: a pattern is written /.../ or m{...}")?;
-    let open = rest.chars().next().ok_or("no delimiters after m")?;
+    let rest = rest.ok_or(DelimiterError::Missing)?;
+    let open = rest.chars().next().ok_or(DelimiterError::MissingAfterM)?;
     if open == '\\' {
-        return Err("a backslash cannot be the delimiter".to_owned());
+        return Err(DelimiterError::Backslash);
     }
     if open == '_' || open.is_ascii_alphanumeric() {
-        return Err("no delimiters: a pattern is written /.../ or m{...}".to_owned());
+        return Err(DelimiterError::Missing);
     }
     let end = match open {
         '{' => '}',
@@ -49,18 +78,18 @@ fn opening(text: &str) -> Result<(&str, char), String> {
     Ok((&rest[open.len_utf8()..], end))
 }
 
-fn closing(rest: &str, end: char) -> Result<(&str, &str), String> {
+fn closing(rest: &str, end: char) -> Result<(&str, &str), DelimiterError> {
     let tail = rest.trim_end_matches(|c: char| c.is_ascii_lowercase() && c != 'e');
     // Modifiers are letters, which the delimiter is not.
     match tail.strip_suffix(end) {
         Some(body) => Ok((body, &rest[tail.len()..])),
-        None => Err(format!("the closing delimiter {end:?} is missing, or a modifier is invalid")),
+        None => Err(DelimiterError::Unclosed(end)),
     }
 }
 
-fn check_modifiers(modifiers: &str) -> Result<(), String> {
+fn check_modifiers(modifiers: &str) -> Result<(), DelimiterError> {
     match modifiers.chars().find(|c| !"imsxnpaul".contains(*c)) {
-        Some(unexpected) => Err(format!("modifier {unexpected:?} is not supported")),
+        Some(unexpected) => Err(DelimiterError::Modifier(unexpected)),
         None => Ok(()),
     }
 }

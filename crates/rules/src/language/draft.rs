@@ -27,7 +27,7 @@ const EARLY_SERVICES: [&str; 5] = [
 /// Longest rule name of the language.
 const RULE_NAME_BYTES_MAX: usize = 128;
 
-/// Definitions so far.
+/// What the lines read so far define, by rule; later lines replace earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct Drafts {
     pub(super) tests: ByRule<(Test, Source)>,

@@ -16,7 +16,7 @@ pub(crate) const INCLUDE_DEPTH_MAX: usize = 16;
 /// Which files of a folder are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// `*.pre`: plugins.
+    /// `*.pre`, which load plugins; read before any `*.cf`.
     Pre,
     /// `*.cf`: rules and settings.
     Cf,

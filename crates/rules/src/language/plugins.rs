@@ -7,7 +7,7 @@
 /// A plugin of the 4.0.1 distribution.
 #[derive(Debug)]
 pub(crate) struct Plugin {
-    /// Name without `Mail::SpamAssassin::Plugin::`.
+    /// Perl's name of the module, without `Mail::SpamAssassin::Plugin::`.
     pub(crate) name: &'static str,
     /// Commands it adds, separated by spaces.
     pub(crate) commands: &'static str,

@@ -33,7 +33,7 @@ impl Mark {
         Mark { position: position as u32, count: 1 }
     }
 
-    /// The first position.
+    /// Where in the text the run of positions begins, in bytes.
     pub(super) fn position(self) -> usize {
         self.position as usize
     }
@@ -202,7 +202,7 @@ mod wide {
         text: &'t [u8],
         /// The first position in the text.
         at: usize,
-        /// Number of positions.
+        /// How many consecutive positions are covered.
         positions: usize,
         /// Bytes of a gram.
         bytes: usize,

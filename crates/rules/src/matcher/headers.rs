@@ -9,10 +9,10 @@ use crate::document::{self, Document};
 use crate::pattern::frequency::TextKind;
 use crate::rule::HeaderSelector;
 
-/// Groups with fewer patterns are matched without a prefilter.
+/// Groups with fewer patterns are matched without a prefilter: trying them costs less.
 pub(super) const PREFILTER_MIN: usize = 4;
 
-/// All `header` rules.
+/// All `header` rules, grouped by what they read: a value is made once for its whole group.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderRules {
     groups: Vec<Group>,
@@ -76,7 +76,7 @@ impl HeaderRulesBuilder {
         self.groups.entry(key).or_default()
     }
 
-    /// Builds the groups.
+    /// Makes the groups; those with few patterns get no prefilter.
     pub(crate) fn build(self) -> HeaderRules {
         let groups = self.groups.into_iter().map(|(selector, (members, exists))| {
             let prefilter = (members.len() >= PREFILTER_MIN).then(|| {
@@ -120,13 +120,14 @@ fn is_pseudo(name: &str) -> bool {
 }
 
 impl HeaderRules {
-    /// Evaluates all rules.
+    /// Runs every group whose field the message may have, and those that need no field.
     pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         for (number, without) in (0u32..).zip(&self.skipped_without) {
             if without.is_some_and(|hash| !document.may_have_field(hash)) {
                 continue;
             }
             let Some(group) = self.groups.get(number as usize) else { continue };
+            // The hash is one byte: two names may share it, so that only its absence is certain.
             if group.name_hash.is_some_and(|hash| !document.may_have_field(hash)) {
                 group.scan_missing(Location::Header(number), tally);
                 continue;

@@ -11,7 +11,7 @@ use crate::rule::{HeaderSelector, Rule};
 /// Most hits of a rule with `tflags multiple` and without `maxhits`.
 const HITS_DEFAULT_MAX: u32 = 1_000;
 
-/// One `mimeheader` rule.
+/// A `mimeheader` rule: it reads header fields of MIME parts.
 #[derive(Debug)]
 pub(crate) struct MimeRule {
     member: Member,
@@ -59,12 +59,12 @@ impl MimeRules {
         MimeRules { rules, groups }
     }
 
-    /// Every rule.
+    /// The rules, sorted by selector.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, MimeRule> {
         self.rules.iter()
     }
 
-    /// Evaluates all rules.
+    /// Runs the rules; those with one selector share its values.
     pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         for group in &self.groups {
             let rules = self.rules.get(group.rules.clone()).unwrap_or_default();
@@ -131,7 +131,7 @@ impl MimeRule {
         self.on_missing || self.concat || self.member.negated
     }
 
-    /// The rule's pattern.
+    /// The pattern, with what all matching rules have in common.
     pub(crate) fn member(&self) -> &Member {
         &self.member
     }

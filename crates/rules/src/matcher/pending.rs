@@ -39,7 +39,8 @@ pub(crate) struct Candidate {
 /// The deferred work of one message.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// Sub-rules are deferred.
+    /// Sub-rules are deferred; off where the count of every rule is wanted
+    /// (`LoadOptions::subtests`).
     pub(crate) is_on: bool,
     /// For each rule its deferred work, and the bytes of text that it has still to search.
     slots: Vec<(Work, u32)>,

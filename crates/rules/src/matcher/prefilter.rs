@@ -15,7 +15,7 @@ use crate::pattern::sequence::{self, ByteSequence};
 use crate::pattern::syntax::{ByteSet, Node};
 use crate::pattern::{Pattern, literal};
 
-/// A pattern whose strings record_start at more than this share of the bytes of ordinary text is
+/// A pattern whose strings begin at more than this share of the bytes of ordinary text is
 /// not worth looking for by its strings.
 const FREQUENCY_MAX: f64 = 2e-4;
 
@@ -68,7 +68,7 @@ pub(crate) struct Prefilter {
     needs: Vec<u8>,
     /// For each pattern, how many strings must be found.
     min_counts: Vec<u16>,
-    /// How much of a match may stand prefix_limit the first string of each pattern.
+    /// How much of a match may stand before the first string of each pattern.
     prefix_limit: Vec<PrefixLimit>,
 }
 
@@ -121,7 +121,7 @@ struct Plan {
     /// Strings that must be there too. A deferred pattern is seldom matched in the end, so that
     /// they would cost more than they save: it has none.
     second: Option<literal::Strings>,
-    /// What may stand prefix_limit the first string.
+    /// What may stand before the first string.
     prefix_limit: PrefixLimit,
 }
 
@@ -160,7 +160,8 @@ fn plans(patterns: &[(&Pattern, bool)], texts: TextKind) -> Vec<Plan> {
     })
 }
 
-/// Drops the sequences if there are few of them.
+/// Drops the sequences if there are few of them: a step at each byte costs more than trying a few
+/// patterns.
 fn drop_few_sequences(plans: &mut [Plan], patterns: &[(&Pattern, bool)]) {
     let has_sequence = |plan: &&Plan| {
         matches!(plan.strategy, Strategy::Sequence(_) | Strategy::Counted(_, _, Some(_)))
@@ -288,6 +289,8 @@ impl Prefilter {
             let need = self.needs.get(*pattern as usize).copied().unwrap_or(BYTES);
             buffers.take(*pattern) & need == need
         });
+        // Strings, sequences and sets are found in an order of their own; hits are in that of
+        // rules.
         found.sort_unstable();
     }
 
@@ -310,7 +313,7 @@ impl Prefilter {
 /// What was found in a text; one for each thread.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// Flags by pattern.
+    /// For each pattern, what of it was found: [`STRING`] and the other flags.
     flags: Vec<u8>,
     /// Number of strings found, by pattern; and the patterns with a count.
     counts: Vec<u16>,

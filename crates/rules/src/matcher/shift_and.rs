@@ -15,11 +15,11 @@ const LANES_SMALL: usize = 2;
 /// Bytes of a text that are compared at once to detect a run of one byte.
 const BLOCK_BYTES: usize = 16;
 
-/// ShiftAnd of many patterns.
+/// The sequences of many patterns, packed into words of states.
 #[derive(Debug, Default)]
 pub(crate) struct ShiftAnd {
     chunks: Vec<Chunk<LANES>>,
-    /// In state of chunks, where there are but a small sequences.
+    /// In place of chunks, where there are few sequences.
     small: Option<Chunk<LANES_SMALL>>,
 }
 

@@ -55,7 +55,7 @@ impl Check {
 /// One string and the patterns it belongs to.
 #[derive(Debug)]
 struct Entry {
-    /// The whole string.
+    /// The whole string, in lower case; it is indexed by its rarest gram.
     string: Box<[u8]>,
     /// How often it is reported at most in a text.
     times: u16,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_told_as_often_as_it_must_be() {
+    fn a_string_is_reported_as_often_as_it_must_be() {
         let map = [("xx", 0u32), ("xxxxxxxxxy", 1), ("xxxx", 2)];
         let map = map.into_iter().map(|(s, n)| (s.as_bytes().to_vec(), vec![n])).collect();
         let (strings, _) = Strings::new(map, |_| 1.0, |owner| if owner == 2 { 3 } else { 1 });

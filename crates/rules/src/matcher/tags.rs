@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 /// Most values kept of one tag.
 const VALUES_MAX: usize = 64;
 
-/// Values by tag.
+/// What rules captured of this message, by the name of the tag.
 #[derive(Debug, Default)]
 pub(crate) struct Tags(Vec<Tag>);
 

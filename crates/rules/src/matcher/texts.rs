@@ -25,7 +25,7 @@ pub(crate) struct MemberSummary {
     min_len: u32,
     pub(crate) priority: i32,
     nosubject: bool,
-    /// See [`Member::is_nice`].
+    /// As [`Member::is_nice`]; a copy, so that skipping a rule does not load its `Member`.
     pub(crate) is_nice: bool,
     is_deferrable: bool,
 }
@@ -53,7 +53,9 @@ impl TextRules {
         TextRules { members, summaries, prefilter, unseen: None }
     }
 
-    /// The same for one large text: deferrable members are deferred without searching it.
+    /// The same for one large text (`full`): deferrable members are deferred without searching it,
+    /// because most are never asked for, and the whole message is the most expensive text to
+    /// search.
     pub(crate) fn on_one_text(members: Vec<Member>) -> Self {
         let (waiting, others): (Vec<u32>, Vec<u32>) = (0u32..members.len() as u32)
             .partition(|at| members.get(*at as usize).is_some_and(|m| m.is_deferrable));
@@ -101,7 +103,7 @@ impl TextRules {
         self.prefilter.without_strings().filter_map(|m| self.members.get(m as usize))
     }
 
-    /// Every member.
+    /// All rules of these texts, in the order of the prefilter's patterns.
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
     }

@@ -5,11 +5,11 @@ use crate::document::{Document, UriDetail};
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::{Rule, UriCondition};
 
-/// One `uri_detail` rule.
+/// A `uri_detail` rule: all its conditions must hold for one URI.
 #[derive(Debug)]
 pub(crate) struct UriDetailRule {
     pub(crate) rule: u32,
-    /// See [`super::Member::is_deferrable`].
+    /// As [`super::Member::is_deferrable`]: nothing but metas reads it.
     pub(crate) is_deferrable: bool,
     conditions: Vec<Condition>,
 }

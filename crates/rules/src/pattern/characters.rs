@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::syntax::{ByteSet, Node};
 
-/// Most alternatives.
+/// Most alternatives of a pattern; nested choices multiply.
 const CHOICES_MAX: usize = 32;
 /// Most bytes of an alternative.
 const BYTES_MAX: usize = 4;
@@ -22,22 +22,22 @@ pub(super) struct Characters {
     is_high: bool,
     /// The bytes that match in ASCII text, if they are single bytes only.
     ascii: Option<ByteSet>,
-    choices: Ways,
+    choices: Alternatives,
 }
 
 /// Alternatives, each a sequence of byte sets, in the order in which they are tried.
-pub(super) type Ways = Vec<Vec<ByteSet>>;
+pub(super) type Alternatives = Vec<Vec<ByteSet>>;
 
 /// The alternatives of a pattern without anchors and repetitions, in order; `None` if there are too
 /// many or one may have more bytes.
-pub(super) fn ways(node: &Node, bytes_max: usize) -> Option<Ways> {
+pub(super) fn alternatives(node: &Node, bytes_max: usize) -> Option<Alternatives> {
     match node {
         Node::Set(set) => Some(vec![vec![*set]]),
-        Node::Group { node, .. } => ways(node, bytes_max),
+        Node::Group { node, .. } => alternatives(node, bytes_max),
         Node::Alternate(nodes) => {
             let mut all = Vec::new();
             for node in nodes {
-                all.extend(ways(node, bytes_max)?);
+                all.extend(alternatives(node, bytes_max)?);
                 if all.len() > CHOICES_MAX {
                     return None;
                 }
@@ -47,7 +47,7 @@ pub(super) fn ways(node: &Node, bytes_max: usize) -> Option<Ways> {
         Node::Concat(nodes) => {
             let mut all = vec![Vec::new()];
             for node in nodes {
-                let next = ways(node, bytes_max)?;
+                let next = alternatives(node, bytes_max)?;
                 let is_small = all.len() * next.len() <= CHOICES_MAX
                     && all.iter().all(|way: &Vec<ByteSet>| way.len() < bytes_max);
                 if !is_small {
@@ -67,7 +67,7 @@ pub(super) fn ways(node: &Node, bytes_max: usize) -> Option<Ways> {
 impl Characters {
     /// The matcher of a pattern; `None` if it is no choice of characters.
     pub(super) fn of(node: &Node) -> Option<Self> {
-        let choices = ways(node, BYTES_MAX)?;
+        let choices = alternatives(node, BYTES_MAX)?;
         // Patterns that match the empty string are left to the engines.
         if !choices.iter().any(|way| way.len() == 1) || choices.iter().any(Vec::is_empty) {
             return None;

@@ -18,9 +18,9 @@ pub(crate) enum TextKind {
     Raw,
     /// The pseudo headers `X-Spam-Relays-*`.
     Relays,
-    /// All header fields.
+    /// Names and values of all header fields.
     Fields,
-    /// URIs.
+    /// URIs of the message, one a text.
     Uris,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequent_strings_are_told_from_rare_ones() {
+    fn frequent_strings_are_distinguished_from_rare_ones() {
         let frequency = |text: &str| string_frequency(text.as_bytes(), TextKind::Mail);
         assert!(frequency("tion") > 10.0 * frequency("ntio").min(frequency("iotn")));
         assert!(frequency("th") > 30.0 * frequency("tq"));

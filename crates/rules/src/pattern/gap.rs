@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::characters::{self, Ways};
+use super::characters::{self, Alternatives};
 use super::starts::Starts;
 use super::syntax::{Anchor, ByteSet, Greed, Node};
 
@@ -20,7 +20,7 @@ pub(super) struct Gap {
     head: Vec<ByteSet>,
     /// Search for the first byte of the string, and the alternatives of the string.
     starts: Starts,
-    strings: Ways,
+    strings: Alternatives,
 }
 
 impl Gap {
@@ -38,7 +38,7 @@ impl Gap {
             return None;
         }
         let string = Node::Concat(string.to_vec());
-        let strings = characters::ways(&string, STRING_BYTES_MAX)?;
+        let strings = characters::alternatives(&string, STRING_BYTES_MAX)?;
         // If one string is a prefix of another, the first alternative wins in Perl, not the
         // shortest.
         let length = strings.first().map(Vec::len).filter(|length| *length > 0)?;

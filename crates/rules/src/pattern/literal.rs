@@ -19,7 +19,7 @@ const EXACT_MAX: usize = 192;
 const MINIMIZED_MAX: usize = 128;
 /// Longest string kept, in bytes.
 const STRING_BYTES_MAX: usize = 24;
-/// Most second strings.
+/// Most strings of the second piece that a match must have, too.
 const SECOND_STRINGS_MAX: usize = 96;
 /// Fewest bytes of a second string.
 const SECOND_BYTES_MIN: usize = 3;

@@ -27,7 +27,7 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError::Invalid(message.into()))
 }
 
-/// A parsed pattern.
+/// A pattern's syntax tree, and the names of its groups.
 #[derive(Debug, Clone)]
 pub(crate) struct Parsed {
     pub(crate) node: Node,

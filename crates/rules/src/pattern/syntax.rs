@@ -13,7 +13,7 @@ impl std::fmt::Debug for ByteSet {
 }
 
 impl ByteSet {
-    /// Every byte.
+    /// Every byte, as `.` with `/s` has it.
     pub(crate) const ALL: ByteSet = ByteSet([u64::MAX; 4]);
 
     /// The set of one byte.
@@ -152,15 +152,15 @@ pub(crate) enum Anchor {
     Start,
     /// `\Z`, or `$` without `/m`: at the end or before a newline that ends the text.
     End,
-    /// `\z`.
+    /// `\z`: at the end of the text and nowhere else.
     AbsoluteEnd,
     /// `^` with `/m`: after a newline that does not end the text, or at the start.
     LineStart,
-    /// `$` with `/m`.
+    /// `$` with `/m`: before a newline, or at the end.
     LineEnd,
-    /// `\b`.
+    /// `\b`: between a word character and another.
     Word,
-    /// `\B`.
+    /// `\B`: where no `\b` is.
     NotWord,
 }
 

@@ -5,17 +5,17 @@
 pub struct Capabilities {
     /// Command pipelining (RFC 2920).
     pub pipelining: bool,
-    /// 8BITMIME (RFC 6152).
+    /// Bodies with bytes above 127: 8BITMIME (RFC 6152).
     pub eight_bit: bool,
-    /// SMTPUTF8 (RFC 6531).
+    /// Addresses and headers in UTF-8: SMTPUTF8 (RFC 6531).
     pub utf8: bool,
     /// Delivery status notifications (RFC 3461).
     pub dsn: bool,
-    /// STARTTLS (RFC 3207).
+    /// TLS on this connection: STARTTLS (RFC 3207).
     pub starttls: bool,
     /// AUTH with the mechanism PLAIN (RFC 4954).
     pub auth_plain: bool,
-    /// SIZE (RFC 1870).
+    /// The size may be announced in MAIL: SIZE (RFC 1870).
     pub size: bool,
     /// Largest message in bytes that SIZE announces; 0 if it names no limit.
     pub size_max: u64,

@@ -33,7 +33,7 @@ pub struct Peer {
 /// A message as the MTA has handed it over, from connect to end of body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
-    /// The SMTP client.
+    /// Host name and address of the SMTP client.
     pub peer: Peer,
     /// Macros by name, without braces; the last value of each.
     pub macros: BTreeMap<String, String>,

@@ -22,7 +22,7 @@ pub enum Event {
     Message,
     /// AUTH PLAIN or LOGIN: call [`super::Session::answer_auth`].
     Auth {
-        /// Login name.
+        /// Login name as the client gave it.
         user: String,
         /// Password in plain text.
         password: String,

@@ -4,10 +4,10 @@ use crate::command::{MailCommand, RcptCommand};
 use crate::data::{DataError, LineCheck};
 use crate::reply::Reply;
 
-/// A mail transaction.
+/// A mail transaction (RFC 5321 section 3.3), from MAIL to the end of the data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transaction {
-    /// Arguments of MAIL.
+    /// Reverse path and parameters of MAIL.
     pub mail: MailCommand,
     /// The accepted recipients, in order.
     pub recipients: Vec<RcptCommand>,

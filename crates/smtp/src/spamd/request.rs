@@ -29,7 +29,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All methods.
+    /// The methods that spamd has.
     pub const ALL: [Method; 9] = [
         Method::Check,
         Method::Symbols,
@@ -74,7 +74,7 @@ pub struct Tell {
     pub remove: Destinations,
 }
 
-/// A complete request.
+/// A request with its headers and its whole body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The method of the request line.

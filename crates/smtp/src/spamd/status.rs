@@ -3,11 +3,11 @@
 /// Status of a response: codes of sysexits.h, as spamd uses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// `EX_OK`: success.
+    /// `EX_OK` (0): the request succeeded.
     Ok,
     /// `EX_SOFTWARE`: an internal error of the server.
     Software,
-    /// `EX_TEMPFAIL`: retry later.
+    /// `EX_TEMPFAIL` (75): the client shall try again later.
     TempFail,
     /// `EX_PROTOCOL`: the request is malformed.
     Protocol,

@@ -22,7 +22,7 @@ pub struct EvalContext<'a> {
     pub facts: &'a Facts,
     /// Unix time in seconds.
     pub now: i64,
-    /// Which rules run.
+    /// Whether functions that need the network may hit.
     pub profile: Profile,
     /// The classifier's probability of spam, 0 to 1; `None` without a classifier.
     pub spam_probability: Option<f64>,
@@ -124,7 +124,7 @@ impl<'a> EvalContext<'a> {
         self.header_memo(name).map_or(&[], |memo| memo.values.get_or_init(make).as_slice())
     }
 
-    /// The parts.
+    /// The MIME parts as SpamAssassin parses them.
     pub(super) fn tree(&self) -> &MimeTree<'a> {
         self.views.mime()
     }

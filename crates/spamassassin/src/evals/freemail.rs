@@ -13,7 +13,7 @@ use super::text::{bytes_pattern, re};
 /// Most addresses taken from links, and in all, from one body.
 const LINK_ADDRESSES_MAX: usize = 20;
 const BODY_ADDRESSES_MAX: usize = 40;
-/// Longest local part.
+/// Longest local part in bytes (RFC 5321 section 4.5.3.1.1).
 const LOCAL_PART_MAX: usize = 64;
 
 /// `check_freemail_from([pattern])`: any sender address is a freemail one.

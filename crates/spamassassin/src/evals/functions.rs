@@ -36,7 +36,7 @@ pub(super) fn is_answered(name: &str) -> bool {
     find(name).is_some_and(|f| !std::ptr::fn_addr_eq(f, never as Function))
 }
 
-/// Sorted by name.
+/// Sorted by name, for the binary search of [`find`].
 const FUNCTIONS: &[(&str, Function)] = &[
     ("check_abundant_unicode_ratio", mime::unicode_ratio),
     ("check_access_database", never),

@@ -87,7 +87,7 @@ pub(super) struct Recipients {
 /// Status of the sender on the lists of address and relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListStatus {
-    /// Not listed.
+    /// The address is on no list of this kind.
     Unlisted,
     /// Listed, and the relay matches.
     Welcome,
@@ -126,7 +126,7 @@ pub(super) struct MimeFacts {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) count: u64,
-    /// Pixels.
+    /// Sum of width times height, in pixels.
     pub(super) area: u64,
     /// Height and width of each size that occurs.
     pub(super) sizes: BTreeSet<(u32, u32)>,

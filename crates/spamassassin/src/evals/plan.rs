@@ -44,7 +44,7 @@ pub(super) enum Plan {
 pub(super) enum Senders {
     /// Hosts of the From addresses.
     FromHost,
-    /// Their registered domains.
+    /// Registered domains of the From addresses.
     FromDomain,
     /// Host of the envelope sender.
     Envelope,

@@ -20,7 +20,7 @@ use crate::boundaries::Boundaries;
 /// Settings and lists of eval functions, read once when rules are loaded.
 #[derive(Debug, Default)]
 pub struct EvalTables {
-    /// Registry boundaries.
+    /// Where registries end and registered domains begin (`util_rb_*tld` settings).
     pub boundaries: Boundaries,
     pub(super) freemail: Freemail,
     addresses: BTreeMap<String, AddressList>,

@@ -21,7 +21,7 @@ const STEPS_MAX: usize = 200_000;
 pub(super) struct Address {
     /// Display name, still encoded.
     pub phrase: Option<Vec<u8>>,
-    /// `local@domain`.
+    /// `local@domain`, without angle brackets and comments.
     pub address: Option<Vec<u8>>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Address {
 #[derive(Debug, Default, Clone)]
 struct Entry<'t> {
     phrase: Option<&'t [u8]>,
-    /// Inside angle brackets.
+    /// What stands between angle brackets.
     enclosed: Option<&'t [u8]>,
     alone: Option<&'t [u8]>,
     comment: Option<&'t [u8]>,

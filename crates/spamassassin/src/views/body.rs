@@ -22,7 +22,7 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The rendered text.
+    /// The text as `body` rules read it, before paragraphs are joined.
     pub fn text(&self) -> &Text {
         self.html.as_ref().map_or(&self.plain, HtmlState::rendered)
     }
@@ -141,7 +141,7 @@ fn char_len(text: &str, i: usize) -> usize {
     text[i..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// White space.
+/// A run of white space, and how many line ends it has.
 struct Run {
     end: usize,
     line_ends: usize,

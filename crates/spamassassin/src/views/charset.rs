@@ -31,7 +31,7 @@ enum Decoder {
     Gb2312,
     /// ISO 2022-JP: seven bits; a byte above 127 ends the text.
     Iso2022Jp,
-    /// RFC 2152.
+    /// UTF-7 (RFC 2152): Base64 of UTF-16 between `+` and `-`.
     Utf7,
     /// Big5 without the Hong Kong characters.
     Big5,

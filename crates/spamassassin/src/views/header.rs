@@ -20,7 +20,7 @@ const HOST_BYTES_MAX: usize = 251;
 /// A value, borrowed if it is part of the message.
 type Value<'v> = Cow<'v, [u8]>;
 
-/// The selector's modifiers.
+/// Which part of a field a rule reads: `:raw`, `:addr`, `:name` and so on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted {
     raw: bool,

@@ -48,29 +48,29 @@ pub struct HtmlState {
     pub embeds: bool,
     /// Total area of images with width and height, in pixels.
     pub image_area: f64,
-    /// Smallest font size.
+    /// Smallest font size seen, as SpamAssassin counts it (3 is normal).
     pub min_size: f64,
-    /// Largest font size.
+    /// Largest font size seen, in the same unit.
     pub max_size: f64,
     /// Tags, start and end.
     pub tags: u32,
     /// Tags of elements that HTML knows.
     pub elements: u32,
-    /// Different tags.
+    /// How many different tags occur.
     pub tags_seen: u32,
     /// Different tags of elements that HTML knows.
     pub elements_seen: u32,
     /// End tags without a start tag.
     pub closed_extra: u32,
-    /// Tags inside words.
+    /// Tags inside words, which split them for a filter only.
     pub obfuscation: u32,
     /// Lengths of word pieces before and after tags inside words: bit `7 * (a - 1) + b - 1`.
     pub backhair: u64,
     /// Comments with their delimiters.
     pub comment: Vec<Text>,
-    /// Text of scripts.
+    /// Text of every `<script>`, in order.
     pub script: Vec<Text>,
-    /// Titles.
+    /// Text of every `<title>`, in order.
     pub title: Vec<Text>,
     /// Text of every anchor, in order; images are `<img>\n`.
     pub anchor: Vec<Text>,
@@ -162,7 +162,7 @@ impl HtmlState {
         state
     }
 
-    /// The rendered text.
+    /// The text of the part as it is shown, hidden text included.
     pub fn rendered(&self) -> &Text {
         &self.rendered
     }

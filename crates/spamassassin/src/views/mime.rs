@@ -33,7 +33,7 @@ const VALUE_MAX: usize = 8192;
 pub(super) const FIELDS_MAX: usize = 2_000;
 /// Most nodes of the tree; SpamAssassin has no such limit.
 const NODES_MAX: usize = 20_000;
-/// Deepest nesting.
+/// Levels of parts below the message, as SpamAssassin has them.
 const DEPTH_MAX: u32 = 20;
 /// Most adjacent blank lines.
 const BLANK_LINES_MAX: usize = 20;
@@ -55,12 +55,12 @@ pub struct ParseFlags {
     pub mimepart_limit_exceeded: bool,
 }
 
-/// The parsed message.
+/// A message's parts as SpamAssassin sees them, which differs from RFC 2045 in places.
 #[derive(Debug)]
 pub struct MimeTree<'m> {
     /// All parts; `[0]` is the message.
     pub nodes: Vec<Node<'m>>,
-    /// Anomalies found.
+    /// What was malformed, as `check_msg_parse_flags` reports it.
     pub flags: ParseFlags,
     /// Where the header begins: after the mbox line, if there is one.
     pub header_start: usize,
@@ -143,7 +143,7 @@ impl<'m> MimeTree<'m> {
         parts.filter(|p| p.is_leaf && !p.kind.is_empty())
     }
 
-    /// The message itself.
+    /// The message itself, the root of the tree.
     pub fn root(&self) -> &Node<'m> {
         &self.nodes[0]
     }
@@ -172,7 +172,7 @@ impl<'m> MimeTree<'m> {
         &self.header
     }
 
-    /// The raw body.
+    /// All bytes behind the header, not decoded.
     pub fn pristine_body(&self) -> &'m [u8] {
         &self.raw[self.body_start..]
     }

@@ -23,7 +23,7 @@ pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     trim_end(&bytes[start..])
 }
 
-/// Without trailing `\s`.
+/// The bytes without white space (Perl's `\s`) at the end.
 pub(crate) fn trim_end(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&b| !is_space(b)).map_or(0, |i| i + 1);
     &bytes[..end]
@@ -156,7 +156,7 @@ impl Text {
         Cow::Owned(self.bytes())
     }
 
-    /// Characters (Perl's `length`).
+    /// Length in characters, as Perl's `length` counts.
     pub fn len(&self) -> usize {
         count_chars(&self.chars)
     }
@@ -167,7 +167,7 @@ impl Text {
     }
 }
 
-/// Number of characters.
+/// Number of characters; quick if all are ASCII.
 pub(crate) fn count_chars(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }

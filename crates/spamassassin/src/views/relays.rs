@@ -108,13 +108,13 @@ pub struct Relays {
     pub last_trusted_index: i32,
     /// Index among the Received fields of the last internal one; -1 if there is none.
     pub last_internal_index: i32,
-    /// `X-Spam-Relays-Trusted`.
+    /// `X-Spam-Relays-Trusted`: the pseudo header that rules read.
     pub trusted_text: Vec<u8>,
-    /// `X-Spam-Relays-Untrusted`.
+    /// `X-Spam-Relays-Untrusted`, in the same form.
     pub untrusted_text: Vec<u8>,
-    /// `X-Spam-Relays-Internal`.
+    /// `X-Spam-Relays-Internal`, in the same form.
     pub internal_text: Vec<u8>,
-    /// `X-Spam-Relays-External`.
+    /// `X-Spam-Relays-External`, in the same form.
     pub external_text: Vec<u8>,
 }
 
@@ -142,12 +142,12 @@ struct Walk {
 }
 
 impl Relays {
-    /// Trusted relays.
+    /// Relays in front of the first that is not trusted, the nearest first.
     pub fn trusted(&self) -> &[Relay] {
         &self.all[..self.trusted]
     }
 
-    /// The rest.
+    /// All relays behind the trusted ones, the nearest first.
     pub fn untrusted(&self) -> &[Relay] {
         &self.all[self.trusted..]
     }
@@ -157,12 +157,12 @@ impl Relays {
         &self.all[..self.internal]
     }
 
-    /// The rest.
+    /// All relays behind the internal ones, the nearest first.
     pub fn external(&self) -> &[Relay] {
         &self.all[self.internal..]
     }
 
-    /// All of them.
+    /// All relays, the nearest to us first.
     pub fn all(&self) -> &[Relay] {
         &self.all
     }

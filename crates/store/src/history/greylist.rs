@@ -24,7 +24,7 @@ pub enum GreylistDecision {
     },
 }
 
-/// Parameters of greylisting.
+/// How long an unknown client waits, and how long it is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GreylistRules {
     /// Seconds that an unknown client has to wait.

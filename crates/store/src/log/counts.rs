@@ -23,7 +23,7 @@ pub struct Bucket {
     pub class: Class,
     /// Final disposition of the first recipient.
     pub action: String,
-    /// Number of messages.
+    /// Number of messages of the span with this class and action.
     pub messages: u64,
     /// Their size in bytes.
     pub bytes: u64,

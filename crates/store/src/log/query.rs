@@ -76,11 +76,11 @@ pub struct Summary {
     pub class: Class,
     /// Score of the rules.
     pub score: f64,
-    /// Size in bytes.
+    /// Size of the message in bytes.
     pub size: u64,
     /// The From field, else the envelope sender.
     pub from: String,
-    /// The Subject, decoded.
+    /// The Subject, encoded words (RFC 2047) decoded.
     pub subject: String,
     /// The first three recipients.
     pub recipients: Vec<RecipientSummary>,

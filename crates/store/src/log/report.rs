@@ -56,9 +56,9 @@ fn recipients(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
 /// Kinds of names that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopKind {
-    /// Rules that matched.
+    /// Names of the rules that matched.
     Rule,
-    /// Sender domains.
+    /// Domains of envelope senders.
     Sender,
     /// Recipients; stored when their day is over ([`Log::top_recipients`] counts other days).
     Recipient,
@@ -92,7 +92,7 @@ pub struct Feedback {
     pub kind: String,
     /// Class of the messages.
     pub class: Class,
-    /// Number of messages.
+    /// Number of messages that have the name.
     pub messages: u64,
 }
 

@@ -193,7 +193,7 @@ fn later_deliveries_replace_earlier() {
 }
 
 #[test]
-fn events_tell_the_later_life_once() {
+fn events_record_the_later_life_once() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path()).unwrap();
     log.append(vec![record(1, DAY)]).unwrap();

@@ -40,7 +40,7 @@ pub const EMPTY_BYTES: u64 = super::record::FILE_HEAD_BYTES;
 pub enum PackState {
     /// It may be appended to.
     Open,
-    /// It is complete.
+    /// It is complete: nothing is appended any more.
     Closed,
     /// It is complete, and something in it cannot be read: it is kept as it is.
     Damaged,
@@ -67,9 +67,9 @@ impl PackState {
 /// What the index knows of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackRow {
-    /// Its number.
+    /// Number of the pack, which orders packs and is never used again.
     pub number: u64,
-    /// Its group.
+    /// A day and whatever else retention needs, so that a pack goes as a whole.
     pub group: String,
     /// How far it is indexed, in bytes.
     pub bytes: u64,
@@ -77,14 +77,14 @@ pub struct PackRow {
     pub live: u64,
     /// Bytes of live records.
     pub live_bytes: u64,
-    /// Its state.
+    /// Whether it may be appended to, read or removed.
     pub state: PackState,
 }
 
 /// Totals of all packs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PackTotals {
-    /// Number of packs.
+    /// Number of packs, open ones included.
     pub packs: u64,
     /// Bytes of all packs.
     pub bytes: u64,
@@ -193,7 +193,7 @@ pub fn bodies_of(
     Ok(rows.into_iter().filter_map(|(hash, location)| Some((hash?, location))).collect())
 }
 
-/// All packs, ascending.
+/// All packs in ascending order of their numbers.
 pub fn packs(connection: &Connection) -> rusqlite::Result<Vec<PackRow>> {
     let mut find = connection.prepare_cached(
         "SELECT number, name, bytes, live, live_bytes, state FROM pack ORDER BY number",

@@ -52,7 +52,7 @@ fn what_is_appended_is_read_also_by_another_process_and_after_a_restart() {
     assert_eq!(found.group.as_deref(), Some("a"));
     assert_eq!(found.records.iter().map(|(_, at)| *at).collect::<Vec<_>>(), first);
     assert_eq!((found.torn_bytes, found.damaged.len()), (0, 0));
-    // It goes on where it ended, or elsewhere if it is told nothing.
+    // It goes on where it ended, or elsewhere without a place to resume from.
     packs.resume(1, "a", found.valid_bytes).unwrap();
     assert_eq!(packs.append("a", &[body(b"four")]).unwrap()[0].pack, 1);
     assert_eq!(packs.append("b", &[body(b"five")]).unwrap()[0].pack, 4);

@@ -68,8 +68,8 @@ impl Quarantine {
     }
 
     /// Notes in the packs what became of items, as far as they do not know it yet: a list that is
-    /// made again from them brings no deleted item back and releases none twice. What another process
-    /// deletes is noted by the node.
+    /// made again from them brings no deleted item back and releases none twice. What another
+    /// process deletes is noted by the node.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -200,12 +200,12 @@ impl Quarantine {
     }
 
     /// Encrypts every body with the first key, or decrypts all permanently if the keys do not
-    /// encrypt. Returns how many were rewritten. Packs with holes are rewritten, too: what was deleted
-    /// does not stay behind in clear.
+    /// encrypt. Returns how many were rewritten. Packs with holes are rewritten, too: what was
+    /// deleted does not stay behind in clear.
     ///
     /// # Errors
-    /// If one cannot be read, decrypted or written, or another process writes the packs; those before
-    /// it are done.
+    /// If one cannot be read, decrypted or written, or another process writes the packs; those
+    /// before it are done.
     pub fn reencrypt(&self) -> Result<u64, StoreError> {
         if self.has_old_bodies() {
             self.move_old(|| true)?;

@@ -16,7 +16,7 @@ fn memory_folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// What callers were told, and what a spool would know.
+/// What callers were promised, and what a spool would know.
 #[derive(Debug, Clone, Default)]
 struct Promises {
     /// Held items and their messages.
@@ -77,64 +77,64 @@ fn of_day(n: i64, day: i64) -> QuarantineItem {
     QuarantineItem { received_ms: day * DAY + n, ..item(n) }
 }
 
-fn put(q: &Quarantine, told: &Recorder, items: &[(i64, i64)]) {
+fn put(q: &Quarantine, recorder: &Recorder, items: &[(i64, i64)]) {
     let items: Vec<_> = items.iter().map(|(n, day)| (of_day(*n, *day), message(*n))).collect();
     let batch: Vec<_> = items.iter().map(|(item, raw)| (item, &raw[..])).collect();
     q.put_many(&batch).unwrap();
-    told.promise(|p| p.held.extend(items.into_iter().map(|(item, raw)| (item.id, raw))));
+    recorder.promise(|p| p.held.extend(items.into_iter().map(|(item, raw)| (item.id, raw))));
 }
 
-fn delete(q: &Quarantine, told: &Recorder, id: &str) {
-    told.promise(|p| {
+fn delete(q: &Quarantine, recorder: &Recorder, id: &str) {
+    recorder.promise(|p| {
         p.held.remove(id);
     });
     assert_eq!(q.delete(id, "ada", 20 * DAY).unwrap(), Deletion::Done);
-    told.promise(|p| {
+    recorder.promise(|p| {
         p.deleted.insert(id.to_owned());
     });
 }
 
-fn release(q: &Quarantine, told: &Recorder, id: &str, is_spooled: bool) {
+fn release(q: &Quarantine, recorder: &Recorder, id: &str, is_spooled: bool) {
     let raw = q.body(id).unwrap().unwrap();
-    told.promise(|p| {
+    recorder.promise(|p| {
         p.held.remove(id);
     });
     let begun = begin(q, id, 20 * DAY);
     if !is_spooled {
         assert!(q.abandon_release(&begun.token, "no room", 20 * DAY).unwrap());
-        return told.promise(|p| {
+        return recorder.promise(|p| {
             p.held.insert(id.to_owned(), raw);
         });
     }
-    told.promise(|p| {
+    recorder.promise(|p| {
         p.spool.insert(begun.token.clone());
         p.sent.insert(id.to_owned());
     });
     assert!(q.finish_release(&begun.token, 20 * DAY).unwrap());
     // It is delivered, and the spool forgets it.
-    told.promise(|p| {
+    recorder.promise(|p| {
         p.spool.remove(&begun.token);
     });
 }
 
 /// Everything that changes packs, once.
-fn scenario(q: &Quarantine, told: &Recorder) {
-    put(q, told, &[(1, 1), (2, 1), (3, 1), (4, 1)]);
-    put(q, told, &[(5, 2), (6, 2), (7, 3), (8, 3)]);
-    delete(q, told, "q2");
-    delete(q, told, "q6");
-    release(q, told, "q3", true);
-    release(q, told, "q4", false);
+fn scenario(q: &Quarantine, recorder: &Recorder) {
+    put(q, recorder, &[(1, 1), (2, 1), (3, 1), (4, 1)]);
+    put(q, recorder, &[(5, 2), (6, 2), (7, 3), (8, 3)]);
+    delete(q, recorder, "q2");
+    delete(q, recorder, "q6");
+    release(q, recorder, "q3", true);
+    release(q, recorder, "q4", false);
     q.maintain().unwrap();
-    put(q, told, &[(9, 3), (10, 3)]);
-    release(q, told, "q7", true);
+    put(q, recorder, &[(9, 3), (10, 3)]);
+    release(q, recorder, "q7", true);
     // Day 1 is too old.
-    told.promise(|p| p.held.retain(|id, _| id != "q1" && id != "q4"));
+    recorder.promise(|p| p.held.retain(|id, _| id != "q1" && id != "q4"));
     q.retain(2 * DAY, None, 20 * DAY).unwrap();
     q.maintain().unwrap();
-    delete(q, told, "q8");
+    delete(q, recorder, "q8");
     q.maintain().unwrap();
-    put(q, told, &[(11, 3)]);
+    put(q, recorder, &[(11, 3)]);
 }
 
 /// The node starts again at this moment: every promise is kept.
@@ -175,13 +175,14 @@ fn no_moment_of_a_power_cut_or_kill_loses_or_repeats_a_message() {
     let folder = memory_folder();
     let medium = Faulty::default();
     let q = Quarantine::open_on(folder.path(), packs_on(&medium), None).unwrap();
-    let told = Arc::new(Recorder::default());
+    let recorder = Arc::new(Recorder::default());
     {
-        let (told, watched, path) = (told.clone(), medium.clone(), folder.path().to_owned());
-        medium.observe(move || told.record(&watched, &path));
+        let (recorder, watched, path) =
+            (recorder.clone(), medium.clone(), folder.path().to_owned());
+        medium.observe(move || recorder.record(&watched, &path));
     }
-    scenario(&q, &told);
-    let moments = std::mem::take(&mut *told.moments.lock().unwrap());
+    scenario(&q, &recorder);
+    let moments = std::mem::take(&mut *recorder.moments.lock().unwrap());
     assert!(moments.len() > 80, "{}", moments.len());
     for (n, moment) in moments.iter().enumerate() {
         for (way, medium) in moment.mediums.iter().enumerate() {
@@ -218,30 +219,30 @@ fn a_disk_that_is_full_at_any_moment_costs_nothing_that_was_promised() {
             let folder = memory_folder();
             let medium = Faulty::default();
             let q = Quarantine::open_on(folder.path(), packs_on(&medium), None).unwrap();
-            let told = Recorder::default();
-            put(&q, &told, &[(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2)]);
+            let recorder = Recorder::default();
+            put(&q, &recorder, &[(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (6, 2)]);
             medium.set_fault_after(calls, fault);
             // Deleting needs no room but for the note of it, which is made later.
             for id in ["q2", "q3"] {
-                told.promise(|p| {
+                recorder.promise(|p| {
                     p.held.remove(id);
                 });
                 if q.delete(id, "ada", 9).is_ok()
                     || q.get(id).unwrap().unwrap().state == State::Deleted
                 {
-                    told.promise(|p| {
+                    recorder.promise(|p| {
                         p.deleted.insert(id.to_owned());
                     });
                 }
             }
             let _may_fail = q.compact();
             if q.put(&of_day(7, 2), &message(7)).is_ok() {
-                told.promise(|p| {
+                recorder.promise(|p| {
                     p.held.insert("q7".to_owned(), message(7));
                 });
             }
             let _may_fail = q.compact();
-            let promises = told.promises.lock().unwrap().clone();
+            let promises = recorder.promises.lock().unwrap().clone();
             for (id, raw) in &promises.held {
                 assert_eq!(
                     q.body(id).unwrap().as_ref(),

@@ -23,7 +23,7 @@ pub struct QuarantineItem {
     pub class: Class,
     /// Score of the rules.
     pub score: f64,
-    /// The Subject, decoded.
+    /// The Subject, encoded words (RFC 2047) decoded.
     pub subject: String,
     /// The From field, decoded.
     pub from: String,
@@ -37,7 +37,7 @@ pub struct QuarantineItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Waiting for review.
+    /// It waits for a person's decision.
     Held,
     /// Being handed to the spool.
     Releasing,
@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-/// A stored item.
+/// An item as the quarantine stores it, with its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Held {
     /// Sequence number by time of arrival; that of a page's last item is where the next page
@@ -72,7 +72,7 @@ pub struct Held {
     pub seq: i64,
     /// The item as it was put.
     pub item: QuarantineItem,
-    /// Its state.
+    /// Held, or what became of it.
     pub state: State,
     /// Unix time in milliseconds of the last change of state.
     pub changed_ms: i64,

@@ -118,8 +118,8 @@ impl Quarantine {
         Ok(slice)
     }
 
-    /// Every item has its body in a pack, or cannot be moved: removes what is left of the old files,
-    /// but not what nobody knows.
+    /// Every item has its body in a pack, or cannot be moved: removes what is left of the old
+    /// files, but not what nobody knows.
     fn clear_old(&self) -> Result<(), StoreError> {
         let mut left = 0;
         for hash in self.content.all()? {

@@ -131,12 +131,12 @@ fn a_flipped_byte_and_a_missing_day_cost_their_messages_and_are_named() {
     assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), ["q1", "q3", "q4"]);
     assert!(found[0].1.contains("0000000000000001.pack") && found[0].1.contains("backup"));
     assert!(found[1].1.contains("is missing") && found[1].1.contains("0000000000000002.pack"));
-    let told = q.damaged_packs().unwrap();
-    assert!(told.len() == 1 && told[0].contains("is missing"), "{told:?}");
+    let damaged = q.damaged_packs().unwrap();
+    assert!(damaged.len() == 1 && damaged[0].contains("is missing"), "{damaged:?}");
     assert!(q.body("q1").is_err() && q.body("q3").is_err());
     assert_eq!(q.body("q2").unwrap(), Some(message(2)));
     assert_eq!(q.body("q5").unwrap(), Some(message(5)));
-    // The same message again is stored again, which mends the first.
+    // The same message again is stored again, which repairs the first.
     q.put(&of_day(7, 5), &message(3)).unwrap();
     assert_eq!(q.body("q7").unwrap(), Some(message(3)));
     assert_eq!(q.body("q3").unwrap(), Some(message(3)));

@@ -30,8 +30,8 @@ impl Quarantine {
         Ok(self.put_many(&[(item, raw)])? == 1)
     }
 
-    /// Holds several messages with one sync for each group of packs, and one commit. Returns how many
-    /// were new.
+    /// Holds several messages with one sync for each group of packs, and one commit. Returns how
+    /// many were new.
     ///
     /// # Errors
     /// If they could not all be made durable; then none of the new ones is held.

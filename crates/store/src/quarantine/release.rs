@@ -62,13 +62,13 @@ pub struct Release {
     pub token: String,
     /// The item to release.
     pub held: Held,
-    /// The request.
+    /// Who asked for it, with which right, and where it shall go.
     pub order: ReleaseOrder,
     /// Where to send it: the addresses of the request, else the item's recipients.
     pub recipients: Vec<String>,
 }
 
-/// Outcome of [`Quarantine::begin_release`].
+/// What [`Quarantine::begin_release`] found: of many who ask, one may go on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begin {
     /// The release has begun; the caller must finish or abandon it.

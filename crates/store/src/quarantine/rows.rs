@@ -96,7 +96,7 @@ pub(super) fn set_entry(batch: &Transaction<'_>, seq: i64, at: Location) -> rusq
 pub(super) enum Drop {
     /// A person deleted it.
     Deleted,
-    /// Retention removes it.
+    /// It is older than the folder keeps.
     Forgotten,
 }
 

@@ -72,9 +72,9 @@ END;
     // setting.
     "ALTER TABLE item ADD COLUMN released_by TEXT;",
     // Bodies are in packs; those of `bodies/` are moved there. An item's own record is in a pack,
-    // too: (pack, entry_offset, entry_bytes); pack is NULL once it has no body. `noted` is the state
-    // that the packs know of. `gone` has the items without a body whose record is still in a pack:
-    // a list that is made again from the packs must not bring them back.
+    // too: (pack, entry_offset, entry_bytes); pack is NULL once it has no body. `noted` is the
+    // state that the packs know of. `gone` has the items without a body whose record is still in a
+    // pack: a list that is made again from the packs must not bring them back.
     concat!(
         pack_tables!(),
         "ALTER TABLE item ADD COLUMN pack INTEGER;

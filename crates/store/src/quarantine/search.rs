@@ -189,7 +189,7 @@ fn conditions(query: &HeldQuery) -> (String, Vec<Value>) {
     (clauses.join(" AND "), values)
 }
 
-/// Reads [`COLUMNS`].
+/// Reads a row that was selected by [`COLUMNS`], in their order.
 pub(super) fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
     Ok(Held {
         seq: row.get(0)?,

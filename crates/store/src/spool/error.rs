@@ -10,7 +10,7 @@ pub enum SpoolError {
     Io {
         /// Path of the file or folder.
         path: String,
-        /// The attempted operation.
+        /// What was attempted, as a verb for the text of the error.
         what: &'static str,
         /// Error of the operating system.
         source: io::Error,

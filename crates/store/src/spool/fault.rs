@@ -10,7 +10,7 @@ use super::medium::{Medium, MediumFile, copy_at};
 /// The fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
-    /// No fault.
+    /// Every write and sync succeeds.
     #[default]
     None,
     /// Writes fail with ENOSPC, and write nothing.
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Observer {
 /// What a power failure leaves of removals that were not made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removals {
-    /// They happened.
+    /// Removed files stay away.
     Kept,
     /// The files are there again.
     Undone,

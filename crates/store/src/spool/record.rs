@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_head_tells_the_format() {
+    fn a_file_head_names_the_format() {
         let format = Format::new().unwrap();
         let head = format.file_head();
         assert_eq!(head.len() as u64, FILE_HEAD_BYTES);

@@ -15,7 +15,7 @@ use super::{MESSAGES, RecordLocation, STATES, Shared, file_name};
 /// much as its state.
 pub(super) type UnwrittenDone = BTreeMap<u64, Vec<u64>>;
 
-/// Most such messages of one segment.
+/// Most such messages of one segment: so many at most are looked at again after a crash.
 const UNWRITTEN_MAX: usize = 256;
 
 impl Shared {

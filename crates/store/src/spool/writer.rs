@@ -34,7 +34,8 @@ struct Pending {
 
 /// Time between two probes of a failed medium.
 const PROBE_AFTER: Duration = Duration::from_secs(2);
-/// A closed segment is compacted when less than this share of its bytes is live: one in ...
+/// A closed segment is compacted when less than this share of its bytes is live: one in ... So a
+/// byte that is copied frees three at least.
 const MOVE_BELOW_ONE_IN: u64 = 4;
 /// Most bytes moved at once, so that messages do not wait behind it.
 const MOVE_BYTES_MAX: u64 = 8 << 20;
@@ -108,6 +109,7 @@ impl Writer {
         self.batch_bytes = 0;
         match self.write_batch(&batch) {
             Ok(locations) => {
+                // Before `done`: whoever hears of the message can read it at once.
                 let mut index = self.shared.index();
                 for (pending, location) in batch.iter().zip(&locations) {
                     let due = pending.head.due;
@@ -327,6 +329,7 @@ impl Writer {
                 self.shared.write_state(unwritten, id, due, &state);
             }
         }
+        // The copies' states must be durable before the originals go.
         self.shared.sync_files();
         if self.shared.index().segments.get(&number).is_some_and(|s| s.live == 0) {
             self.shared.remove_segment(unwritten, number);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// All permissions.
+    /// May do everything, and give roles to others.
     Administrator,
     /// See all messages; release and delete in the given folders (none given: in all).
     Reviewer,
@@ -15,7 +15,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles.
+    /// The roles, the one with most rights first.
     pub const ALL: [Role; 3] = [Role::Administrator, Role::Reviewer, Role::User];
 
     /// Name on the command line and pages.
@@ -41,10 +41,10 @@ impl std::str::FromStr for Role {
     }
 }
 
-/// A user account.
+/// A person or program that may sign in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// Login name; case-insensitive.
+    /// Login name, compared without regard to case.
     pub login: String,
     /// Permissions of the user.
     pub role: Role,

@@ -51,9 +51,9 @@ pub enum LinkKind {
 /// Result of verifying a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkStatus {
-    /// It is valid.
+    /// The signature is right, and it is in time.
     Valid(Link),
-    /// It has expired.
+    /// The signature is right, but its time is over.
     Expired(Link),
     /// It was used before.
     Used(Link),

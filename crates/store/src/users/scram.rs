@@ -20,11 +20,11 @@ const KEY_BYTES: usize = digest::SHA256_OUTPUT_LEN;
 /// The keys of one password (RFC 5802 section 3).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScramKeys {
-    /// Salt of PBKDF2.
+    /// Salt of PBKDF2, random for each login.
     pub salt: Vec<u8>,
-    /// PBKDF2 iterations.
+    /// Iterations of PBKDF2, which make guessing slow.
     pub iterations: u32,
-    /// `StoredKey`: `H(ClientKey)`.
+    /// `StoredKey`: `H(ClientKey)`, which checks a client's proof.
     pub stored_key: [u8; KEY_BYTES],
     /// `ServerKey`, which proves the server to the client.
     pub server_key: [u8; KEY_BYTES],

@@ -14,7 +14,7 @@ const NAME_CHARS_MAX: usize = 60;
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 4_000;
 
-/// A saved search.
+/// A query of the message log that a user keeps by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSearch {
     /// Login of the owner.

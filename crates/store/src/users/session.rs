@@ -58,7 +58,7 @@ impl Proof {
     }
 }
 
-/// An active session.
+/// A session of the console that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// The signed-in user. By a link: with the role user and the link's address, whatever other

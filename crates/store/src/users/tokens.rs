@@ -56,7 +56,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes.
+    /// Every scope, in the order in which pages show them.
     pub const ALL: [Scope; 13] = [
         Scope::StatusRead,
         Scope::MessagesRead,
@@ -111,7 +111,7 @@ impl std::str::FromStr for Scope {
 pub struct Token {
     /// Name of the token; unique.
     pub name: String,
-    /// Its permissions.
+    /// What the token may do, and nothing else.
     pub scopes: Vec<Scope>,
     /// Login of the user who created it, or [`token_login`] of a token.
     pub who: String,

@@ -32,7 +32,7 @@ const BASE32_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 /// State of a user's second factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SecondFactor {
-    /// No second factor.
+    /// The password alone signs in.
     Off,
     /// A secret exists, but no code of it was verified yet.
     Pending,

@@ -81,7 +81,8 @@ fn bind_path(path: &Path, mode: u32) -> io::Result<UnixListener> {
         std::fs::remove_file(path)?;
     }
     // Made with its mode: a sandboxed node may not open a file to others later.
-    // SAFETY: takes and gives an integer. Nothing else makes files while a node opens its listeners.
+    // SAFETY: takes and gives an integer. Nothing else makes files while a node opens its
+    // listeners.
     let before = unsafe { libc::umask(0o777 & !libc::mode_t::from(mode as u16)) };
     let bound = UnixListener::bind(path);
     // SAFETY: the same.

@@ -3,7 +3,7 @@
 //!
 //! Acceptance writes to the spool, the quarantine to packs and a database. Where the latter is
 //! slower (a full or slow disk), what waits is in the spool, and would fill it. Beyond
-//! `quarantine.backlog_max` mail that would be held is told to come again; other mail passes.
+//! `quarantine.backlog_max` mail that would be held gets 451; other mail passes.
 
 use gauntlet_store::Delivery;
 

@@ -31,7 +31,7 @@ pub enum DocumentError {
     TooMany {
         /// Folder in the settings.
         folder: PathBuf,
-        /// `dlp.fingerprints.files_max`.
+        /// The limit that was passed, `dlp.fingerprints.files_max`.
         max: usize,
     },
     /// A document that is too large.
@@ -39,7 +39,7 @@ pub enum DocumentError {
     TooLarge {
         /// Path of the document.
         path: PathBuf,
-        /// `dlp.fingerprints.file_bytes_max`.
+        /// The limit that was passed, `dlp.fingerprints.file_bytes_max`.
         max: u64,
     },
     /// More text than is kept.

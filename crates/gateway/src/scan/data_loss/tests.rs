@@ -113,15 +113,15 @@ fn a_paragraph_of_a_document_in_the_folder_is_found() {
 }
 
 #[test]
-fn conditions_that_nothing_can_fit_are_told() {
+fn conditions_that_nothing_can_fit_are_reported() {
     let text = "[[rule]]\nname = \"a\"\nwhen.dlp = { detector = [\"payment_crad\", \"us_*\"], dictionary = \"plans\" }\n\
         do = \"discard\"\n";
     let policy = Policy::parse(text, &Groups::default()).unwrap();
     let prevention = DataLossPrevention::load(&DlpSettings::default(), None).unwrap();
-    let told = prevention.never_found(&policy);
-    assert_eq!(told.len(), 2, "{told:?}");
-    let text = told[0].to_string();
+    let reported = prevention.never_found(&policy);
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    let text = reported[0].to_string();
     assert!(text.contains("rule \"a\": dlp.detector \"payment_crad\""), "{text}");
     assert!(text.ends_with("(did you mean \"payment_card\"?)"), "{text}");
-    assert_eq!((told[0].line, told[1].field), (1, "dictionary"));
+    assert_eq!((reported[0].line, reported[1].field), (1, "dictionary"));
 }

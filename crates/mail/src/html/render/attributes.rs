@@ -163,7 +163,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// The `url(...)` of a style stylesheet or attribute.
+    /// The `url(...)` of a style sheet or attribute.
     pub(super) fn css_urls(&mut self, range: Range<usize>) {
         let css = &self.source.as_bytes()[range.clone()];
         let mut at = 0;

@@ -116,7 +116,7 @@ impl Parser<'_> {
         Ok(u8::try_from(value).ok())
     }
 
-    /// `\1`, `\g1`, `\g{-1}`.
+    /// A back reference: `\1`, `\g1`, `\g{-1}`.
     pub(super) fn group_reference(&mut self, flags: &Flags) -> Result<Node, ParseError> {
         let braced = self.take(b"{");
         let back = self.take(b"-");

@@ -190,7 +190,7 @@ fn zone_of(plan: &Plan) -> Option<&str> {
     }
 }
 
-/// Names between commas.
+/// Names between commas, without white space around them.
 fn names(list: &str) -> Vec<String> {
     list.split(',').map(|field| field.trim().to_owned()).collect()
 }

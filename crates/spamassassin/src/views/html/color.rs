@@ -55,7 +55,7 @@ const NAMES: &[(&str, u32)] = &[
 pub(super) enum Color {
     /// Red, green and blue.
     Rgb(u8, u8, u8),
-    /// Invalid.
+    /// Not a colour that HTML knows.
     Invalid,
     /// `transparent`, until it is replaced by the colour behind it.
     Transparent,

@@ -40,7 +40,7 @@ const TABLE: &[(&str, &str)] = &[
     ("ul", "v"), ("var", "v"), ("x-sigsep", "v"), ("x-tab", "v"), ("xmp", "p"),
 ];
 
-/// Number of elements.
+/// How many elements SpamAssassin's parser knows.
 pub(super) const COUNT: usize = TABLE.len();
 
 const ELEMENTS: [Element; COUNT] = {

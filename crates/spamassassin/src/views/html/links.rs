@@ -141,7 +141,7 @@ impl HtmlState {
         }
     }
 
-    /// An anchor begins.
+    /// `<a>`: the text up to its end belongs to this URI.
     pub(super) fn open_anchor(&mut self, attributes: &Attributes<'_>) {
         let href = href(attributes).unwrap_or(Piece::plain("", false));
         let uri = tidy(&href, &mut self.uri_truncated);

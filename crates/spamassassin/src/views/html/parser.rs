@@ -24,7 +24,7 @@ pub(super) trait Events {
     fn text(&mut self, text: &str, cdata: bool);
     /// `<name ...>`, the name in lower case.
     fn start(&mut self, name: &str, attributes: &Attributes<'_>);
-    /// `</name>`.
+    /// `</name>`, the name in lower case.
     fn end(&mut self, name: &str);
     /// A comment with its delimiters.
     fn comment(&mut self, text: &str);
@@ -55,7 +55,7 @@ enum Section {
 
 /// Result of parsing a construct at `<`.
 enum Step {
-    /// It ended here.
+    /// The construct ended before this byte.
     Done(usize),
     /// Not markup after all.
     Text,

@@ -7,7 +7,7 @@ pub(super) fn in_word(c: char, wide: bool) -> bool {
     !perl::is_space_char(c, wide) && !c.is_ascii_punctuation()
 }
 
-/// `\w`.
+/// Perl's `\w`, for a character; `wide`: the string has characters above 255.
 pub(super) fn is_word_char(c: char, wide: bool) -> bool {
     if c.is_ascii() { perl::is_word(c as u8) } else { wide && c.is_alphanumeric() }
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_told_from_short_ones() {
+    fn long_lines_are_distinguished_from_short_ones() {
         for (lengths, is_long) in [
             (&[LINE_MAX, 1, LINE_MAX][..], false),
             (&[1, LINE_MAX + 1], true),

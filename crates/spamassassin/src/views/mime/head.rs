@@ -37,7 +37,8 @@ pub(super) fn mbox_line(raw: &[u8]) -> usize {
     if is_mbx_line(line) { end } else { 0 }
 }
 
-/// `dd-mmm-yyyy hh:mm:ss zone,size;flags-id`.
+/// The first line of a message in an mbx folder (UW IMAP): `dd-mmm-yyyy hh:mm:ss
+/// zone,size;flags-id`.
 fn is_mbx_line(line: &[u8]) -> bool {
     let shape = b"?d-aaa-dddd dd:dd:dd";
     let fits = |(kind, byte): (&u8, &u8)| match kind {

@@ -60,7 +60,7 @@ impl<'m> Piece<'m> {
 /// A header field of a part.
 #[derive(Debug)]
 pub struct Field<'m> {
-    /// Name as written.
+    /// Name as written, in its own case.
     pub name: Cow<'m, [u8]>,
     raw: Piece<'m>,
     decoded: OnceCell<Line>,
@@ -114,22 +114,22 @@ impl<'m> Field<'m> {
     }
 }
 
-/// A part.
+/// A part of the message: a leaf, a multipart, or an attached message.
 #[derive(Debug, Default)]
 pub struct Node<'m> {
     /// Header fields in order.
     pub fields: Vec<Field<'m>>,
     /// `type/subtype`, lower case; unknown text types are `text/plain`.
     pub kind: String,
-    /// Charset as declared.
+    /// Charset that the Content-Type declares, which need not be true.
     pub charset: Option<Vec<u8>>,
-    /// File name.
+    /// File name of Content-Disposition, else of Content-Type.
     pub name: Option<Vec<u8>>,
     /// Indexes of the parts in it; a part that has none may still be no leaf.
     pub children: Vec<usize>,
     /// It holds no parts and no message.
     pub is_leaf: bool,
-    /// Its parsed Content-Type.
+    /// Content-Type as it was parsed for this part.
     pub(super) content_type: ContentType,
     pub(super) body: Option<Piece<'m>>,
     pub(super) decoded: OnceCell<Option<Vec<u8>>>,
@@ -147,7 +147,7 @@ impl<'m> Node<'m> {
         self.fields.iter().rev().find(|f| f.is(name)).map_or(&[], Field::value)
     }
 
-    /// Its parsed Content-Type.
+    /// Content-Type as it was parsed for this part.
     pub(crate) fn content_type(&self) -> &ContentType {
         &self.content_type
     }

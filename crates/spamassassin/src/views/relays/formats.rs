@@ -23,7 +23,7 @@ pub(super) struct Meaning {
 /// Special handling of one format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Quirk {
-    /// Nothing.
+    /// Read by the pattern alone.
     #[default]
     None,
     /// An ident precedes the name.
@@ -34,7 +34,7 @@ pub(super) enum Quirk {
     DottedName,
     /// A mail fetcher: earlier hops do not count.
     Fetcher,
-    /// Yahoo's receiver only.
+    /// Only if the receiver is one of Yahoo's.
     Yahoo,
 }
 
@@ -58,7 +58,7 @@ const fn quirk(looks_up: bool, quirk: Quirk) -> Meaning {
 
 type Row = (&'static str, &'static str, Meaning);
 
-/// Before qmail's formats.
+/// Tried before qmail's formats.
 const EARLY: &[Row] = &[
     ("with HTTP", "{i} ([{_i}]) by {b+}", PLAIN),
     ("", "{h+} ({r+} [{i}]{.*}) by {b+} (", quirk(true, Quirk::IdentInName)),
@@ -77,7 +77,7 @@ const MIDDLE: &[Row] = &[
     ("via smtpd", "{h+} ([{i}]) by {b+} via smtpd (for {_+}) with SMTP(", PLAIN),
 ];
 
-/// After qmail's formats.
+/// Tried after qmail's formats, which are more special.
 const LATE: &[Row] = &[
     ("via HTTP", "[{i}] by {b+} via HTTP{$}", PLAIN),
     ("( [", "{_+} ( [{i}]){.?} by {b+} ", PLAIN),
@@ -159,7 +159,7 @@ const IGNORED: &[&str] = &[
     "[<{.?} (Jetsend",
 ];
 
-/// All tables, compiled.
+/// All tables, their patterns parsed once.
 pub(super) struct Formats {
     pub(super) early: Vec<Format>,
     pub(super) middle: Vec<Format>,
@@ -186,7 +186,7 @@ fn compiled(rows: &[Row]) -> Vec<Format> {
     rows.iter().map(Format::new).collect()
 }
 
-/// The compiled tables.
+/// Made at the first Received field; the tables never change.
 pub(super) static FORMATS: LazyLock<Formats> = LazyLock::new(|| Formats {
     early: compiled(EARLY),
     middle: compiled(MIDDLE),

@@ -85,7 +85,7 @@ impl Networks {
 pub struct TrustSettings {
     trusted: Networks,
     internal: Networks,
-    /// Mail submission servers.
+    /// Mail submission servers (`msa_networks`): what authenticated there is trusted.
     pub(super) msa: Networks,
     /// Fields with only an address (`originating_ip_headers`).
     pub(super) originating_ip_headers: Vec<String>,

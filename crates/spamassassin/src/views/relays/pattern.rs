@@ -70,7 +70,7 @@ enum Piece {
     Optional(Vec<Piece>),
 }
 
-/// A fixed text.
+/// A fixed text, found by its rarest byte.
 #[derive(Debug, Clone, PartialEq)]
 struct Literal {
     text: Vec<u8>,

@@ -36,7 +36,7 @@ pub(super) enum Outcome {
     Fetched,
     /// A scanner's copy of the previous field, with the envelope sender that belongs to that.
     Scanner(Option<Vec<u8>>),
-    /// Not parsed.
+    /// No format fits: the field is counted as unparseable.
     Unknown,
 }
 

@@ -24,7 +24,7 @@ impl Pairs {
         Pairs(pairs)
     }
 
-    /// The union.
+    /// The pairs of both texts, for what needs both of them.
     pub(super) fn and(self, other: &Pairs) -> Self {
         Pairs(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }

@@ -228,7 +228,7 @@ struct Shape<'u> {
     port: &'u [u8],
 }
 
-/// As `(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z` matches.
+/// Parts of a web URI, as `(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z` captures them.
 fn shape(uri: &[u8]) -> Option<Shape<'_>> {
     let (scheme, after) = uri.split_at(web_scheme(uri)?);
     let user = run_until(after, &ENDS_USER);

@@ -8,7 +8,7 @@ use gauntlet_rules::pattern::Pattern;
 /// Most strings that are searched.
 const STRINGS_MAX: usize = 8;
 
-/// All patterns.
+/// Patterns of `redirector_pattern`: each captures a target.
 #[derive(Debug, Default)]
 pub(in crate::views) struct Redirectors {
     all: Vec<Redirector>,

@@ -3,7 +3,7 @@
 /// Why a record cannot be packed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PackError {
-    /// MessagePack refuses it.
+    /// MessagePack cannot express the record.
     #[error(transparent)]
     Encode(#[from] rmp_serde::encode::Error),
     /// Zstandard fails, with this name of its error.

@@ -81,7 +81,7 @@ impl Parser {
         Step::Done(end)
     }
 
-    /// `<![ keywords [`.
+    /// A marked section: `<![ keywords [ ... ]]>`.
     pub(super) fn open_section(&mut self, text: &str, from: usize) -> Step {
         let s = text.as_bytes();
         let mut i = from + 3;

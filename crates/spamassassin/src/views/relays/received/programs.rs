@@ -77,7 +77,7 @@ fn table(formats: &[Format], line: &Line<'_>, found: &mut Found, kept: &mut Kept
     Stage::Next
 }
 
-/// `IDENT:user@name` and `user@name`.
+/// Takes an ident apart from the name: `IDENT:user@name` and `user@name`.
 fn take_ident(found: &mut Found) {
     for prefix in [&b"IDENT:"[..], b""] {
         let Some(rest) = found.rdns.strip_prefix(prefix) else { continue };
@@ -308,7 +308,7 @@ fn exim(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     Stage::Next
 }
 
-/// `by NAME.hotmail.msn.com `.
+/// The receiver of `by NAME.hotmail.msn.com `, which Hotmail's servers wrote.
 fn hotmail<'t>(line: &'t Line<'_>) -> Option<&'t [u8]> {
     let domain = b".hotmail.msn.com";
     find(line, domain)?;
@@ -391,7 +391,7 @@ fn commented(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> bool {
     fits
 }
 
-/// Obtuse smtpd.
+/// Fields of Obtuse's smtpd, which says what a client claims to be.
 fn obtuse(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> bool {
     let fits = fits(
         pattern!("{r+}({i}){?, claiming to be \"{h+}\"?} via {_+} by {b+},"),
