@@ -29,6 +29,9 @@ pub(crate) const DEFECTS_MAX: usize = 16;
 /// Decompression bombs that are tried in one request; behind them nothing is unpacked any more.
 const BOMBS_MAX: u32 = 4;
 
+/// Instructions of programs that are emulated in one request: about a second.
+const INSTRUCTIONS_MAX: u64 = 100_000_000;
+
 /// A word that may open what is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Password {
@@ -55,6 +58,8 @@ pub(crate) struct Unpacker<'r> {
     /// Containers around the current object.
     depth: u32,
     budget: Budget,
+    /// Instructions of programs that may still be emulated.
+    instructions_left: u64,
     /// Decompression bombs so far.
     bombs: u32,
     /// Bytes unpacked so far.
@@ -83,6 +88,7 @@ impl<'r> Unpacker<'r> {
             root: 0,
             depth: 0,
             budget: Budget::of(limits),
+            instructions_left: INSTRUCTIONS_MAX,
             bombs: 0,
             produced: 0,
             live: 0,
@@ -135,6 +141,16 @@ impl Unpacker<'_> {
         };
         self.defect(kind, "");
         true
+    }
+
+    /// Instructions of programs that this request may still emulate.
+    pub(crate) fn instructions_left(&self) -> u64 {
+        self.instructions_left
+    }
+
+    /// Counts instructions of a program.
+    pub(crate) fn emulated(&mut self, instructions: u64) {
+        self.instructions_left = self.instructions_left.saturating_sub(instructions);
     }
 
     /// Notes a property of the current object.
