@@ -29,9 +29,6 @@ pub(crate) const DEFECTS_MAX: usize = 16;
 /// Decompression bombs that are tried in one request; behind them nothing is unpacked any more.
 const BOMBS_MAX: u32 = 4;
 
-/// Instructions of programs that are emulated in one request: about a second.
-const INSTRUCTIONS_MAX: u64 = 100_000_000;
-
 /// A word that may open what is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Password {
@@ -88,7 +85,7 @@ impl<'r> Unpacker<'r> {
             root: 0,
             depth: 0,
             budget: Budget::of(limits),
-            instructions_left: INSTRUCTIONS_MAX,
+            instructions_left: limits.instructions_max,
             bombs: 0,
             produced: 0,
             live: 0,

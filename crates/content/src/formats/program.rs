@@ -7,6 +7,8 @@ mod installshield;
 mod nsis;
 mod nsis_bzip2;
 mod packed;
+#[cfg(test)]
+mod testing;
 
 use crate::formats::carve::program_end;
 use crate::unpack::Unpacker;

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 /// Bytes of output that are kept for repetitions; no format here looks back further.
 const WINDOW_BYTES: usize = 64 * 1024;
 /// Bits of the longest prefix code.
-const CODE_BITS_MAX: usize = 16;
+const CODE_BITS_MAX: usize = 20;
 
 /// Which bit of a byte comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +200,7 @@ mod tests {
         let mut bits = Bits::new(&[0b1010_0111], BitOrder::High);
         let symbols: Vec<u16> = (0..3).map(|_| code.symbol(&mut bits).unwrap()).collect();
         assert_eq!(symbols, [0, 1, 2]);
-        assert!(Code::new(&[17]).is_err());
+        assert!(Code::new(&[21]).is_err());
         let mut none = Bits::new(&[], BitOrder::Low);
         assert!(code.symbol(&mut none).is_err());
     }

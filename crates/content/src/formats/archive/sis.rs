@@ -97,47 +97,32 @@ fn name(bytes: &[u8], length: u32, at: u32, options: u16) -> String {
 mod tests {
     use crate::formats::testing::{nasty, paths, tree};
 
-    /// A file of each kind, by hand.
-    fn sample() -> Vec<u8> {
-        let packed = [
-            0x78, 0x01, 0x01, 0x05, 0x00, 0xfa, 0xff, b'h', b'e', b'l', b'l', b'o', 0x06, 0x2c,
-            0x02, 0x15,
-        ];
-        let mut out = vec![0; 0x66];
-        out[4..12].copy_from_slice(&[0x12, 0x3a, 0, 0x10, 0x19, 4, 0, 0x10]);
-        (out[18], out[20], out[0x34]) = (2, 2, 0x66);
-        let names = 0x66 + 40 + 4 + 52;
-        let mut put = |numbers: &[usize]| {
-            out.extend(numbers.iter().flat_map(|n| u32::try_from(*n).unwrap().to_le_bytes()));
-        };
-        let data = names + 10;
-        put(&[0, 0, 0, 0, 0, 10, names, packed.len(), data, 5, 0, 0]);
-        put(&[5]);
-        put(&[1, 0, 0, 0, 0, 10, names, packed.len(), packed.len(), data, data, 5, 5, 0, 0]);
-        assert_eq!(out.len(), names + 16, "two records and an end of a condition");
-        out
-    }
+    /// "hello", stored by zlib.
+    const PACKED: [u8; 16] = [
+        0x78, 0x01, 0x01, 0x05, 0x00, 0xfa, 0xff, b'h', b'e', b'l', b'l', b'o', 0x06, 0x2c, 0x02,
+        0x15,
+    ];
+    const NAME: &[u8] = b"!:\\a\\b.txt";
 
     #[test]
     fn files_in_one_language_and_in_two() {
-        let mut whole = sample();
-        let at = whole.len();
-        // Names and data stand behind the records.
-        let packed = [
-            0x78, 0x01, 0x01, 0x05, 0x00, 0xfa, 0xff, b'h', b'e', b'l', b'l', b'o', 0x06, 0x2c,
-            0x02, 0x15,
+        const RECORDS_AT: usize = 0x66;
+        // A file of one language, the end of a condition, a file of two languages.
+        let name = RECORDS_AT + 48 + 4 + 60;
+        let (data, length) = (name + NAME.len(), PACKED.len());
+        let mut whole = vec![0; RECORDS_AT];
+        whole[4..12].copy_from_slice(&[0x12, 0x3a, 0, 0x10, 0x19, 4, 0, 0x10]);
+        (whole[18], whole[20], whole[0x34]) = (2, 2, 0x66);
+        let records = [
+            &[0, 0, 0, 0, 0, NAME.len(), name, length, data, 5, 0, 0][..],
+            &[5],
+            &[1, 0, 0, 0, 0, NAME.len(), name, length, length, data, data, 5, 5, 0, 0],
         ];
-        for (place, value) in [
-            (0x66 + 24, at),
-            (0x66 + 32, at + 10),
-            (0x66 + 52 + 24, at),
-            (0x66 + 52 + 36, at + 10),
-            (0x66 + 52 + 40, at + 10),
-        ] {
-            whole[place..place + 4].copy_from_slice(&u32::try_from(value).unwrap().to_le_bytes());
-        }
-        whole.extend(b"!:\\a\\b.txt");
-        whole.extend(packed);
+        let numbers = records.concat().into_iter().map(|n| u32::try_from(n).unwrap());
+        whole.extend(numbers.flat_map(u32::to_le_bytes));
+        assert_eq!(whole.len(), name);
+        whole.extend(NAME);
+        whole.extend(PACKED);
         let found = tree(&whole, "a.sis");
         assert_eq!(paths(&found), ["a.sis", "a.sis/a\\b.txt", "a.sis/a\\b.txt", "a.sis/a\\b.txt"]);
         assert!(found.objects[1..].iter().all(|object| object.text == "hello"));

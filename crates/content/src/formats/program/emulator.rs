@@ -56,7 +56,7 @@ pub(super) struct Unpacked {
 /// Runs a program until it is unpacked or a limit ends it: that of instructions, or `is_over`.
 pub(super) fn run(image: Image, steps_max: u64, is_over: &mut dyn FnMut() -> bool) -> Unpacked {
     let base = image.base;
-    let mut windows = Windows::default();
+    let mut windows = Windows::new();
     let mut machine = machine(image, steps_max, &mut windows);
     let mut exceptions = Exceptions::default();
     let mut looked_at = 0;

@@ -25,6 +25,9 @@ pub(super) fn is_unpacked(unpacker: &Unpacker<'_>) -> bool {
 
 /// Adds the program as it stands in memory when it has unpacked itself.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
+    if unpacker.instructions_left() == 0 {
+        return;
+    }
     let Some(headers) = Headers::of(bytes).filter(|headers| headers.is_packed(bytes)) else {
         return;
     };

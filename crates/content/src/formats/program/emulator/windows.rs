@@ -2,7 +2,7 @@
 //! memory, and nothing else. Whatever else is called ends the emulation: the program itself runs.
 
 use super::exceptions::HANDLER_RETURNS;
-use super::machine::{EAX, ESP, Machine};
+use super::machine::{EAX, EBP, ESP, Machine};
 use super::trap::Trap;
 
 /// Where the functions stand that programs get the addresses of.
@@ -14,6 +14,10 @@ const FUNCTIONS_MAX: usize = 8_192;
 const PROLOGUE: [u8; 5] = [0x8b, 0xff, 0x55, 0x8b, 0xec];
 /// Handles of modules; that of the kernel stands where its functions do.
 const KERNEL: u32 = 0x7c80_0000;
+/// The kernel's headers, where they stand and where its table of functions does.
+const HEADER_BYTES: usize = 0x1000;
+const PE_AT: u32 = 0x80;
+const EXPORTS_AT: u32 = 0x200;
 const MODULES_START: u32 = 0x7100_0000;
 const MODULE_BYTES: u32 = 0x1_0000;
 const MODULES_MAX: usize = 256;
@@ -28,58 +32,133 @@ enum Effect {
     Protect,
     /// Nothing; this is the result.
     Answer(u32, u32),
+    /// The program itself runs.
+    End,
 }
 
-/// Functions by name.
-const EFFECTS: [(&str, Effect); 32] = [
-    ("LoadLibraryA", Effect::Module(1)),
-    ("LoadLibraryExA", Effect::Module(3)),
-    ("GetModuleHandleA", Effect::Module(1)),
-    ("GetProcAddress", Effect::Function),
-    ("VirtualAlloc", Effect::Allocate(4, 1)),
-    ("GlobalAlloc", Effect::Allocate(2, 1)),
-    ("LocalAlloc", Effect::Allocate(2, 1)),
-    ("HeapAlloc", Effect::Allocate(3, 2)),
-    ("RtlAllocateHeap", Effect::Allocate(3, 2)),
-    ("VirtualProtect", Effect::Protect),
-    ("VirtualFree", Effect::Answer(3, 1)),
-    ("GlobalFree", Effect::Answer(1, 0)),
-    ("LocalFree", Effect::Answer(1, 0)),
-    ("HeapFree", Effect::Answer(3, 1)),
-    ("HeapCreate", Effect::Answer(3, 0x0014_0000)),
-    ("GetProcessHeap", Effect::Answer(0, 0x0014_0000)),
-    ("FreeLibrary", Effect::Answer(1, 1)),
-    ("GetTickCount", Effect::Answer(0, 0x0012_3456)),
-    ("GetVersion", Effect::Answer(0, 0x0a28_0105)),
-    ("GetCurrentProcess", Effect::Answer(0, u32::MAX)),
-    ("GetCurrentThread", Effect::Answer(0, 0xffff_fffe)),
-    ("GetCurrentProcessId", Effect::Answer(0, 0x0000_0abc)),
-    ("GetCurrentThreadId", Effect::Answer(0, 0x0000_0abd)),
-    ("IsDebuggerPresent", Effect::Answer(0, 0)),
-    ("SetUnhandledExceptionFilter", Effect::Answer(1, 0)),
-    ("SetErrorMode", Effect::Answer(1, 0)),
-    ("GetLastError", Effect::Answer(0, 0)),
-    ("SetLastError", Effect::Answer(1, 0)),
+/// Functions by name, as the kernel exports them: in the order of their bytes.
+const EFFECTS: [(&str, Effect); 49] = [
     ("CloseHandle", Effect::Answer(1, 1)),
     ("CreateFileA", Effect::Answer(7, u32::MAX)),
-    ("Sleep", Effect::Answer(1, 0)),
+    ("CreateProcessA", Effect::End),
+    ("CreateThread", Effect::End),
+    ("CreateToolhelp32Snapshot", Effect::Answer(2, u32::MAX)),
+    ("ExitProcess", Effect::End),
     ("FlushInstructionCache", Effect::Answer(3, 1)),
+    ("FreeLibrary", Effect::Answer(1, 1)),
+    ("GetCommandLineA", Effect::End),
+    ("GetCurrentProcess", Effect::Answer(0, u32::MAX)),
+    ("GetCurrentProcessId", Effect::Answer(0, 0x0000_0abc)),
+    ("GetCurrentThread", Effect::Answer(0, 0xffff_fffe)),
+    ("GetCurrentThreadId", Effect::Answer(0, 0x0000_0abd)),
+    ("GetLastError", Effect::Answer(0, 0)),
+    ("GetModuleFileNameA", Effect::Answer(3, 0)),
+    ("GetModuleHandleA", Effect::Module(1)),
+    ("GetProcAddress", Effect::Function),
+    ("GetProcessHeap", Effect::Answer(0, 0x0014_0000)),
+    ("GetStartupInfoA", Effect::End),
+    ("GetTickCount", Effect::Answer(0, 0x0012_3456)),
+    ("GetVersion", Effect::Answer(0, 0x0a28_0105)),
+    ("GetVersionExA", Effect::End),
+    ("GlobalAlloc", Effect::Allocate(2, 1)),
+    ("GlobalFree", Effect::Answer(1, 0)),
+    ("HeapAlloc", Effect::Allocate(3, 2)),
+    ("HeapCreate", Effect::Answer(3, 0x0014_0000)),
+    ("HeapFree", Effect::Answer(3, 1)),
+    ("IsDebuggerPresent", Effect::Answer(0, 0)),
+    ("LoadLibraryA", Effect::Module(1)),
+    ("LoadLibraryExA", Effect::Module(3)),
+    ("LocalAlloc", Effect::Allocate(2, 1)),
+    ("LocalFree", Effect::Answer(1, 0)),
+    ("OpenProcess", Effect::Answer(3, 0)),
+    ("OutputDebugStringA", Effect::Answer(1, 0)),
+    ("Process32First", Effect::Answer(2, 0)),
+    ("Process32Next", Effect::Answer(2, 0)),
+    ("ReadFile", Effect::End),
+    ("RtlAllocateHeap", Effect::Allocate(3, 2)),
+    ("SetErrorMode", Effect::Answer(1, 0)),
+    ("SetFilePointer", Effect::End),
+    ("SetLastError", Effect::Answer(1, 0)),
+    ("SetUnhandledExceptionFilter", Effect::Answer(1, 0)),
+    ("Sleep", Effect::Answer(1, 0)),
+    ("TerminateProcess", Effect::End),
+    ("UnhandledExceptionFilter", Effect::End),
+    ("VirtualAlloc", Effect::Allocate(4, 1)),
+    ("VirtualFree", Effect::Answer(3, 1)),
+    ("VirtualProtect", Effect::Protect),
+    ("WriteFile", Effect::End),
 ];
 
 /// Modules that were loaded and functions that were asked for, by their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Windows {
     modules: Vec<String>,
     functions: Vec<String>,
 }
 
 impl Windows {
-    /// What stands for the kernel's code in the program's memory.
+    /// The kernel with its functions.
+    pub(super) fn new() -> Self {
+        let functions = EFFECTS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Windows { modules: Vec::new(), functions }
+    }
+
+    /// What stands for the kernel in the program's memory: headers and a table of its functions,
+    /// which some code reads itself, and beginnings of functions.
     pub(super) fn library() -> (u32, Vec<u8>) {
-        let mut bytes = vec![0xcc; FUNCTIONS_MAX * FUNCTION_BYTES as usize + 0x1000];
-        bytes[..0x1000].fill(0);
-        for function in bytes[0x1000..].chunks_mut(FUNCTION_BYTES as usize) {
+        let mut bytes = vec![0xcc; FUNCTIONS_MAX * FUNCTION_BYTES as usize + HEADER_BYTES];
+        bytes[..HEADER_BYTES].fill(0);
+        for function in bytes[HEADER_BYTES..].chunks_mut(FUNCTION_BYTES as usize) {
             function[..PROLOGUE.len()].copy_from_slice(&PROLOGUE);
+        }
+        let size = bytes.len() as u32;
+        let count = EFFECTS.len() as u32;
+        let mut put = |at: u32, value: &[u8]| {
+            bytes[at as usize..at as usize + value.len()].copy_from_slice(value);
+        };
+        let number = |value: u32| value.to_le_bytes();
+        put(0, b"MZ");
+        put(0x3c, &number(PE_AT));
+        // An Intel program of 32 bits that is a library, with one section.
+        put(PE_AT, b"PE\0\0\x4c\x01\x01\0");
+        put(PE_AT + 20, &[0xe0, 0, 0x0e, 0x21, 0x0b, 0x01]);
+        for (at, value) in [
+            (28, size),
+            (44, 0x1000),
+            (52, KERNEL),
+            (56, 0x1000),
+            (60, 0x200),
+            (80, size),
+            (84, HEADER_BYTES as u32),
+            (116, 16),
+            (120, EXPORTS_AT),
+            (124, HEADER_BYTES as u32 - EXPORTS_AT),
+        ] {
+            put(PE_AT + at, &number(value));
+        }
+        let addresses = EXPORTS_AT + 40;
+        let (names, ordinals) = (addresses + 4 * count, addresses + 8 * count);
+        let mut text = addresses + 10 * count;
+        for (at, value) in [
+            (12, text),
+            (16, 1),
+            (20, count),
+            (24, count),
+            (28, addresses),
+            (32, names),
+            (36, ordinals),
+        ] {
+            put(EXPORTS_AT + at, &number(value));
+        }
+        put(text, b"KERNEL32.dll");
+        text += 13;
+        for (index, (name, _)) in EFFECTS.iter().enumerate() {
+            let index = index as u32;
+            put(addresses + 4 * index, &number(HEADER_BYTES as u32 + FUNCTION_BYTES * index));
+            put(names + 4 * index, &number(text));
+            put(ordinals + 2 * index, &number(index)[..2]);
+            put(text, name.as_bytes());
+            text += name.len() as u32 + 1;
         }
         (KERNEL, bytes)
     }
@@ -118,9 +197,13 @@ impl Windows {
     /// Does what the function at `machine.ip` does, and returns from it.
     pub(super) fn call(&mut self, machine: &mut Machine, image: u32) -> Result<(), Trap> {
         let place = machine.ip.wrapping_sub(FUNCTIONS_START);
-        // Behind its beginning it is a copy of that which runs, and the program itself.
-        let name = self.functions.get((place / FUNCTION_BYTES) as usize);
-        let name = name.filter(|_| place % FUNCTION_BYTES == 0).ok_or(Trap::Over)?;
+        let name = self.functions.get((place / FUNCTION_BYTES) as usize).ok_or(Trap::Over)?;
+        match (place % FUNCTION_BYTES) as usize {
+            0 => {}
+            // The program has done the beginning itself, in a copy.
+            behind if behind == PROLOGUE.len() => machine.regs[EBP] = machine.pop(32)?,
+            _ => return Err(Trap::Over),
+        }
         let effect = EFFECTS.iter().find(|(known, _)| known == name).ok_or(Trap::Over)?.1;
         let stack = machine.regs[ESP];
         let argument = |machine: &mut Machine, number: u32| {
@@ -154,10 +237,48 @@ impl Windows {
                 (4, 1)
             }
             Effect::Answer(arguments, answer) => (arguments, answer),
+            Effect::End => return Err(Trap::Over),
         };
         machine.ip = machine.pop(32)?;
         machine.regs[ESP] = machine.regs[ESP].wrapping_add(4 * arguments);
         machine.regs[EAX] = answer;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_says_where_its_functions_are() {
+        let (start, bytes) = Windows::library();
+        let number = |at: u32| {
+            let at = at as usize;
+            u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+        };
+        assert!(EFFECTS.is_sorted_by_key(|(name, _)| *name));
+        let exports = number(number(0x3c) + 120);
+        let (count, names) = (number(exports + 24), number(exports + 32));
+        for index in 0..count {
+            let at = number(names + 4 * index) as usize;
+            let name = bytes[at..].split(|b| *b == 0).next().unwrap();
+            let name = std::str::from_utf8(name).unwrap();
+            let address = start + number(number(exports + 28) + 4 * index);
+            assert_eq!(Windows::new().function(name), Some(address), "{name}");
+        }
+        assert!(exports as usize + 40 < HEADER_BYTES);
+    }
+
+    #[test]
+    fn modules_and_functions_are_bounded() {
+        let mut windows = Windows::new();
+        let first = windows.function("First");
+        assert_eq!(windows.function("First"), first);
+        let all = (0..2 * FUNCTIONS_MAX).filter_map(|n| windows.function(&n.to_string())).count();
+        assert_eq!(all, FUNCTIONS_MAX - EFFECTS.len() - 1);
+        let modules = (0..2 * MODULES_MAX).filter_map(|n| windows.module(&n.to_string())).count();
+        assert_eq!(modules, MODULES_MAX);
+        assert_eq!(windows.module("KERNEL32.DLL"), Some(KERNEL));
     }
 }
