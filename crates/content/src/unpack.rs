@@ -244,6 +244,11 @@ impl Unpacker<'_> {
                     self.defect(DefectKind::Truncated, entry);
                     break;
                 }
+                // A dictionary larger than memory: whoever has more of it reads the file.
+                Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+                    self.defect(DefectKind::TooMuchMemory, entry);
+                    break;
+                }
                 Err(error) => {
                     let detail = match entry {
                         "" => error.to_string(),
