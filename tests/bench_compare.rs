@@ -6,8 +6,13 @@ use std::process::Command;
 use crate::common::{files_below, program};
 
 /// The peers, with the program that must be there.
-const PEERS: [(&str, &str); 4] =
-    [("spamd", "spamd"), ("clamd", "clamd"), ("bogofilter", "bogofilter"), ("postfix", "postfix")];
+const PEERS: [(&str, &str); 5] = [
+    ("spamd", "spamd"),
+    ("clamd", "clamd"),
+    ("bogofilter", "bogofilter"),
+    ("postfix", "postfix"),
+    ("amavis", "amavisd"),
+];
 
 /// A folder of our samples with their labels.
 fn labelled() -> tempfile::TempDir {

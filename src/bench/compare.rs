@@ -14,7 +14,7 @@ use gauntlet_inputs::bodies::{Bodies, body_hash};
 const AFTER_HELP: &str = "\
 Starts each peer privately (generated configuration, loopback, temporary folder, network tests
 off), and lets it and this program take the same messages in turn. A peer that is not installed
-is named as missing. Postfix, rspamd and clamd need root to start.
+is named as missing. Postfix, rspamd, clamd and amavis need root to start.
 
 Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has
 learned from: on other mail the figures would flatter.
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     folders: Vec<PathBuf>,
     /// Programs to compare with
     #[arg(long, value_name = "NAME,...", value_delimiter = ',',
-          default_values = ["spamd", "rspamd", "clamd", "bogofilter", "postfix"])]
+          default_values = ["spamd", "rspamd", "clamd", "bogofilter", "postfix", "amavis"])]
     peers: Vec<PeerName>,
     /// Runs of each server, in turn, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -81,6 +81,8 @@ enum PeerName {
     Bogofilter,
     /// Postfix, as a relay without a filter
     Postfix,
+    /// amavisd-new, as a content filter with the same clamd
+    Amavis,
 }
 
 impl PeerName {
@@ -91,6 +93,7 @@ impl PeerName {
             Self::Clamd => Peer::Clamd,
             Self::Bogofilter => Peer::Bogofilter,
             Self::Postfix => Peer::Postfix,
+            Self::Amavis => Peer::Amavis,
         }
     }
 }

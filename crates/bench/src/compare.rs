@@ -5,6 +5,7 @@
 //! sink, or a batch of files. Ratios are by round; CPU time is what the system counts for a server
 //! and all its children. Network tests are off everywhere.
 
+mod amavis;
 pub mod batch;
 pub mod page;
 pub mod peers;
@@ -49,6 +50,8 @@ pub enum Peer {
     Bogofilter,
     /// The MTA, as a relay.
     Postfix,
+    /// amavisd-new, as a content filter with the same clamd.
+    Amavis,
 }
 
 /// What to measure, and for how long.
@@ -181,6 +184,7 @@ pub fn run(
             Peer::Spamd | Peer::Rspamd | Peer::Clamd => {
                 filters(options, *peer, corpus, held_out, progress)
             }
+            Peer::Amavis => amavis::contest(options, corpus, progress),
             Peer::Postfix => relays(options, corpus, progress),
             Peer::Bogofilter => batch::contest(options, corpus, held_out, progress),
         };

@@ -13,6 +13,7 @@ mod numbers;
 mod office;
 mod pdf;
 mod picture;
+mod program;
 mod rc4;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -38,7 +39,14 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::Lzma | K::Tar | K::Cpio | K::Ar => {
             archive::decode(kind, bytes, unpacker);
         }
-        K::SevenZip | K::Jar | K::Apk | K::Arj | K::Ace | K::Help | K::MsCompress => {
+        K::SevenZip
+        | K::Jar
+        | K::Apk
+        | K::Arj
+        | K::Ace
+        | K::Help
+        | K::MsCompress
+        | K::SymbianInstaller => {
             archive::decode(kind, bytes, unpacker);
         }
         // Documents of these kinds are archives, too: their parts are objects.
@@ -51,6 +59,7 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         }
         K::Ole | K::Rtf | K::OneNote | K::Shortcut => office::decode(kind, bytes, unpacker),
         K::Pdf => pdf::decode(kind, bytes, unpacker),
+        K::WindowsProgram => program::decode(bytes, unpacker),
         K::Image => picture::decode(kind, bytes, unpacker),
         K::Html | K::Svg | K::Calendar | K::Card | K::Script => {
             web::decode(kind, bytes, unpacker);
@@ -58,6 +67,7 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         K::Message => unpacker.message(bytes),
         K::Tnef | K::BinHex | K::Mbox | K::Cms => encoding::decode(kind, bytes, unpacker),
         K::Text if office::is_sheet(bytes) => office::decode_sheet(bytes, unpacker),
+        K::Unknown if program::is_script(bytes) => program::decode_script(bytes, unpacker),
         K::Text | K::Unknown => {
             encoding::decode(kind, bytes, unpacker);
             web::decode(kind, bytes, unpacker);

@@ -55,6 +55,8 @@ pub(crate) struct Unpacker<'r> {
     /// Containers around the current object.
     depth: u32,
     budget: Budget,
+    /// Instructions of programs that may still be emulated.
+    instructions_left: u64,
     /// Decompression bombs so far.
     bombs: u32,
     /// Bytes unpacked so far.
@@ -83,6 +85,7 @@ impl<'r> Unpacker<'r> {
             root: 0,
             depth: 0,
             budget: Budget::of(limits),
+            instructions_left: limits.instructions_max,
             bombs: 0,
             produced: 0,
             live: 0,
@@ -135,6 +138,16 @@ impl Unpacker<'_> {
         };
         self.defect(kind, "");
         true
+    }
+
+    /// Instructions of programs that this request may still emulate.
+    pub(crate) fn instructions_left(&self) -> u64 {
+        self.instructions_left
+    }
+
+    /// Counts instructions of a program.
+    pub(crate) fn emulated(&mut self, instructions: u64) {
+        self.instructions_left = self.instructions_left.saturating_sub(instructions);
     }
 
     /// Notes a property of the current object.
@@ -229,6 +242,11 @@ impl Unpacker<'_> {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                     self.defect(DefectKind::Truncated, entry);
+                    break;
+                }
+                // A dictionary larger than memory: whoever has more of it reads the file.
+                Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+                    self.defect(DefectKind::TooMuchMemory, entry);
                     break;
                 }
                 Err(error) => {

@@ -54,6 +54,10 @@ const TESTS: [(&str, fn()); 11] = [
     ("after_a_few_bombs_the_rest_is_not_tried", after_a_few_bombs_the_rest_is_not_tried),
     ("files_beyond_the_limit_are_a_defect", files_beyond_the_limit_are_a_defect),
     ("streams_beyond_the_limit_are_a_defect", streams_beyond_the_limit_are_a_defect),
+    (
+        "a_dictionary_larger_than_memory_is_unread_and_not_corrupt",
+        a_dictionary_larger_than_memory_is_unread_and_not_corrupt,
+    ),
     ("linear::time_grows_with_length_only", linear::time_grows_with_length_only),
 ];
 
@@ -316,7 +320,8 @@ fn streams_beyond_the_limit_are_a_defect() {
         \x01\0\0\0\0\x04YZ";
     const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd\0\0\x01\0\0";
     let pool = pool(1);
-    for (name, empty) in [("a.xz", XZ), ("a.zst", ZSTD)] {
+    const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x03\0\0\0\0\0\0\0\0\0";
+    for (name, empty) in [("a.xz", XZ), ("a.zst", ZSTD), ("a.gz", GZIP)] {
         let told = |count: usize| {
             let bytes = empty.repeat(count);
             let root = Root { name, declared_type: "", bytes: &bytes };
@@ -325,4 +330,16 @@ fn streams_beyond_the_limit_are_a_defect() {
         assert_eq!(told(100), [], "{name}");
         assert_eq!(told(10_000), [DefectKind::Unsupported], "{name}");
     }
+}
+
+/// "aaa..." with a dictionary of 1 GB: whoever has more memory than a worker reads it.
+fn a_dictionary_larger_than_memory_is_unread_and_not_corrupt() {
+    const LARGE_DICTIONARY: &[u8] =
+        b"\xfd\x37\x7a\x58\x5a\x00\x00\x04\xe6\xd6\xb4\x46\x02\x00\x21\x01\x24\x00\x00\x00\
+        \x5e\x1f\xc7\xf9\xe0\x03\xe7\x00\x0b\x5d\x00\x30\xef\xfb\xbf\xfe\xa3\xb0\xb9\xa6\
+        \x56\x00\x00\x00\x6c\xd9\xe8\x8b\xea\xee\x10\x76\x00\x01\x27\xe8\x07\x00\x00\x00\
+        \xf4\x55\x8f\x5c\xb1\xc4\x67\xfb\x02\x00\x00\x00\x00\x04\x59\x5a";
+    let root = Root { name: "a.xz", declared_type: "", bytes: LARGE_DICTIONARY };
+    let tree = pool(1).unpack(&[root], &Limits::default(), &[], None);
+    assert_eq!(kinds(&tree), [DefectKind::TooMuchMemory]);
 }

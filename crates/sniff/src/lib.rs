@@ -99,6 +99,8 @@ pub enum FileKind {
     Help,
     /// A file that `COMPRESS.EXE` of old Windows made (SZDD, KWAJ).
     MsCompress,
+    /// An installer of Symbian OS (SIS, before version 9).
+    SymbianInstaller,
     /// A signed or encrypted message in the Cryptographic Message Syntax (S/MIME opaque).
     Cms,
     /// Text without a signature.
@@ -154,6 +156,7 @@ impl FileKind {
             K::Tnef => "application/vnd.ms-tnef",
             K::Help => "application/vnd.ms-htmlhelp",
             K::MsCompress => "application/x-ms-compress-szdd",
+            K::SymbianInstaller => "application/vnd.symbian.install",
             K::Cms => "application/pkcs7-mime",
             K::Text => "text/plain",
         }
@@ -272,6 +275,9 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     }
     if memmem::find(head, b"(This file must be converted with BinHex").is_some() {
         return FileKind::BinHex;
+    }
+    if at(8, &[0x19, 4, 0, 0x10]) && (at(4, &[0x12, 0x3a, 0, 0x10]) || at(4, &[0x6d, 0, 0, 0x10])) {
+        return FileKind::SymbianInstaller;
     }
     if at(7, b"**ACE**") {
         return FileKind::Ace;

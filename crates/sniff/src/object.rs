@@ -254,6 +254,8 @@ pub enum PropertyKind {
     Redirect,
     /// The command line of a shortcut.
     CommandLine,
+    /// A program that unpacks itself when it runs.
+    PackedProgram,
     /// An installer's custom action.
     InstallerAction,
     /// A QR code; detail: what it says.

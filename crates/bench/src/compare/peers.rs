@@ -237,11 +237,29 @@ pub fn rspamd(workers: usize) -> anyhow::Result<Server> {
 /// Where Debian keeps ClamAV's signatures.
 const CLAMAV_SIGNATURES: &str = "/var/lib/clamav";
 
+/// How clamd is started.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ClamdSettings {
+    /// Files that it looks at at once.
+    pub(super) threads: usize,
+    /// Whose files it reads; none is its own user.
+    pub(super) user: Option<&'static str>,
+}
+
 /// ClamAV's clamd, with the signatures that the machine has.
 ///
 /// # Errors
 /// It is not installed or does not start.
 pub fn clamd(threads: usize) -> anyhow::Result<Server> {
+    clamd_with(&ClamdSettings { threads, user: None })
+}
+
+/// The same with other settings.
+///
+/// # Errors
+/// As [`clamd`].
+pub(super) fn clamd_with(settings: &ClamdSettings) -> anyhow::Result<Server> {
+    let (threads, user) = (settings.threads, settings.user.unwrap_or("clamav"));
     let (program, folder, address) =
         (program("clamd", "clamav-daemon")?, folder()?, free_address()?);
     let installed = ["main.cvd", "main.cld", "daily.cvd", "daily.cld"]
@@ -262,11 +280,11 @@ pub fn clamd(threads: usize) -> anyhow::Result<Server> {
          TemporaryDirectory {}\n{}",
         address.port(),
         folder.path().display(),
-        if is_root() { "User clamav\n" } else { "" }
+        if is_root() { format!("User {user}\n") } else { String::new() }
     );
     let config = write(folder.path(), "clamd.conf", &text)?;
     if is_root() {
-        own(folder.path(), "clamav")?;
+        own(folder.path(), user)?;
     }
     let mut command = Command::new(&program);
     command.arg("--config-file").arg(config);
@@ -351,7 +369,7 @@ fn master(address: &str) -> anyhow::Result<String> {
 }
 
 /// Gives the folder and all in it to a user of the system.
-fn own(folder: &Path, user: &str) -> anyhow::Result<()> {
+pub(super) fn own(folder: &Path, user: &str) -> anyhow::Result<()> {
     let status = Command::new("chown").arg("-R").arg(user).arg(folder).status();
     if !status.context("cannot run chown")?.success() {
         bail!("{} cannot be given to {user}", folder.display());

@@ -37,6 +37,7 @@ pub(super) fn property(kind: P) -> &'static str {
         P::Smuggling => translatable("writes a file by script"),
         P::Redirect => translatable("redirect"),
         P::CommandLine => translatable("command line"),
+        P::PackedProgram => translatable("packed program"),
         P::InstallerAction => translatable("installer action"),
         P::QrCode => translatable("QR code"),
         P::Dimensions => translatable("dimensions"),

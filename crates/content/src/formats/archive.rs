@@ -1,5 +1,5 @@
 //! Archives and compressed files that safe decoders read: zip, gzip, bzip2, xz, lzma, zstd, tar,
-//! cpio, ar, 7z, ARJ, ACE, CHM and the compressor of old Windows.
+//! cpio, ar, 7z, ARJ, ACE, CHM, SIS and the compressor of old Windows.
 
 mod ace;
 mod ar;
@@ -8,9 +8,10 @@ mod chm;
 mod compressed;
 mod cpio;
 mod gzip;
-mod lz;
+pub(super) mod lz;
 mod ms_compress;
 mod sevenz;
+mod sis;
 pub(super) mod tar;
 pub(crate) mod zip;
 
@@ -37,6 +38,7 @@ pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         K::Ace => ace::decode(bytes, unpacker),
         K::Help => chm::decode(bytes, unpacker),
         K::MsCompress => ms_compress::decode(bytes, unpacker),
+        K::SymbianInstaller => sis::decode(bytes, unpacker),
         K::SevenZip => sevenz::decode(bytes, unpacker),
         kind if is_zip(kind) => zip::decode(bytes, unpacker),
         _ => {}

@@ -17,7 +17,8 @@ mod signature;
 use gauntlet_sniff::FileKind;
 use memchr::memmem;
 
-use self::signature::{SIGNATURES, Signature, program_end};
+pub(super) use self::signature::program_end;
+use self::signature::{SIGNATURES, Signature};
 use super::archive;
 use super::numbers::u32_at;
 use crate::host::Child;

@@ -21,6 +21,7 @@ pub(crate) fn tree_with(bytes: &[u8], name: &str, words: &[&str]) -> Tree {
     let limits = Limits {
         cpu_time_max: Duration::from_secs(600),
         time_max: Duration::from_secs(600),
+        instructions_max: 5_000_000,
         ..Limits::default()
     };
     crate::unpack(&[root], &limits, &words, &mut NoHost)

@@ -261,6 +261,8 @@ impl Objects {
     /// [`super::attachments`]'s.
     fn names_and_types(&self, tree: &Tree, object: &Object, findings: &mut Findings) {
         let container = match tree.parent(object) {
+            // What a program has made of itself is that program.
+            Some(container) if container.has(P::PackedProgram) => return,
             Some(container) => Some(container.kind),
             // No part of the message as it was read: no other filter has seen its name.
             None if object.has(P::OtherReading) => None,

@@ -37,6 +37,8 @@ pub struct ContentSettings {
     pub text_bytes_max: usize,
     /// URLs that are read of one message's objects.
     pub urls_max: usize,
+    /// Instructions of programs that unpack themselves which are emulated, of one message.
+    pub instructions_max: u64,
     /// Passwords tried on one encrypted file: words of the message, then [`Self::passwords`].
     pub passwords_max: usize,
     /// Passwords that are tried on every encrypted file.
@@ -71,6 +73,7 @@ impl Default for ContentSettings {
             seconds_max: limits.time_max.as_secs(),
             text_bytes_max: limits.text_bytes_max,
             urls_max: limits.urls_max,
+            instructions_max: limits.instructions_max,
             passwords_max: limits.passwords_max,
             passwords: vec!["infected".to_owned()],
             engine_bytes_max: 128 << 20,
@@ -97,6 +100,7 @@ impl ContentSettings {
             text_bytes_max: self.text_bytes_max,
             all_text_bytes_max: self.text_bytes_max.saturating_mul(4),
             urls_max: self.urls_max,
+            instructions_max: self.instructions_max,
             passwords_max: self.passwords_max,
             ..Limits::default()
         }

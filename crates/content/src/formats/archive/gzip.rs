@@ -5,19 +5,23 @@ use std::io::{BufRead, BufReader};
 use flate2::bufread::GzDecoder;
 
 use crate::host::Child;
-use crate::object::PropertyKind;
+use crate::object::{DefectKind, PropertyKind};
 use crate::text;
 use crate::unpack::Unpacker;
 
 /// Members that are read as one file.
-const MEMBERS_MAX: usize = 64;
+const MEMBERS_MAX: usize = 4_096;
 
 /// Adds the file inside; its name is the one in the header, else the container's without `.gz`.
 pub(crate) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let mut rest = bytes;
     let mut all = Vec::new();
     let mut name = None;
-    for _ in 0..MEMBERS_MAX {
+    for count in 0.. {
+        if count == MEMBERS_MAX {
+            unpacker.defect(DefectKind::Unsupported, "more members than are read");
+            break;
+        }
         let mut member = GzDecoder::new(BufReader::new(rest));
         let file = unpacker.read(&mut member, rest.len() as u64, "");
         if name.is_none() {

@@ -6,11 +6,11 @@ use std::io::{self, Read};
 /// Bytes of output that are kept for repetitions; no format here looks back further.
 const WINDOW_BYTES: usize = 64 * 1024;
 /// Bits of the longest prefix code.
-const CODE_BITS_MAX: usize = 16;
+const CODE_BITS_MAX: usize = 20;
 
 /// Which bit of a byte comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BitOrder {
+pub(in crate::formats) enum BitOrder {
     /// The highest one, and numbers begin with their highest bit.
     High,
     /// The lowest one, and numbers begin with their lowest bit.
@@ -19,18 +19,18 @@ pub(super) enum BitOrder {
 
 /// The bits of compressed bytes; behind the end there are none.
 #[derive(Debug)]
-pub(super) struct Bits<'b> {
+pub(in crate::formats) struct Bits<'b> {
     bytes: &'b [u8],
     at: usize,
     order: BitOrder,
 }
 
 impl<'b> Bits<'b> {
-    pub(super) fn new(bytes: &'b [u8], order: BitOrder) -> Self {
+    pub(in crate::formats) fn new(bytes: &'b [u8], order: BitOrder) -> Self {
         Bits { bytes, at: 0, order }
     }
 
-    pub(super) fn bit(&mut self) -> io::Result<u32> {
+    pub(in crate::formats) fn bit(&mut self) -> io::Result<u32> {
         let byte = self.bytes.get(self.at / 8).ok_or(io::ErrorKind::UnexpectedEof)?;
         let shift = self.at % 8;
         self.at += 1;
@@ -41,7 +41,7 @@ impl<'b> Bits<'b> {
     }
 
     /// A number of up to 32 bits.
-    pub(super) fn number(&mut self, bits: u32) -> io::Result<u32> {
+    pub(in crate::formats) fn number(&mut self, bits: u32) -> io::Result<u32> {
         let mut number = 0;
         for place in 0..bits {
             let bit = self.bit()?;
@@ -56,7 +56,7 @@ impl<'b> Bits<'b> {
 
 /// A canonical prefix code: shorter codes first, of one length in the order of their symbols.
 #[derive(Debug, Default)]
-pub(super) struct Code {
+pub(in crate::formats) struct Code {
     /// Codes of each length.
     counts: [u16; CODE_BITS_MAX + 1],
     symbols: Vec<u16>,
@@ -67,7 +67,7 @@ pub(super) struct Code {
 
 impl Code {
     /// The code whose symbols have these lengths; zero for those that do not occur.
-    pub(super) fn new(lengths: &[u8]) -> io::Result<Self> {
+    pub(in crate::formats) fn new(lengths: &[u8]) -> io::Result<Self> {
         let mut counts = [0u16; CODE_BITS_MAX + 1];
         for &length in lengths {
             let count = counts.get_mut(usize::from(length)).ok_or(io::ErrorKind::InvalidData)?;
@@ -81,17 +81,17 @@ impl Code {
     }
 
     /// The code of one symbol, which takes no bits.
-    pub(super) fn only(symbol: u16) -> Self {
+    pub(in crate::formats) fn only(symbol: u16) -> Self {
         Code { only: Some(symbol), ..Code::default() }
     }
 
     /// The same code with each bit turned, as imploded files have it.
-    pub(super) fn inverted(mut self) -> Self {
+    pub(in crate::formats) fn inverted(mut self) -> Self {
         self.inverted = 1;
         self
     }
 
-    pub(super) fn symbol(&self, bits: &mut Bits<'_>) -> io::Result<u16> {
+    pub(in crate::formats) fn symbol(&self, bits: &mut Bits<'_>) -> io::Result<u16> {
         if let Some(symbol) = self.only {
             return Ok(symbol);
         }
@@ -113,23 +113,23 @@ impl Code {
 
 /// Output that can be repeated.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(in crate::formats) struct Window {
     bytes: Vec<u8>,
     /// What stands before the first byte.
     filler: u8,
 }
 
 impl Window {
-    pub(super) fn push(&mut self, byte: u8) {
+    pub(in crate::formats) fn push(&mut self, byte: u8) {
         self.bytes.push(byte);
     }
 
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    pub(in crate::formats) fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Writes what stands `distance` bytes back once more.
-    pub(super) fn repeat(&mut self, distance: usize, length: usize) {
+    pub(in crate::formats) fn repeat(&mut self, distance: usize, length: usize) {
         for _ in 0..length {
             let from = self.bytes.len().checked_sub(distance);
             let byte = from.and_then(|at| self.bytes.get(at)).copied().unwrap_or(self.filler);
@@ -139,13 +139,13 @@ impl Window {
 }
 
 /// Reads the next symbols of a compressor.
-pub(super) trait Tokens {
+pub(in crate::formats) trait Tokens {
     /// Writes some bytes; false at the end.
     fn next(&mut self, window: &mut Window) -> io::Result<bool>;
 }
 
 /// A compressed file, at most as long as its archive says.
-pub(super) struct LzReader<T> {
+pub(in crate::formats) struct LzReader<T> {
     tokens: T,
     window: Window,
     /// Bytes of the window that were given.
@@ -155,7 +155,7 @@ pub(super) struct LzReader<T> {
 }
 
 impl<T: Tokens> LzReader<T> {
-    pub(super) fn new(tokens: T, size: u64, filler: u8) -> Self {
+    pub(in crate::formats) fn new(tokens: T, size: u64, filler: u8) -> Self {
         let window = Window { bytes: Vec::new(), filler };
         LzReader { tokens, window, given: 0, left: size, is_over: false }
     }
@@ -200,7 +200,7 @@ mod tests {
         let mut bits = Bits::new(&[0b1010_0111], BitOrder::High);
         let symbols: Vec<u16> = (0..3).map(|_| code.symbol(&mut bits).unwrap()).collect();
         assert_eq!(symbols, [0, 1, 2]);
-        assert!(Code::new(&[17]).is_err());
+        assert!(Code::new(&[21]).is_err());
         let mut none = Bits::new(&[], BitOrder::Low);
         assert!(code.symbol(&mut none).is_err());
     }

@@ -19,11 +19,22 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
             }
         }
         Err(Error::PasswordRequired | Error::MaybeBadPassword(_)) => open(bytes, None, unpacker),
-        Err(Error::UnsupportedCompressionMethod(method)) => {
-            unpacker.defect(DefectKind::Unsupported, &method);
-        }
-        Err(error) => unpacker.defect(DefectKind::Corrupt, &error.to_string()),
+        Err(error) => failed(&error, unpacker),
     }
+}
+
+/// Notes why an archive, or the rest of it, is not read.
+fn failed(error: &Error, unpacker: &mut Unpacker<'_>) {
+    let memory = std::io::ErrorKind::OutOfMemory;
+    let kind = match error {
+        Error::UnsupportedCompressionMethod(_) => DefectKind::Unsupported,
+        Error::MaxMemLimited { .. } => DefectKind::TooMuchMemory,
+        Error::Io(error, _) if error.kind() == memory => DefectKind::TooMuchMemory,
+        // One of several blocks, whose files are not the first.
+        Error::PasswordRequired | Error::MaybeBadPassword(_) => DefectKind::Encrypted,
+        _ => DefectKind::Corrupt,
+    };
+    unpacker.defect(kind, &error.to_string());
 }
 
 /// Whether the first file needs a password: an archive is encrypted as a whole.
@@ -85,11 +96,7 @@ fn extract(bytes: &[u8], archive: Archive, password: Password, unpacker: &mut Un
         // The next file of a solid block lies behind what was not read.
         Ok(whole)
     });
-    match ended {
-        Ok(()) => {}
-        Err(Error::UnsupportedCompressionMethod(method)) => {
-            unpacker.defect(DefectKind::Unsupported, &method);
-        }
-        Err(error) => unpacker.defect(DefectKind::Corrupt, &error.to_string()),
+    if let Err(error) = ended {
+        failed(&error, unpacker);
     }
 }

@@ -142,8 +142,9 @@ fn pdf(bytes: &[u8], at: usize) -> Option<usize> {
     holds.then_some(end)
 }
 
-/// The end of a program's sections, if its headers hold (PE format, section "COFF File Header").
-pub(super) fn program_end(bytes: &[u8], at: usize) -> Option<usize> {
+/// The end of a program's sections and headers, if these hold (PE format, section "COFF File
+/// Header").
+pub(in crate::formats) fn program_end(bytes: &[u8], at: usize) -> Option<usize> {
     const HEADER_AT_MAX: u32 = 4_096;
     let offset = u32_at(bytes, at + 0x3c).filter(|offset| *offset < HEADER_AT_MAX)? as usize;
     let header = bytes.get(at + offset..)?;
@@ -155,12 +156,14 @@ pub(super) fn program_end(bytes: &[u8], at: usize) -> Option<usize> {
     }
     let sections = u16_at(header, 6)?.min(SECTIONS_MAX);
     let table = 24 + usize::from(u16_at(header, 20)?);
+    let headers = at + offset + table + 40 * usize::from(sections);
     let ends = (0..usize::from(sections)).filter_map(|index| {
         let section = header.get(table + 40 * index..)?;
         let (size, place) = (u32_at(section, 16)?, u32_at(section, 20)?);
         Some(at.saturating_add(size as usize).saturating_add(place as usize))
     });
-    Some(ends.max().unwrap_or(at + offset + table).min(bytes.len()))
+    // Sections may lie within the headers.
+    Some(ends.fold(headers, usize::max).min(bytes.len()))
 }
 
 /// Version and a length of the header of compiled help.
