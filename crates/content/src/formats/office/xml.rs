@@ -16,6 +16,8 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     } else if name.contains("macrosheets/") {
         unpacker.property(PropertyKind::XlmMacros, &name);
         unpacker.text(&visible(&xml));
+    } else if name.starts_with("xl/workbook.") {
+        automatic_names(bytes, &xml, unpacker);
     } else if name.ends_with(".xml") && is_text_part(&name) {
         let shown = visible(&xml);
         if let Some(field) = dde(&xml) {
@@ -30,6 +32,25 @@ fn is_text_part(name: &str) -> bool {
     let parts = ["word/document", "word/header", "word/footer", "word/footnotes", "word/comments"];
     let more = ["xl/sharedstrings", "xl/externallinks", "ppt/slides/", "ppt/notesslides/"];
     parts.iter().chain(&more).any(|part| name.contains(part)) || name == "content.xml"
+}
+
+/// Names of a workbook at which Excel begins by itself, whatever follows them: in XML, or in the
+/// records of a binary workbook (MS-XLSB section 2.4.711), which hold UTF-16.
+fn automatic_names(bytes: &[u8], xml: &str, unpacker: &mut Unpacker<'_>) {
+    const AUTOMATIC: [&str; 4] = ["Auto_Open", "Auto_Close", "Auto_Activate", "Auto_Deactivate"];
+    let elements = xml.split("<definedName").skip(1);
+    let elements = elements.map(|rest| rest.split('>').next().unwrap_or_default());
+    let mut names: Vec<String> = elements.filter_map(|element| value(element, "name")).collect();
+    names.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    let binary = bytes.to_ascii_lowercase();
+    for known in AUTOMATIC {
+        let lower = known.to_ascii_lowercase();
+        let wide: Vec<u8> = lower.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let is_named = |name: &String| name.trim_start_matches("_xlnm.").starts_with(&lower);
+        if names.iter().any(is_named) || memmem::find(&binary, &wide).is_some() {
+            unpacker.property(PropertyKind::AutoExec, known);
+        }
+    }
 }
 
 /// What is fetched or followed.
@@ -142,6 +163,24 @@ fn dde(xml: &str) -> Option<String> {
 mod tests {
     use crate::PropertyKind;
     use crate::formats::testing::{file, nasty, tree, zip};
+
+    #[test]
+    fn names_of_excel_4_macros_in_workbooks_of_xml_and_of_records_run_by_themselves() {
+        let xml = r#"<workbook><definedNames><definedName name="_xlnm.Auto_Open1">M!$A$1</definedName>
+            <definedName name="Total">S!A1</definedName></definedNames></workbook>"#;
+        let binary: Vec<u8> =
+            "\u{927}AUTO_CLOSE".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (name, body, known) in [
+            ("xl/workbook.xml", xml.as_bytes(), "Auto_Open"),
+            ("xl/workbook.bin", &binary, "Auto_Close"),
+        ] {
+            let whole = zip(&[file("[Content_Types].xml", b"<Types/>"), file(name, body)]);
+            let found = tree(&whole, "a.xlsm");
+            let properties = &found.objects[2].properties;
+            let automatic: Vec<&str> = properties.iter().map(|p| p.detail.as_str()).collect();
+            assert_eq!(automatic, [known], "{name}: {properties:?}");
+        }
+    }
 
     #[test]
     fn what_leads_outside_and_what_is_shown() {

@@ -25,13 +25,14 @@ use self::machine::{EBX, ESP, Machine, STEP};
 use self::memory::{Memory, Region};
 use self::trap::{SINGLE_STEP, Trap};
 use self::windows::Windows;
-use super::image::Image;
+use super::image::{IMAGES_END, Image};
 
 /// Instructions between two looks at the time.
 const STEPS_AT_ONCE: u64 = 1 << 16;
 /// Memory that a program may ask for beside its image.
 const HEAP_BYTES_MAX: usize = 16 << 20;
-const STACK_START: u32 = 0x0003_0000;
+/// Above every image.
+const STACK_START: u32 = IMAGES_END;
 const STACK_BYTES: usize = 0x10_0000;
 /// The thread's block and the process's, which follows it.
 const THREAD_BLOCK: u32 = 0x7ffd_e000;

@@ -4,7 +4,9 @@
 use crate::formats::numbers::{slice, u16_at, u32_at, until_nul};
 
 /// Bytes of an image that is loaded.
-pub(super) const IMAGE_BYTES_MAX: u32 = 32 << 20;
+const IMAGE_BYTES_MAX: u32 = 32 << 20;
+/// Addresses from here on belong to the emulator.
+pub(super) const IMAGES_END: u32 = 0x7000_0000;
 const SECTIONS_MAX: u16 = 96;
 const IMPORTS_MAX: usize = 8_192;
 const MODULES_MAX: usize = 256;
@@ -131,7 +133,7 @@ impl Headers {
             size = size.max(end(section)?);
         }
         if size > IMAGE_BYTES_MAX
-            || self.base.checked_add(size)? > 0x7000_0000
+            || self.base.checked_add(size)? > IMAGES_END
             || self.base < PAGE_BYTES
         {
             return None;
