@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use rusqlite::Transaction;
 
 use super::entry::{OwnedRecord, entry_record, group_of};
-use super::rows::{insert, is_known};
+use super::rows::{entry_of, insert, is_known, set_entry};
 use super::{Quarantine, QuarantineItem};
 use crate::content::ContentHash;
 use crate::error::StoreError;
@@ -70,7 +70,7 @@ impl Quarantine {
         let mut planned: BTreeMap<String, Planned<'a>> = BTreeMap::new();
         let (mut bodies, mut ids) = (BTreeSet::new(), BTreeSet::new());
         for (number, ((item, raw), hash)) in items.iter().zip(hashes).enumerate() {
-            if !ids.insert(&item.id) || is_known(batch, &item.id).map_err(&db)? {
+            if !ids.insert(&item.id) || self.is_held_whole(batch, &item.id, *hash)? {
                 continue;
             }
             let own = own_packs.get(&item.folder).map(String::as_str);
@@ -88,6 +88,26 @@ impl Quarantine {
             group.items.push(Some(number));
         }
         Ok(planned)
+    }
+
+    /// Whether an item is known, and what its row refers to can be read. A commit that failed may be
+    /// there after a crash all the same (SQLite's log had it, only its sync failed); its records
+    /// were taken back. The spool still has the message, and it is stored again.
+    fn is_held_whole(
+        &self,
+        batch: &Transaction<'_>,
+        id: &str,
+        hash: ContentHash,
+    ) -> Result<bool, StoreError> {
+        let db = StoreError::db(&self.path);
+        if !is_known(batch, id).map_err(&db)? {
+            return Ok(false);
+        }
+        // One without a record is deleted, or of before the packs.
+        let Some((_, entry)) = entry_of(batch, id).map_err(&db)? else { return Ok(true) };
+        let Some(body) = index::find_body(batch, hash).map_err(&db)? else { return Ok(true) };
+        Ok(matches!(self.packs.read(entry), Ok(Some(_)))
+            && matches!(self.body_at(hash, body), Ok(Some(_))))
     }
 
     /// Writes the rows of records that are durable. Returns how many items are new.
@@ -111,7 +131,12 @@ impl Quarantine {
                         index::set_body(batch, hash, at)?;
                     }
                     Some(((item, raw), body)) => {
-                        new += u64::from(insert(batch, item, raw.len() as u64, *body, at)?);
+                        let is_new = insert(batch, item, raw.len() as u64, *body, at)?;
+                        if !is_new && let Some((seq, before)) = entry_of(batch, &item.id)? {
+                            index::note_dead(batch, before)?;
+                            set_entry(batch, seq, at)?;
+                        }
+                        new += u64::from(is_new);
                     }
                 }
             }
