@@ -376,24 +376,26 @@ mod tests {
         assert_eq!((a.id.as_str(), a.subject.as_str(), b.id.as_str()), ("a", "hello", "b"));
     }
 
+    /// Names the thread that it runs on.
+    #[derive(Debug)]
+    struct Where(Sender<String>);
+    impl Filter for Where {
+        fn name(&self) -> &'static str {
+            "where"
+        }
+        fn run(&self, _: &Item<'_>, _: &mut Scratch, _: &mut Findings) {
+            self.0.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn a_small_message_is_judged_where_it_came_and_a_large_one_by_the_pool() {
         let metrics = Arc::new(Metrics::default());
         let pool = ScanPool::start(0, 8, Duration::from_secs(20), &metrics).unwrap();
-        /// Names the thread that it runs on.
-        #[derive(Debug)]
-        struct Where(Sender<String>);
-        impl Filter for Where {
-            fn name(&self) -> &'static str {
-                "where"
-            }
-            fn run(&self, _: &Item<'_>, _: &mut Scratch, _: &mut Findings) {
-                self.0.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
-            }
-        }
         let (named, names) = channel();
         let judge = judge(vec![Box::new(Where(named))]);
-        let large = Bytes::from([b"Subject: large\r\n\r\n", &b"x\r\n".repeat(30_000)[..]].concat());
+        let body = b"x\r\n".repeat(30_000);
+        let large = Bytes::from([&b"Subject: large\r\n\r\n"[..], &body].concat());
         for (raw, by_pool) in [(work("small").raw, false), (large, true)] {
             pool.judge(&judge, Work { raw, ..work("w") }).await.unwrap();
             assert_eq!(names.recv().unwrap().starts_with("scan-"), by_pool);
