@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gauntlet_bench::commands::INVALID;
+use gauntlet_bench::load::Label;
 use gauntlet_bench::report::Page;
 use serde::Serialize;
 
@@ -34,6 +35,15 @@ fn finish(
         write!(out, "{}", sheet.text())?;
     }
     Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+}
+
+/// A weight of a label, as `--mix` has it.
+fn weight(text: &str) -> Result<(Label, u32), String> {
+    let pair = text.split_once('=').and_then(|(label, n)| Some((label, n.parse().ok()?)));
+    match pair {
+        Some((name @ ("ham" | "spam"), weight)) => Ok((Label::named(name), weight)),
+        _ => Err(format!("{text:?} is not ham=N or spam=N")),
+    }
 }
 
 /// Arguments of `gauntlet bench`.

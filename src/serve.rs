@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     // The runtime reads this variable itself if no number is set.
     if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
-        runtime.worker_threads(socket_threads());
+        runtime.worker_threads(socket_threads(&config));
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
@@ -87,18 +87,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the
-/// database have threads of their own; more threads for sockets take CPU time by waking each other
-/// (decision 126).
-fn socket_threads() -> usize {
-    (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
+/// Threads that wait for sockets and judge small messages: as many as CPUs. Where they judge none,
+/// half as many, since they would wake each other for little
+/// (`docs/decisions/126-allocator.md`).
+fn socket_threads(config: &Config) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    match config.scan.enabled && config.scan.threads == 0 {
+        true => cpus,
+        false => (cpus / 2).max(1),
+    }
 }
 
 /// About how many threads a node has: of the runtime, of the scan pool, and those beside.
 fn threads_wanted(config: &Config) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let scanning = if config.scan.threads == 0 { cpus } else { config.scan.threads };
-    socket_threads() + scanning + THREADS_BESIDE
+    socket_threads(config) + scanning + THREADS_BESIDE
 }
 
 /// Logs which restrictions the kernel enforces on the processes, and which it lacks; returns them

@@ -79,6 +79,14 @@ fn every_peer_is_measured_beside_us() {
             assert!(entry["messages_per_second"]["mean"].as_f64().unwrap() > 0.0, "{entry}");
             let is_peer = at + 1 == entries.len();
             assert_eq!(entry["peer_cpu_ratio"].is_null(), is_peer, "{entry}");
+            let is_batch = contest["peer"] == "bogofilter";
+            assert_eq!(entry["shares"].is_null(), is_peer || is_batch, "{entry}");
+        }
+        if contest["peer"] != "bogofilter" {
+            for stage in ["receiving", "scanning"] {
+                let spent = entries[entries.len() - 2]["shares"][stage]["mean"].as_f64();
+                assert!(spent.is_some_and(|us| us > 0.0), "{stage}: {contest}");
+            }
         }
         let judged = &entries[0]["judged"];
         if contest["peer"] == "spamd" {
@@ -101,6 +109,13 @@ fn what_cannot_be_measured_is_said() {
     let (code, _, errors) = compare(nothing.path(), &[]);
     assert_eq!(code, Some(2), "{errors}");
     assert!(errors.contains("no message"), "{errors}");
+    let none = ["--peers", "rspamd", "--rspamd", "/nowhere/rspamd"];
+    let (code, _, errors) = compare(mail.path(), &none);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("/nowhere/rspamd is no file"), "{errors}");
+    let (code, _, errors) = compare(mail.path(), &["--mix", "eggs=1"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("is not ham=N or spam=N"), "{errors}");
     let (code, _, errors) = compare(mail.path(), &["--peers", "sendmail"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("possible values"), "{errors}");

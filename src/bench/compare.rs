@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::INVALID;
 use gauntlet_bench::compare::{self, HeldOut, Options, Peer, Report, page};
-use gauntlet_bench::load::Corpus;
+use gauntlet_bench::load::{Corpus, Label};
 use gauntlet_inputs::bodies::{Bodies, body_hash};
+
+use super::weight;
 
 const AFTER_HELP: &str = "\
 Starts each peer privately (generated configuration, loopback, temporary folder, network tests
@@ -24,6 +26,8 @@ Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but some figure
 Examples:
   gauntlet bench compare mail/
   gauntlet bench compare mail/ --peers spamd,rspamd --rounds 5 --report beside/
+  gauntlet bench compare mail/ --peers postfix --mix spam=1
+  gauntlet bench compare mail/ --peers rspamd --rspamd /opt/rspamd/bin/rspamd --beside old/gauntlet
   gauntlet bench compare mail/ --judge labelled/ --markdown >> README.md
   gauntlet train --list all/labels.tsv --exclude-source labelled -o other.model
   gauntlet bench compare mail/ --judge labelled/ --model other.model";
@@ -55,6 +59,16 @@ pub(crate) struct Args {
     /// be judged
     #[arg(long, value_name = "FILE", requires = "judge")]
     model: Option<PathBuf>,
+    /// Shares of labels, e.g. spam=1 for spam alone [default: the messages as they lie in the
+    /// folders]
+    #[arg(long, value_name = "LABEL=N,...", value_delimiter = ',', value_parser = weight)]
+    mix: Vec<(Label, u32)>,
+    /// rspamd's program, if it is not the system's
+    #[arg(long, value_name = "PATH")]
+    rspamd: Option<PathBuf>,
+    /// Another build of this program, which takes the same messages in turn
+    #[arg(long, value_name = "PATH")]
+    beside: Option<PathBuf>,
     /// SpamAssassin's rules, for the contest in which both judge by the same ones
     #[arg(long, value_name = "DIR", default_value = "/usr/share/spamassassin")]
     rules: PathBuf,
@@ -115,8 +129,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         connections: args.connections.unwrap_or(cpus),
         rules: args.rules.clone(),
         model: args.model.as_deref().map(std::path::absolute).transpose()?,
+        rspamd: args.rspamd.as_deref().map(std::path::absolute).transpose()?,
+        beside: args.beside.as_deref().map(std::path::absolute).transpose()?,
     };
     let corpus = Corpus::load(&args.folders)?;
+    let corpus = if args.mix.is_empty() { corpus } else { corpus.of_mix(&args.mix)? };
     let held_out = if args.judge.is_empty() {
         None
     } else {

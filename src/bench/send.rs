@@ -12,6 +12,8 @@ use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, page};
 use gauntlet_bench::null::NullServer;
 use gauntlet_bench::protocol::Protocol;
 
+use super::weight;
+
 /// Seconds of the run against a null server.
 const CALIBRATION_SECONDS: f64 = 3.0;
 
@@ -134,14 +136,6 @@ impl ProtocolName {
             Self::Rspamd => Protocol::Rspamd,
             Self::Milter => Protocol::Milter,
         }
-    }
-}
-
-fn weight(text: &str) -> Result<(Label, u32), String> {
-    let pair = text.split_once('=').and_then(|(label, n)| Some((label, n.parse().ok()?)));
-    match pair {
-        Some((name @ ("ham" | "spam"), weight)) => Ok((Label::named(name), weight)),
-        _ => Err(format!("{text:?} is not ham=N or spam=N")),
     }
 }
 

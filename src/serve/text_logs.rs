@@ -6,6 +6,7 @@
 //! message log is the record, these are for reading along.
 
 mod buffered;
+mod stamp;
 
 use std::io::IsTerminal;
 
@@ -19,6 +20,8 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
+
+use self::stamp::Stamp;
 
 /// Folder of the text logs, below the data folder.
 const FOLDER: &str = "logs";
@@ -55,7 +58,8 @@ pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
         let (writer, guard) = buffered::start(name, file).context("a thread for logs")?;
         guards.push(guard);
         let wanted: Targets = targets.iter().map(|t| (*t, LevelFilter::INFO)).collect();
-        let text = layer().with_writer(writer).with_ansi(false).with_target(false);
+        let text =
+            layer().with_timer(Stamp).with_writer(writer).with_ansi(false).with_target(false);
         layers.push(text.with_filter(wanted).boxed());
     }
     tracing_subscriber::registry().with(layers).init();

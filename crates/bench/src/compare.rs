@@ -10,6 +10,7 @@ pub mod batch;
 pub mod page;
 pub mod peers;
 pub mod server;
+pub mod shares;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::null::NullServer;
 use crate::protocol::Protocol;
 use peers::{Around, Node, SpamdRules};
 use server::Server;
+use shares::{Look, Shares, SharesEstimate};
 
 /// Longest wait for a relay to pass on what it took.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
@@ -33,6 +35,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(120);
 const RELAY_CONNECTIONS: usize = 8;
 /// Messages after which a connection is closed: servers refuse more than so many in one session.
 const MESSAGES_PER_CONNECTION: u64 = 500;
+/// Name of another build of this program.
+const OTHER_BUILD: &str = "gauntlet, the other build";
 /// Time for which the client is measured against a null server.
 const CALIBRATION: Duration = Duration::from_secs(2);
 
@@ -76,6 +80,10 @@ pub struct Options {
     /// Our model in place of the shipped one, so that mail which that one has learned from is
     /// unseen.
     pub model: Option<PathBuf>,
+    /// rspamd's program; none is the system's.
+    pub rspamd: Option<PathBuf>,
+    /// Another build of this program, which takes the same messages in turn.
+    pub beside: Option<PathBuf>,
 }
 
 /// What a server came to.
@@ -91,6 +99,8 @@ pub struct Entry {
     pub messages_per_second: Estimate,
     /// CPU time for each message, in microseconds.
     pub cpu_us_per_message: Option<Estimate>,
+    /// What that was spent on, of a node of ours.
+    pub shares: Option<SharesEstimate>,
     /// Memory at the end, its children's included, in bytes.
     pub memory_bytes: Option<u64>,
     /// Latency over all runs.
@@ -220,17 +230,18 @@ fn filters(
 ) -> anyhow::Result<Contest> {
     let workers = options.connections;
     let theirs = match peer {
-        Peer::Rspamd => peers::rspamd(workers)?,
+        Peer::Rspamd => peers::rspamd(workers, options.rspamd.as_deref())?,
         Peer::Clamd => peers::clamd(workers)?,
         _ => peers::spamd(workers, &SpamdRules::default())?,
     };
     // Where we lack the peer's protocol, we are measured by spamd's.
     let protocol = if peer == Peer::Rspamd { Protocol::Rspamd } else { Protocol::Spamd };
-    let node = |name, settings, notes| {
-        let Options { program, version, .. } = options;
+    let build = |program, version, name, settings, notes| {
         Node { program, version, name, protocol, settings, notes, around: &Around::default() }
             .start()
     };
+    let node =
+        |name, settings, notes| build(&options.program, &options.version, name, settings, notes);
     let (own, note) = match &options.model {
         None => (String::new(), "as it comes"),
         Some(model) => (
@@ -239,7 +250,12 @@ fn filters(
         ),
     };
     let notes = [note];
-    let mut servers = vec![node("gauntlet", own.as_str(), &notes)?];
+    let mut servers = vec![node("gauntlet", own.as_str(), &notes[..])?];
+    let version;
+    if let Some(other) = &options.beside {
+        version = server::version(other, "--version");
+        servers.push(build(other, &version, OTHER_BUILD, &own, &notes[..])?);
+    }
     let stock;
     if peer == Peer::Spamd {
         stock =
@@ -273,12 +289,11 @@ fn relays(
     let postfix = peers::postfix(sink.address)?;
     let route = format!("[route]\nnext_hop = \"{}\"\n", sink.address);
     let bare = "cut_through = false\n[scan]\nenabled = false\n";
-    let node = |name, settings: &str, notes| {
-        let Options { program, version, .. } = options;
+    let node = |program: &std::path::Path, name, settings: &str, notes| {
         let settings = format!("{route}{settings}");
         Node {
             program,
-            version,
+            version: &server::version(program, "--version"),
             name,
             protocol: Protocol::Smtp,
             settings: &settings,
@@ -287,13 +302,18 @@ fn relays(
         }
         .start()
     };
-    let servers = [
-        node("gauntlet, spool alone", bare, &["judging nothing; cut-through off"])?,
-        node("gauntlet, scanning", "cut_through = false\n", &["scanning; cut-through off"])?,
-        node("gauntlet", "", &["as it comes: scanning, cut-through to the next hop"])?,
-        postfix,
+    let cut = &["as it comes: scanning, cut-through to the next hop"][..];
+    let own = &options.program;
+    let mut servers = vec![
+        node(own, "gauntlet, spool alone", bare, &["judging nothing; cut-through off"])?,
+        node(own, "gauntlet, scanning", "cut_through = false\n", &["scanning; cut-through off"])?,
+        node(own, "gauntlet", "", cut)?,
     ];
-    let job = "take a message durably and pass it on";
+    if let Some(other) = &options.beside {
+        servers.push(node(other, OTHER_BUILD, "", cut)?);
+    }
+    servers.push(postfix);
+    let job = "take a message durably, and pass it on or hold it";
     let options =
         &Options { connections: options.connections * RELAY_CONNECTIONS, ..options.clone() };
     hold(options, Peer::Postfix, job, &servers, corpus, DRAIN_MAX, progress)
@@ -339,9 +359,10 @@ fn hold(
         }
     }
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
+    let mut shares: Vec<Vec<Shares>> = vec![Vec::new(); servers.len()];
     // The first run of each is not counted: rules are compiled, caches filled.
     for round in 0..=options.rounds {
-        for (server, rounds) in servers.iter().zip(&mut rounds) {
+        for ((server, rounds), shares) in servers.iter().zip(&mut rounds).zip(&mut shares) {
             let ceiling =
                 ceilings.iter().find(|(p, _)| *p == server.protocol).map(|(_, rate)| *rate);
             let target = Target {
@@ -353,9 +374,13 @@ fn hold(
             if round == 0 {
                 plan.time = plan.time.min(Duration::from_secs(3));
             }
+            let before = Look::at(server);
             let measured = trial::round(&plan, corpus, &target, ceiling, drain)
                 .with_context(|| server.name.clone())?;
             if round > 0 {
+                let looks = before.zip(Look::at(server));
+                let answered = measured.measured.answered_in_all as f64;
+                shares.extend(looks.map(|(before, after)| before.until(&after, answered)));
                 progress(&format!(
                     "{}: {:.0} messages/s, {:.0} us CPU a message",
                     server.name,
@@ -368,9 +393,9 @@ fn hold(
     }
     let ceiling = ceilings.iter().map(|(_, rate)| *rate).reduce(f64::min);
     let theirs = rounds.last().cloned().unwrap_or_default();
-    let entries = servers.iter().zip(&rounds).enumerate();
-    let entries = entries.map(|(at, (server, rounds))| {
-        entry(server, rounds, (at + 1 < servers.len()).then_some(theirs.as_slice()))
+    let entries = servers.iter().zip(rounds.iter().zip(&shares)).enumerate();
+    let entries = entries.map(|(at, (server, measured))| {
+        entry(server, measured, (at + 1 < servers.len()).then_some(theirs.as_slice()))
     });
     Ok(Contest {
         peer,
@@ -387,7 +412,11 @@ fn rate(round: &Round) -> f64 {
     m.messages_per_second * m.seconds / (m.seconds + round.drain_seconds)
 }
 
-fn entry(server: &Server, rounds: &[Round], theirs: Option<&[Round]>) -> anyhow::Result<Entry> {
+fn entry(
+    server: &Server,
+    (rounds, shares): (&Vec<Round>, &Vec<Shares>),
+    theirs: Option<&[Round]>,
+) -> anyhow::Result<Entry> {
     let rates: Vec<f64> = rounds.iter().map(rate).collect();
     let cpu: Vec<f64> = rounds.iter().filter_map(|r| r.server_cpu_us_per_message).collect();
     let pairs = |of: fn(&Round) -> Option<f64>, reverse: bool| {
@@ -408,6 +437,7 @@ fn entry(server: &Server, rounds: &[Round], theirs: Option<&[Round]>) -> anyhow:
         notes: server.notes.clone(),
         messages_per_second: Estimate::of(&rates).context("no run was counted")?,
         cpu_us_per_message: Estimate::of(&cpu),
+        shares: SharesEstimate::of(shares),
         memory_bytes: rounds.last().and_then(|r| r.server_memory_bytes),
         latency: Some(trial::latency(rounds)?),
         peer_cpu_ratio: pairs(|r| r.server_cpu_us_per_message, true),

@@ -215,6 +215,8 @@ async fn connection(shared: Arc<Shared>, number: usize) {
             let second = end.saturating_duration_since(shared.pace.start).as_secs();
             let late = end > shared.pace.start + plan.time;
             lock(tally).record(*label, &result, end.saturating_duration_since(start), second, late);
+        } else if result.is_ok() {
+            lock(tally).warm_up();
         }
         if result.is_err() && open.is_none() {
             tokio::time::sleep(RECONNECT_PAUSE).await;

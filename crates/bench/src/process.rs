@@ -70,24 +70,38 @@ fn memory(folder: &Path) -> Option<u64> {
     Some(kib("smaps_rollup", "Pss:").or_else(|| kib("status", "VmRSS:"))? * 1024)
 }
 
-/// CPU seconds so far of this process' threads of these names (at most 15 bytes, as the system
-/// keeps them) that still run, by their numbers.
-pub fn own_threads_cpu_seconds(names: &[&str]) -> BTreeMap<String, f64> {
-    let mut seconds = BTreeMap::new();
-    for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+/// CPU time of a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadTime {
+    /// Its name, at most 15 bytes, as the system keeps it.
+    pub name: String,
+    /// CPU seconds so far, user and system.
+    pub seconds: f64,
+}
+
+/// CPU time so far of the threads of a process that still run, by their numbers.
+pub fn threads_cpu_seconds(process: u32) -> BTreeMap<String, ThreadTime> {
+    let mut threads = BTreeMap::new();
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten()
+    {
         let folder = thread.path();
         let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
-        if !names.contains(&name.trim_end()) {
-            continue;
-        }
         // Nanoseconds on a CPU come first (Linux, sched-stats); without them, ticks.
         let exact = std::fs::read_to_string(folder.join("schedstat")).ok();
         let nanos = exact.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
         let ticks = || ticks(folder.to_str()?).map(|ticks| ticks / ticks_per_second());
-        let spent = nanos.map(|n| n / 1e9).or_else(ticks).unwrap_or(0.0);
-        seconds.insert(thread.file_name().to_string_lossy().into_owned(), spent);
+        let seconds = nanos.map(|n| n / 1e9).or_else(ticks).unwrap_or(0.0);
+        let time = ThreadTime { name: name.trim_end().to_owned(), seconds };
+        threads.insert(thread.file_name().to_string_lossy().into_owned(), time);
     }
-    seconds
+    threads
+}
+
+/// CPU seconds so far of this process' threads of these names that still run, by their numbers.
+pub fn own_threads_cpu_seconds(names: &[&str]) -> BTreeMap<String, f64> {
+    let all = threads_cpu_seconds(std::process::id()).into_iter();
+    let named = all.filter(|(_, thread)| names.contains(&thread.name.as_str()));
+    named.map(|(number, thread)| (number, thread.seconds)).collect()
 }
 
 /// CPU seconds between two looks at threads. What ended in between counts for nothing.

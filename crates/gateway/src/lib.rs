@@ -6,6 +6,7 @@
 //! ```
 
 pub mod admin;
+pub mod busy;
 mod canonical;
 pub mod clock;
 pub mod config;

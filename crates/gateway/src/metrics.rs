@@ -121,6 +121,12 @@ pub struct Metrics {
     pub discarded: Counter,
     /// Reports of failure (DSNs) sent to senders.
     pub bounces: Counter,
+    /// Nanoseconds that threads for sockets worked for sessions and services.
+    pub receiving_ns: Counter,
+    /// Of that, those in which they judged small messages.
+    pub judging_ns: Counter,
+    /// Nanoseconds that threads for sockets worked for connections to next hops.
+    pub passing_on_ns: Counter,
     /// Messages on their way in memory.
     pub active: Gauge,
     /// Bytes of bodies being received.
@@ -220,6 +226,21 @@ impl Metrics {
             ),
             ("discarded_total", "Recipients whose message the policy discarded", &self.discarded),
             ("bounces_total", "Delivery reports sent to senders (DSN)", &self.bounces),
+            (
+                "receiving_nanoseconds_total",
+                "Time that threads worked for SMTP sessions and services, small scans included",
+                &self.receiving_ns,
+            ),
+            (
+                "judging_nanoseconds_total",
+                "Time that threads judged small messages within their SMTP sessions",
+                &self.judging_ns,
+            ),
+            (
+                "passing_on_nanoseconds_total",
+                "Time that threads worked for connections to next hops",
+                &self.passing_on_ns,
+            ),
         ]
     }
 

@@ -146,7 +146,8 @@ impl Node {
         let maildir = config.node.inside(&config.route.maildir);
         let outcomes = opening::outcomes(&config);
         let outbound = in_force.outbound();
-        let sender = opening::sender(&config, outbound.clone(), &addresses, &resolver, &outcomes);
+        let counts = (&outcomes, &metrics);
+        let sender = opening::sender(&config, outbound.clone(), &addresses, &resolver, counts);
         let stores = (&spool, &log, &quarantine);
         let own = (ids.clone(), metrics.clone(), retention.clock());
         let queue = opening::queue(&config, stores, own, (sender, outbound))?;

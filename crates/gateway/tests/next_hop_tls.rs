@@ -214,6 +214,7 @@ fn counting(
         random: Arc::new(Random::seeded(1)),
         outcomes: outcomes.clone(),
         connection_limits: ConnectionLimits::new(&SenderSettings::default()),
+        metrics: Arc::default(),
     };
     Sender::new(context, tokio::runtime::Handle::current())
 }

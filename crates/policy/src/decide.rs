@@ -48,7 +48,7 @@ impl Policy {
         let (mut end, mut release): (Option<Final>, _) = (None, None);
         let (mut changes, mut rules) = (Vec::new(), Vec::new());
         let size = input.message.raw().len() as u64;
-        let eval = Evaluation::new(self, input, recipient, size, languages);
+        let eval = Evaluation::new(self, input, recipient, size, languages, trace.is_some());
         for rule in &self.rules {
             if !rule.directions.contains(&input.envelope.direction) {
                 continue;

@@ -25,6 +25,8 @@ pub(crate) struct Evaluation<'e> {
     pub(crate) size: u64,
     /// The class as the recipient wants it seen.
     own: RecipientClass,
+    /// Answers say what decided them; else their texts are empty, and nothing is formatted.
+    explains: bool,
     /// Languages of the message, once a rule asks for them: the same for all its recipients.
     languages: &'e OnceCell<Vec<String>>,
 }
@@ -39,6 +41,7 @@ impl<'e> Evaluation<'e> {
         recipient: &'e str,
         size: u64,
         languages: &'e OnceCell<Vec<String>>,
+        explains: bool,
     ) -> Self {
         let verdict = input.verdict;
         let mut own = RecipientClass { class: verdict.class, because: "" };
@@ -49,13 +52,16 @@ impl<'e> Evaluation<'e> {
             let explicit = input.thresholds.is_explicit(verdict);
             own = policy.people.class(recipient, &senders, input.facts, verdict, explicit);
         }
-        Evaluation { input, recipient, policy, size, own, languages }
+        Evaluation { input, recipient, policy, size, own, explains, languages }
     }
 }
 
 impl Evaluation<'_> {
     pub(crate) fn rule(&self, rule: &Rule) -> Answer {
-        rule.when.as_ref().map_or((true, "always".into()), |when| self.table(when))
+        match &rule.when {
+            Some(when) => self.table(when),
+            None => (true, self.text(|| "always".to_owned())),
+        }
     }
 
     /// All fields of a table; the first that fails decides.
@@ -74,23 +80,36 @@ impl Evaluation<'_> {
         for check in checks {
             match check(self, when) {
                 Some((false, because)) => return (false, because),
-                Some((true, because)) => held.push(because),
-                None => {}
+                Some((true, because)) if self.explains => held.push(because),
+                Some((true, _)) | None => {}
             }
         }
-        (true, if held.is_empty() { "always".into() } else { held.join("; ") })
+        let because = || match held.is_empty() {
+            true => "always".to_owned(),
+            false => held.join("; "),
+        };
+        (true, self.text(because))
+    }
+
+    /// The text of an answer, if somebody reads it.
+    fn text(&self, because: impl FnOnce() -> String) -> String {
+        if self.explains { because() } else { String::new() }
+    }
+
+    /// Collects answers.
+    fn all(&self) -> All {
+        All { explains: self.explains, ..All::default() }
     }
 
     fn nested(&self, when: &Condition) -> Option<Answer> {
-        let mut all = All::default();
+        let mut all = self.all();
         for inner in when.all.iter().flatten() {
             let (fits, because) = self.table(inner);
             all.and(fits, || because);
         }
         if let Some(any) = &when.any {
-            let answers: Vec<Answer> = any.iter().map(|c| self.table(c)).collect();
-            match answers.iter().find(|a| a.0) {
-                Some((_, because)) => all.and(true, || because.clone()),
+            match any.iter().map(|c| self.table(c)).find(|answer| answer.0) {
+                Some((_, because)) => all.and(true, || because),
                 None => all.and(false, || "none of `any`".into()),
             }
         }
@@ -105,23 +124,30 @@ impl Evaluation<'_> {
 /// Collects answers of which all must hold; keeps the first that does not.
 #[derive(Default)]
 struct All {
+    explains: bool,
+    is_asked: bool,
     held: Vec<String>,
     failed: Option<String>,
 }
 
 impl All {
     fn and(&mut self, fits: bool, because: impl FnOnce() -> String) {
-        match (fits, &self.failed) {
-            (_, Some(_)) => {}
-            (true, None) => self.held.push(because()),
-            (false, None) => self.failed = Some(because()),
+        self.is_asked = true;
+        if self.failed.is_some() {
+            return;
+        }
+        let because = if self.explains { because() } else { String::new() };
+        match fits {
+            true if self.explains => self.held.push(because),
+            true => {}
+            false => self.failed = Some(because),
         }
     }
 
     fn answer(self) -> Option<Answer> {
         match self.failed {
             Some(because) => Some((false, because)),
-            None if self.held.is_empty() => None,
+            None if !self.is_asked => None,
             None => Some((true, self.held.join("; "))),
         }
     }

@@ -66,7 +66,8 @@ impl<'p> Replay<'p> {
     pub fn decide(&self, past: &PastDecision<'_>) -> Replayed {
         let recipient = &past.disposition.recipient;
         let languages = OnceCell::new();
-        let eval = Evaluation::new(self.policy, &past.input, recipient, past.size, &languages);
+        let eval =
+            Evaluation::new(self.policy, &past.input, recipient, past.size, &languages, true);
         let (mut end, mut release): (Option<Final>, _) = (None, None);
         let (mut changes, mut rules) = (Vec::new(), Vec::new());
         for rule in &self.policy.rules {

@@ -22,9 +22,6 @@ use crate::document::{CallError, Document, Function, Functions, Texts, UriDetail
 use crate::problem::Severity;
 use crate::rule::{EvalCall, EvalKind, HeaderSelector};
 
-/// Most addresses that are parsed of one field.
-const ADDRESSES_MAX: usize = 200;
-
 /// One message as our own rules see it; texts are made when a rule first asks.
 pub struct NativeDocument<'m> {
     message: &'m Message<'m>,
@@ -191,15 +188,25 @@ impl std::fmt::Debug for NativeDocument<'_> {
 impl Body {
     /// Adds the paragraphs of a text, which are separated by blank lines.
     fn add(&mut self, text: &str, of: Source) {
-        // At most the length of the text, and a line end for each paragraph.
-        self.bytes.reserve(text.len() + 1);
+        // At most the length of the text and a line end: of two paragraphs two others are left out.
+        // Written in place, since asking for room at each byte costs more than the byte.
+        let mut end = self.bytes.len();
+        self.bytes.resize(end + text.len() + 1, b'\n');
         let mut walk = Walk::new(text, 0);
         while let Some(start) = walk.next_paragraph() {
-            let from = self.bytes.len();
-            walk.paragraph(|byte, _| self.bytes.push(byte));
-            self.bytes.push(b'\n');
-            self.paragraphs.push(Paragraph { range: from..self.bytes.len(), of, start });
+            let from = end;
+            walk.paragraph(|byte, _| {
+                if let Some(place) = self.bytes.get_mut(end) {
+                    *place = byte;
+                }
+                end += 1;
+            });
+            // The line end is there.
+            end += 1;
+            self.paragraphs.push(Paragraph { range: from..end, of, start });
         }
+        debug_assert!(end <= self.bytes.len(), "a text grows by one line end");
+        self.bytes.truncate(end);
     }
 
     fn text(&self, number: u32) -> Option<&[u8]> {
@@ -243,19 +250,10 @@ impl<'t> Walk<'t> {
 
     /// Calls `put` with each byte of the paragraph that begins here and its offset.
     fn paragraph(&mut self, mut each: impl FnMut(u8, usize)) {
-        while let Some(rest) = self.bytes.get(self.at..) {
-            // A stretch without white space is handled at once.
-            let run = rest.iter().position(|byte| *byte <= b' ' || *byte == 0xc2);
-            let run = run.unwrap_or(rest.len());
-            for (i, byte) in rest.iter().take(run).enumerate() {
-                each(*byte, self.at + i);
-            }
-            self.at += run;
-            let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) else {
-                return;
-            };
-            if white_space(rest) == 0 {
-                each(rest[0], self.at);
+        while let Some(&byte) = self.bytes.get(self.at) {
+            let may_be_space = byte <= b' ' || byte == 0xc2;
+            if !may_be_space || self.bytes.get(self.at..).map_or(0, white_space) == 0 {
+                each(byte, self.at);
                 self.at += 1;
                 continue;
             }
@@ -302,11 +300,14 @@ impl Document for NativeDocument<'_> {
         for field in self.fields(&selector.name) {
             let value = match (wanted, is_raw) {
                 (Some(wanted), _) => {
-                    let found = mailboxes(&field.unfolded(), ADDRESSES_MAX).into_iter().next();
-                    extract(&found?, wanted).into_bytes()
+                    let found = mailboxes(&field.unfolded(), 1).into_iter().next();
+                    Cow::Owned(extract(&found?, wanted).into_bytes())
                 }
-                (None, true) => field.raw_value.to_vec(),
-                (None, false) => field.decoded().into_owned().into_bytes(),
+                (None, true) => Cow::Borrowed(field.raw_value),
+                (None, false) => match field.decoded() {
+                    Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                    Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+                },
             };
             let out = out.get_or_insert_default();
             out.extend_from_slice(&value);

@@ -181,7 +181,7 @@ impl Packs {
             return Ok(());
         }
         writer.lock = Some(WriterLock::take(folder)?.ok_or_else(|| StoreError::Invalid {
-            what: "the packs of held mail",
+            what: "these packs",
             cause: format!(
                 "{}: another process writes here; have the running node do it, or stop it first",
                 folder.display()

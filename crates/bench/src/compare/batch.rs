@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 
 use super::server::{program, version};
-use super::{Contest, Entry, HeldOut, Judged, Options, Peer};
+use super::{Contest, Entry, HeldOut, Judged, OTHER_BUILD, Options, Peer};
 use crate::load::trial::Estimate;
 use crate::load::{Corpus, Label};
 use crate::usage;
@@ -106,16 +106,19 @@ pub(super) fn contest(
     let school = held_out.map_or(corpus, |held_out| &held_out.corpus);
     let school_files = Files::write(school)?;
     let learned = learn(&theirs, school, &school_files)?;
-    let ours = || {
-        let mut command = Command::new(&options.program);
+    let scan = |program: &Path| {
+        let mut command = Command::new(program);
         command.args(["scan", "--json", "--threads", "1", "--files-from", "-"]);
         command
     };
+    let ours = || scan(&options.program);
     let files = Files::write(corpus)?;
     let paths: Vec<&Path> = files.paths.iter().map(PathBuf::as_path).collect();
-    let mut rounds: [Vec<Took>; 2] = Default::default();
+    let mut rounds: [Vec<Took>; 3] = Default::default();
     for _ in 0..options.rounds {
-        for (rounds, mut command) in rounds.iter_mut().zip([ours(), bulk(theirs())]) {
+        let commands = [Some(ours()), options.beside.as_deref().map(scan), Some(bulk(theirs()))];
+        for (rounds, command) in rounds.iter_mut().zip(commands) {
+            let Some(mut command) = command else { continue };
             let took = batch(&mut command, &paths)?;
             progress(&format!(
                 "{:?}: {:.0} messages/s",
@@ -125,13 +128,18 @@ pub(super) fn contest(
             rounds.push(took);
         }
     }
-    let [mine, peers] = rounds;
+    let [mine, other, peers] = rounds;
     let mut entries = vec![
         entry("gauntlet scan", options.version.clone(), &mine, Some(&peers), paths.len())?,
         entry("bogofilter", version(&bogofilter, "-V"), &peers, None, paths.len())?,
     ];
     entries[0].notes = vec!["one thread, rules and classifier".to_owned()];
     entries[1].notes = vec![format!("learned from {}", learned.join(" and "))];
+    if let Some(program) = &options.beside {
+        let version = version(program, "--version");
+        let other = entry(OTHER_BUILD, version, &other, Some(&peers), paths.len())?;
+        entries.insert(1, other);
+    }
     if let Some(held_out) = held_out {
         let exam: Vec<(&Path, Label)> = [Label::Spam, Label::Ham]
             .into_iter()
@@ -143,10 +151,12 @@ pub(super) fn contest(
         if options.model.is_none() {
             entries[0].judged = Some(judged(&mut ours(), &exam, is_spam_by_us)?);
         }
-        entries[1].judged = Some(judged(&mut bulk(theirs()), &exam, is_spam_by_bogofilter)?);
-        entries[1]
-            .notes
-            .push("half of the labelled mail was its school, the rest was judged".into());
+        if let Some(theirs_entry) = entries.last_mut() {
+            let exam = judged(&mut bulk(theirs()), &exam, is_spam_by_bogofilter)?;
+            theirs_entry.judged = Some(exam);
+            let note = "half of the labelled mail was its school, the rest was judged";
+            theirs_entry.notes.push(note.to_owned());
+        }
     }
     Ok(Contest {
         peer: Peer::Bogofilter,
@@ -203,6 +213,7 @@ fn entry(
         notes: Vec::new(),
         messages_per_second: Estimate::of(&rates).context("no run was counted")?,
         cpu_us_per_message: Estimate::of(&cpu),
+        shares: None,
         memory_bytes: None,
         latency: None,
         peer_cpu_ratio: ratio(|t| t.cpu),

@@ -19,6 +19,17 @@ const COLUMNS: [&str; 8] = [
     "spam caught; ham called spam",
 ];
 
+/// Heads of the columns of what CPU time was spent on.
+const SHARES: [&str; 7] = [
+    "CPU µs a message of",
+    "receiving",
+    "scanning",
+    "storing",
+    "logging",
+    "passing on",
+    "all else",
+];
+
 /// The tables in Markdown, with what they were measured on: what a README quotes.
 pub fn markdown(report: &Report) -> String {
     let mut out = String::new();
@@ -30,6 +41,15 @@ pub fn markdown(report: &Report) -> String {
             let _ = writeln!(out, "| {} |", cells(entry).join(" | "));
         }
         out.push('\n');
+        let rows = share_rows(contest);
+        if !rows.is_empty() {
+            let _ = writeln!(out, "| {} |", SHARES.join(" | "));
+            let _ = writeln!(out, "|{}", "---|".repeat(SHARES.len()));
+            for row in rows {
+                let _ = writeln!(out, "| {} |", row.join(" | "));
+            }
+            out.push('\n');
+        }
         for note in notes(contest) {
             let _ = writeln!(out, "- {note}");
         }
@@ -52,6 +72,15 @@ pub fn html(report: &Report) -> String {
             let cells = cells(entry);
             let cells = cells.iter().map(|c| format!("<td>{}</td>", plot::escape(c)));
             let _ = writeln!(body, "<tr>{}</tr>", cells.collect::<String>());
+        }
+        let rows = share_rows(contest);
+        if !rows.is_empty() {
+            let heads: String = SHARES.iter().map(|c| format!("<th>{c}</th>")).collect();
+            let _ = write!(body, "</table>\n<table><tr>{heads}</tr>\n");
+            for row in rows {
+                let cells = row.iter().map(|c| format!("<td>{}</td>", plot::escape(c)));
+                let _ = writeln!(body, "<tr>{}</tr>", cells.collect::<String>());
+            }
         }
         let notes = notes(contest);
         let notes = notes.iter().map(|n| format!("<li>{}</li>\n", plot::escape(n)));
@@ -84,6 +113,19 @@ fn cells(entry: &Entry) -> [String; 8] {
         ms(entry.latency.map(|l| l.p99_us)),
         entry.judged.as_ref().map_or_else(dash, judged),
     ]
+}
+
+/// What the CPU time of each node of ours was spent on.
+fn share_rows(contest: &Contest) -> Vec<[String; 7]> {
+    let row = |entry: &Entry| {
+        let s = entry.shares.as_ref()?;
+        let [receiving, scanning, storing, logging, passing_on, other] =
+            [s.receiving, s.scanning, s.storing, s.logging, s.passing_on, s.other]
+                .map(|value| format!("{:.0}", value.mean));
+        let name = entry.name.clone();
+        Some([name, receiving, scanning, storing, logging, passing_on, other])
+    };
+    contest.entries.iter().filter_map(row).collect()
 }
 
 /// `12.3 (11.9 to 12.8) times`.

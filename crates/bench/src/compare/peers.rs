@@ -127,7 +127,9 @@ impl Node<'_> {
             address,
             folder,
         };
-        Server::foreground(start, command)
+        let mut server = Server::foreground(start, command)?;
+        server.metrics = Some(console);
+        Ok(server)
     }
 }
 
@@ -186,12 +188,18 @@ const RSPAMD_ASKING: [&str; 24] = [
     "whitelist",
 ];
 
-/// rspamd with its own rules, a worker a CPU, without Redis.
+/// rspamd with its own rules, a worker a CPU, without Redis: the program of this path, else the
+/// system's.
 ///
 /// # Errors
 /// It is not installed or does not start.
-pub fn rspamd(workers: usize) -> anyhow::Result<Server> {
-    let (program, folder, address) = (program("rspamd", "rspamd")?, folder()?, free_address()?);
+pub fn rspamd(workers: usize, path: Option<&Path>) -> anyhow::Result<Server> {
+    let program = match path {
+        Some(path) if path.is_file() => path.to_owned(),
+        Some(path) => bail!("{} is no file: --rspamd names rspamd's program", path.display()),
+        None => program("rspamd", "rspamd")?,
+    };
+    let (folder, address) = (folder()?, free_address()?);
     let controller = free_address()?;
     let etc = folder.path().join("etc");
     for module in RSPAMD_ASKING {

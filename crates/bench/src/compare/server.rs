@@ -32,6 +32,8 @@ pub struct Server {
     pub address: SocketAddr,
     /// Process whose CPU time and memory count, with its children's.
     pub process: u32,
+    /// Where a node of ours shows what it counts; a peer has none.
+    pub metrics: Option<SocketAddr>,
     child: Option<Child>,
     /// What ends a server that put itself into the background.
     stop: Option<Command>,
@@ -71,7 +73,18 @@ impl Server {
 
     fn of(start: Start, child: Option<Child>, stop: Option<Command>, process: u32) -> Self {
         let Start { name, version, notes, protocol, address, folder } = start;
-        Server { name, version, notes, protocol, address, process, child, stop, _folder: folder }
+        Server {
+            name,
+            version,
+            notes,
+            protocol,
+            address,
+            process,
+            metrics: None,
+            child,
+            stop,
+            _folder: folder,
+        }
     }
 
     fn wait(&mut self, log: &Path) -> anyhow::Result<()> {

@@ -70,7 +70,7 @@ impl Corpus {
     /// # Errors
     /// A folder that cannot be read or holds no message, or more than 2 GiB of them.
     pub fn load(folders: &[PathBuf]) -> anyhow::Result<Self> {
-        let (mut items, mut bytes, mut hash) = (Vec::new(), 0, blake3::Hasher::new());
+        let (mut items, mut bytes) = (Vec::new(), 0);
         for folder in folders {
             let labels = labels(folder)?;
             let mut paths = Vec::new();
@@ -85,8 +85,6 @@ impl Corpus {
                         "the messages are more than {CORPUS_BYTES_MAX} bytes: give a smaller folder"
                     );
                 }
-                hash.update(&(raw.len() as u64).to_le_bytes());
-                hash.update(&raw);
                 let name = path.strip_prefix(folder).unwrap_or(path).to_string_lossy();
                 let label = labels.get(name.as_ref()).copied().unwrap_or(Label::Unknown);
                 items.push(Item { raw, label });
@@ -95,8 +93,31 @@ impl Corpus {
         if items.is_empty() {
             bail!("there is no message in the folders given");
         }
+        Ok(Self::of(items))
+    }
+
+    /// These messages, each once.
+    pub fn of(items: Vec<Item>) -> Self {
+        let (mut bytes, mut hash) = (0, blake3::Hasher::new());
+        for item in &items {
+            bytes += item.raw.len() as u64;
+            hash.update(&(item.raw.len() as u64).to_le_bytes());
+            hash.update(&item.raw);
+        }
         let order = (0..items.len()).collect();
-        Ok(Corpus { items, order, bytes, hash: hash.finalize().to_hex()[..16].to_owned() })
+        Corpus { items, order, bytes, hash: hash.finalize().to_hex()[..16].to_owned() }
+    }
+
+    /// The messages of these labels alone, mixed by their weights.
+    ///
+    /// # Errors
+    /// As [`Corpus::mix`].
+    pub fn of_mix(self, weights: &[(Label, u32)]) -> anyhow::Result<Self> {
+        let wanted = |label| weights.iter().any(|(name, weight)| *name == label && *weight > 0);
+        let mut corpus =
+            Self::of(self.items.into_iter().filter(|item| wanted(item.label)).collect());
+        corpus.mix(weights)?;
+        Ok(corpus)
     }
 
     /// Orders the messages so that each label comes by its weight, evenly spread: of 3 to 1, every
@@ -201,6 +222,8 @@ mod tests {
         for four in spam.chunks(4) {
             assert_eq!(four.iter().filter(|s| **s).count(), 3, "{spam:?}");
         }
+        let spam = corpus.clone().of_mix(&[(Label::Spam, 1), (Label::Ham, 0)]).unwrap();
+        assert_eq!((spam.items.len(), spam.order.len(), spam.bytes), (4, 4, 4));
         corpus.items.retain(|i| i.label != Label::Ham);
         let error = corpus.mix(&[(Label::Ham, 1)]).unwrap_err().to_string();
         assert!(error.contains("no message is labelled ham"), "{error}");

@@ -25,6 +25,8 @@ pub(super) struct Tally {
     errors: BTreeMap<String, u64>,
     late: u64,
     dropped: u64,
+    /// Answers to messages of the warm-up.
+    warm: u64,
 }
 
 impl Tally {
@@ -36,6 +38,7 @@ impl Tally {
             errors: BTreeMap::new(),
             late: 0,
             dropped: 0,
+            warm: 0,
         })
     }
 
@@ -74,6 +77,11 @@ impl Tally {
         }
     }
 
+    /// A message of the warm-up was answered: it cost the server time, and counts for nothing else.
+    pub(super) fn warm_up(&mut self) {
+        self.warm += 1;
+    }
+
     pub(super) fn add(&mut self, other: Tally) -> anyhow::Result<()> {
         self.latency.add(other.latency)?;
         for (key, count) in other.outcomes {
@@ -86,6 +94,7 @@ impl Tally {
         }
         self.late += other.late;
         self.dropped += other.dropped;
+        self.warm += other.warm;
         Ok(())
     }
 
@@ -117,6 +126,7 @@ impl Tally {
             messages_per_second: rate,
             seconds,
             answered,
+            answered_in_all: answered + self.warm,
             failed: self.count(Outcome::Failed),
             unsent,
             dropped_by_client: self.dropped,
@@ -182,6 +192,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Messages answered, those included whose answer came after the end.
     pub answered: u64,
+    /// The same with those of the warm-up: what a server's CPU time was spent on.
+    pub answered_in_all: u64,
     /// Messages without an answer.
     pub failed: u64,
     /// Open loop: messages that were due and could not be begun, as all connections were busy.

@@ -137,3 +137,13 @@ fn a_server_of_another_protocol_is_named() {
     let error = run(&plan, &corpus()).unwrap_err().to_string();
     assert!(error.contains("no HTTP answer"), "{error}");
 }
+
+#[test]
+fn messages_of_the_warm_up_cost_the_server_time_and_count_for_nothing_else() {
+    let (_runtime, address, counts) = sink(Protocol::Smtp, Behaviour::default());
+    let short = Duration::from_millis(200);
+    let plan = Plan { messages: 0, time: short, warm_up: short, ..plan(address, Protocol::Smtp) };
+    let measured = run(&plan, &corpus()).unwrap();
+    assert!(0 < measured.answered && measured.answered < measured.answered_in_all);
+    assert_eq!(measured.answered_in_all, counts.messages.load(Ordering::Relaxed));
+}

@@ -251,7 +251,7 @@ pub fn round(
         },
     );
     Ok(Round {
-        server_cpu_us_per_message: cpu.map(|s| s * 1e6 / measured.answered.max(1) as f64),
+        server_cpu_us_per_message: cpu.map(|s| s * 1e6 / measured.answered_in_all.max(1) as f64),
         server_memory_bytes: after.map(|used| used.memory_bytes),
         drain_seconds: drain.as_secs_f64(),
         measured,

@@ -34,7 +34,8 @@ pub struct ScanSettings {
     /// Judge mail; without it every message is ham, and the policy goes by envelope, facts and
     /// headers.
     pub enabled: bool,
-    /// Scan threads; 0 takes one for each CPU that the process may use.
+    /// Threads that judge all mail; with 0 the threads that receive judge small messages, and one
+    /// for each CPU that the process may use judges others.
     pub threads: usize,
     /// Messages that wait for a thread; above, new bodies get 451.
     pub queue_max: usize,

@@ -67,6 +67,11 @@ fn names_host(field: &[u8], host: &str) -> bool {
 fn may_name_host(field: &[u8], host: &str, chain: AuthResult) -> bool {
     let colon = memchr::memchr(b':', field).unwrap_or(field.len());
     let (name, value) = field.split_at(colon);
+    // Most fields: every name below has one of these words.
+    let has = |word: &[u8]| name.windows(word.len()).any(|w| w.eq_ignore_ascii_case(word));
+    if !has(b"results") && !has(b"spf") {
+        return false;
+    }
     let name = String::from_utf8_lossy(name).to_ascii_lowercase().replace('_', "-");
     let name = name.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     let value = value.get(1..).unwrap_or_default();

@@ -15,6 +15,7 @@ use gauntlet_smtp::{Features, SessionConfig, SessionLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
+use crate::busy::{Timed, Work};
 use crate::clock::Clock;
 use crate::config::{ListenerRole, ListenerSettings, StressSettings};
 use crate::current::Current;
@@ -286,12 +287,13 @@ impl Receiver {
         };
         match admitted {
             Ok(admitted) => {
+                let metrics = self.metrics.clone();
                 let session = session::run(self, client, stream, admitted);
                 debug_assert!(
                     size_of_val(&session) < SESSION_BYTES_MAX,
                     "an idle session is small"
                 );
-                tokio::spawn(session);
+                tokio::spawn(Timed::new(session, Work::Receiving, metrics));
             }
             Err(why) => {
                 self.metrics.connections_refused.add_one();

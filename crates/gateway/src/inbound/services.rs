@@ -19,14 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gauntlet_mail::trace::of_trace;
-use gauntlet_mail::{Envelope, Message};
+use gauntlet_mail::Envelope;
+use gauntlet_mail::trace::of_raw;
 use gauntlet_store::{Delivery, LogRecord, Outcome, Stage};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
 use self::learn_limits::LearnLimits;
 use self::socket::Socket;
+use crate::busy::{Timed, Work};
 use crate::clock::Clock;
 use crate::config::{ServiceProtocol, ServiceSettings};
 use crate::ids::Ids;
@@ -70,7 +71,7 @@ impl ServiceCore {
     /// [`NoVerdict`]: the client may try again later.
     pub async fn judge_alone(&self, raw: Bytes) -> Result<LogRecord, NoVerdict> {
         let now = self.clock().unix_ms();
-        let envelope: Envelope = of_trace(&Message::parse(&raw), now / 1_000);
+        let envelope: Envelope = of_raw(&raw, now / 1_000);
         self.judge(raw, envelope).await
     }
 
@@ -321,13 +322,14 @@ impl Service {
                 tokio::spawn(context.clone().turn_away(wire));
                 continue;
             };
-            let context = context.clone();
-            tokio::spawn(async move {
+            let (context, metrics) = (context.clone(), context.core.intake.metrics.clone());
+            let serve = async move {
                 if let Err(error) = context.serve(wire, client, admitted).await {
                     let protocol = context.settings.protocol.name();
                     tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
                 }
-            });
+            };
+            tokio::spawn(Timed::new(serve, Work::Receiving, metrics));
         }
     }
 }

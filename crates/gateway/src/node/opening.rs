@@ -35,7 +35,7 @@ pub(super) fn sender(
     settings: Current<OutboundSettings>,
     addresses: &Addresses,
     resolver: &Arc<Resolver>,
-    outcomes: &Arc<TlsOutcomes>,
+    (outcomes, metrics): (&Arc<TlsOutcomes>, &Arc<Metrics>),
 ) -> Arc<Sender> {
     let inbound = addresses.iter().filter(|(role, _)| *role == ListenerRole::Inbound);
     let listeners = inbound.map(|(_, address)| *address).collect();
@@ -50,6 +50,7 @@ pub(super) fn sender(
         random: Arc::new(Random::of_the_system()),
         outcomes: outcomes.clone(),
         connection_limits: ConnectionLimits::new(&config.sender),
+        metrics: metrics.clone(),
     };
     Arc::new(Sender::new(context, tokio::runtime::Handle::current()))
 }

@@ -390,11 +390,11 @@ impl Queue {
             self.start(&active, group, targets);
         }
         // The last of the open count: only now may the message be concluded.
-        self.settle(&active, Vec::new());
+        self.settle(active, Vec::new());
     }
 
     /// Applies the outcomes of some targets; concludes the message when nothing is open.
-    fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
+    fn settle(self: &Arc<Self>, active: Arc<Active>, all: Vec<Settled>) {
         let settings = &active.settings.sender;
         // Mail expires by the time that has passed, not by a clock that was set ahead.
         let (now, steady) = (self.now_ms(), self.parts.clock.now_ms());
@@ -414,10 +414,9 @@ impl Queue {
                 next_hop,
                 reply,
             };
-            let event = active.event(delivery);
-            if outcome == Outcome::Failed || outcome == Outcome::Queued {
-                progress.events.extend([event]);
-            }
+            let is_told = outcome == Outcome::Failed || outcome == Outcome::Queued;
+            let event = is_told.then(|| active.event(delivery));
+            progress.events.extend(event);
             progress.news.extend(news.map(|news| (news, target)));
         }
         progress.open -= 1;
@@ -441,7 +440,7 @@ impl Queue {
     }
 
     /// Nothing is open any more: logs the outcomes and forgets the message, or lets it wait.
-    fn conclude(self: &Arc<Self>, active: &Arc<Active>) {
+    fn conclude(self: &Arc<Self>, active: Arc<Active>) {
         let id = active.id;
         let mut progress = active.progress();
         let deliveries = progress.deliveries.clone();
@@ -452,7 +451,11 @@ impl Queue {
         self.parts.in_flight.release(active.slot);
         self.active_bytes.fetch_sub(weight(&active.body), Ordering::Relaxed);
         self.parts.metrics.active.add(-1);
-        let record = active.record(&deliveries);
+        let settings = active.settings.clone();
+        // Nobody else has it any more, as a rule.
+        let record = Arc::try_unwrap(active)
+            .map_or_else(|shared| shared.message.record.clone(), |own| own.message.record);
+        let record = LogRecord { deliveries: deliveries.clone(), ..record };
         if deliveries.iter().all(|d| d.outcome.is_final()) {
             // Before the log, which is slower: a crash in between must not deliver again.
             let state = serde_json::to_vec(&deliveries).unwrap_or_default();
@@ -472,8 +475,7 @@ impl Queue {
         }
         let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
         let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
-        let settings = &active.settings.sender;
-        let due = Schedule::of(settings).next_attempt(id, attempts, self.now_ms());
+        let due = Schedule::of(&settings.sender).next_attempt(id, attempts, self.now_ms());
         self.remember(id, &deliveries, due);
         self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
     }

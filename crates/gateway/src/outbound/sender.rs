@@ -19,9 +19,11 @@ use tokio::sync::Notify;
 
 use self::connection::{Connection, DeliveryError, TimeLimits};
 pub use self::connection_limits::ConnectionLimits;
+use crate::busy::{Timed, Work};
 use crate::clock::Clock;
 use crate::current::Current;
 use crate::message::OutgoingMessage;
+use crate::metrics::Metrics;
 use crate::net::resolver::Resolver;
 use crate::outbound::exchangers::{Ourselves, RouteError};
 use crate::outbound::mta_sts::MtaSts;
@@ -135,6 +137,8 @@ pub struct SenderContext {
     pub outcomes: Arc<TlsOutcomes>,
     /// Connections over all next hops.
     pub connection_limits: ConnectionLimits,
+    /// Counts the time that the workers take.
+    pub metrics: Arc<Metrics>,
 }
 
 #[derive(Debug)]
@@ -184,7 +188,8 @@ impl Sender {
         } else if state.workers < self.context.settings.get().sender.connections_per_hop_max {
             state.workers += 1;
             drop(state);
-            self.runtime.spawn(work(hop, self.context.clone()));
+            let (task, metrics) = (work(hop, self.context.clone()), self.context.metrics.clone());
+            self.runtime.spawn(Timed::new(task, Work::PassingOn, metrics));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use gauntlet_verdict::DataFinding;
 
-use super::{All, Answer, Evaluation};
+use super::{Answer, Evaluation};
 use crate::condition::Condition;
 use crate::data_condition::DataCondition;
 use crate::pattern::{OneOrMany, Pattern};
@@ -14,7 +14,7 @@ const EVIDENCE_NAMED_MAX: usize = 2;
 impl Evaluation<'_> {
     pub(super) fn data_fields(&self, when: &Condition) -> Option<Answer> {
         let wanted = when.dlp.as_ref()?;
-        let mut all = All::default();
+        let mut all = self.all();
         let domain = self.recipient.rsplit_once('@').map_or("", |(_, domain)| domain);
         if let Some(patterns) = &wanted.to_domain {
             all.and(patterns.matching(domain).is_some(), || format!("to {domain}"));

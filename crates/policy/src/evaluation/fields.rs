@@ -19,7 +19,7 @@ use crate::people::RecipientClass;
 impl Evaluation<'_> {
     pub(super) fn verdict_fields(&self, when: &Condition) -> Option<Answer> {
         let verdict = self.input.verdict;
-        let mut all = All::default();
+        let mut all = self.all();
         if let Some(classes) = &when.class {
             let RecipientClass { class, because } = self.own;
             let is = classes.as_slice().contains(&class);
@@ -36,8 +36,10 @@ impl Evaluation<'_> {
         }
         if let Some(min) = when.probability_min {
             let p = verdict.probability;
-            let seen = p.map_or("no probability".to_owned(), |p| format!("probability {p}"));
-            all.and(p.is_some_and(|p| p >= min), || format!("{seen} of {min}"));
+            all.and(p.is_some_and(|p| p >= min), || match p {
+                Some(p) => format!("probability {p} of {min}"),
+                None => format!("no probability of {min}"),
+            });
         }
         if let Some(wanted) = when.explicit {
             let explicit =
@@ -67,7 +69,7 @@ impl Evaluation<'_> {
             list.as_slice().iter().any(|g| groups.contains(g, address))
         };
         let sender = if envelope.mail_from.is_empty() { "<>" } else { &envelope.mail_from };
-        let mut all = All::default();
+        let mut all = self.all();
         if let Some(patterns) = &when.sender {
             all.and(patterns.matching(sender).is_some(), || format!("sender {sender}"));
         }
@@ -117,7 +119,7 @@ impl Evaluation<'_> {
     pub(super) fn message_fields(&self, when: &Condition) -> Option<Answer> {
         let message = self.input.message;
         let size = self.size;
-        let mut all = All::default();
+        let mut all = self.all();
         if let Some(min) = when.size_min {
             all.and(size >= min.0, || format!("size {size} of {}", min.0));
         }
@@ -166,7 +168,7 @@ impl Evaluation<'_> {
     }
 
     pub(super) fn attachment_fields(&self, when: &Condition) -> Option<Answer> {
-        let mut all = All::default();
+        let mut all = self.all();
         let parts = || self.input.message.parts().iter().filter(|p| has_file(p));
         if let Some(wanted) = &when.attachment {
             let read_otherwise = |o: &&Object| o.has(PropertyKind::OtherReading);
@@ -189,9 +191,9 @@ impl Evaluation<'_> {
 
     pub(super) fn network_fields(&self, when: &Condition) -> Option<Answer> {
         let facts = self.input.facts;
-        let mut all = All::default();
+        let mut all = self.all();
         if let Some(auth) = &when.auth {
-            let (fits, because) = authentication(auth, facts);
+            let (fits, because) = authentication(self.all(), auth, facts);
             all.and(fits, || because);
         }
         if let Some(patterns) = &when.country {
@@ -260,7 +262,7 @@ fn fits_object<'o>(object: &'o Object, wanted: &AttachmentCondition) -> Option<C
 }
 
 /// Every method that is named must have one of its wanted results.
-fn authentication(wanted: &AuthCondition, facts: &Facts) -> Answer {
+fn authentication(mut all: All, wanted: &AuthCondition, facts: &Facts) -> Answer {
     let dkim = facts.dkim.iter().map(|s| s.result);
     let dkim = if facts.dkim.is_empty() {
         AuthResult::None
@@ -274,7 +276,6 @@ fn authentication(wanted: &AuthCondition, facts: &Facts) -> Answer {
         ("dmarc", &wanted.dmarc, facts.dmarc),
         ("arc", &wanted.arc, facts.arc),
     ];
-    let mut all = All::default();
     for (name, wanted, is) in methods {
         if let Some(wanted) = wanted {
             all.and(wanted.as_slice().contains(&is), || format!("{name} {is:?}").to_lowercase());

@@ -109,13 +109,17 @@ pub fn note_appended(
     locations: &[Location],
 ) -> rusqlite::Result<()> {
     let mut note = batch.prepare_cached(
-        "INSERT INTO pack (number, name, bytes, live, live_bytes) VALUES (?1, ?2, ?3, 1, ?4) \
+        "INSERT INTO pack (number, name, bytes, live, live_bytes) VALUES (?1, ?2, ?3, ?4, ?5) \
          ON CONFLICT (number) DO UPDATE SET bytes = max(bytes, excluded.bytes), \
-         live = live + 1, live_bytes = live_bytes + excluded.live_bytes",
+         live = live + excluded.live, live_bytes = live_bytes + excluded.live_bytes",
     )?;
-    for location in locations {
-        let end = stored(location.offset + location.bytes);
-        note.execute(params![stored(location.pack), group, end, stored(location.bytes)])?;
+    // One row a pack, not a record: a batch is in one pack, as a rule.
+    for appended in locations.chunk_by(|a, b| a.pack == b.pack) {
+        let Some(first) = appended.first() else { continue };
+        let end = appended.iter().map(|at| at.offset + at.bytes).max().unwrap_or(0);
+        let bytes: u64 = appended.iter().map(|at| at.bytes).sum();
+        let live = stored(appended.len() as u64);
+        note.execute(params![stored(first.pack), group, stored(end), live, stored(bytes)])?;
     }
     Ok(())
 }

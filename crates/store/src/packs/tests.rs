@@ -255,3 +255,38 @@ fn a_retracted_batch_is_gone_and_one_that_something_follows_is_not() {
     packs.retract(&kept);
     assert_eq!(content(&packs, kept[0]), b"kept");
 }
+
+/// Another room than the quarantine: its own database with the same tables, content shared and
+/// dropped as its rows say.
+#[test]
+fn any_room_keeps_its_content_in_packs_with_a_database_of_its_own() {
+    let (medium, room) = (Faulty::default(), rusqlite::Connection::open_in_memory().unwrap());
+    room.execute_batch(index::pack_tables!()).unwrap();
+    let packs = on(&medium);
+    let keep = |group: &str, bytes: &[u8]| {
+        let batch = room.unchecked_transaction().unwrap();
+        let hash = ContentHash::of(bytes);
+        let known = index::find_body(&batch, hash).unwrap();
+        let at = known.unwrap_or_else(|| {
+            let at = packs.append(group, &[body(bytes)]).unwrap()[0];
+            index::note_appended(&batch, group, &[at]).unwrap();
+            index::set_body(&batch, hash, at).unwrap();
+            at
+        });
+        batch.commit().unwrap();
+        at
+    };
+    let object = keep("objects of monday", b"an attachment");
+    assert_eq!(keep("objects of monday", b"an attachment"), object, "stored once");
+    let page = keep("pages", b"a page");
+    assert_ne!(page.pack, object.pack);
+    let batch = room.unchecked_transaction().unwrap();
+    assert!(index::forget_body(&batch, ContentHash::of(b"an attachment")).unwrap());
+    batch.commit().unwrap();
+    let unused = index::packs(&room).unwrap().into_iter().filter(|row| row.live == 0);
+    let unused: Vec<u64> = unused.map(|row| row.number).collect();
+    assert_eq!(unused, [object.pack]);
+    assert!(packs.remove(&unused).unwrap());
+    assert_eq!(packs.read(object).unwrap(), None);
+    assert_eq!(content(&packs, page), b"a page");
+}

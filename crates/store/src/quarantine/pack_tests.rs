@@ -306,3 +306,31 @@ fn a_note_that_is_left_of_a_failed_write_undoes_nothing() {
     assert_eq!(q.get("q1").unwrap().unwrap().state, State::Released);
     assert_eq!(q.unfinished_releases().unwrap(), []);
 }
+
+#[test]
+fn a_message_whose_commit_failed_and_was_there_after_a_crash_is_stored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    hold(&q, 1, 1);
+    hold(&q, 2, 1);
+    let (_, entry) = q.read(|c| rows::entry_of(c, "q2")).unwrap().unwrap();
+    let hash = crate::content::ContentHash::of(&message(2));
+    let body = q.read(|c| index::find_body(c, hash)).unwrap().unwrap();
+    // The rows are there, and the records were taken back; others lie in their place.
+    q.packs.retract(&[body, entry]);
+    hold(&q, 3, 1);
+    assert!(q.body("q2").is_err());
+    // The spool was told that it failed, and comes again.
+    assert!(!q.put(&of_day(2, 1), &message(2)).unwrap(), "it is no new item");
+    for n in 1..=3 {
+        assert_eq!(q.body(&format!("q{n}")).unwrap(), Some(message(n)));
+    }
+    check_totals(&q);
+    assert_eq!(q.verify(|damaged| panic!("{damaged:?}")).unwrap(), 3);
+    // What is held, and can be read, is not stored again.
+    let before = q.pack_totals().unwrap();
+    assert!(!q.put(&of_day(2, 1), &message(2)).unwrap());
+    assert_eq!(q.pack_totals().unwrap(), before);
+    drop(q);
+    assert_eq!(Quarantine::rebuild(folder.path(), None, 1).unwrap().items, 3);
+}

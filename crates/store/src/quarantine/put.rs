@@ -6,19 +6,27 @@ use std::sync::PoisonError;
 use rusqlite::Transaction;
 
 use super::entry::{OwnedRecord, entry_record, group_of};
-use super::rows::{insert, is_known};
+use super::rows::{entry_of, insert, is_known, set_entry};
 use super::{Quarantine, QuarantineItem};
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::packs::index;
 use crate::packs::{Kind, Location};
 
-/// What is appended to the packs of one group, and the numbers of the items in the batch.
+/// What is appended to the packs of one group.
 #[derive(Debug, Default)]
 struct Planned<'a> {
     records: Vec<OwnedRecord<'a>>,
-    /// For each record of an item, which one it is.
-    items: Vec<Option<usize>>,
+    /// What each of them is.
+    what: Vec<What>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// A body, in place of the record there, which cannot be read.
+    Body(Option<Location>),
+    /// The record of the item with this number in the batch.
+    Item(usize),
 }
 
 impl Quarantine {
@@ -42,13 +50,15 @@ impl Quarantine {
         let done = self.commit(|batch| {
             let planned = self.plan(batch, items, &hashes)?;
             let mut new = 0;
-            for (group, Planned { records, items: numbers }) in planned {
+            for (group, Planned { records, what }) in planned {
                 let records: Vec<_> = records.iter().map(OwnedRecord::as_new).collect();
                 let locations = self.packs.append(&group, &records)?;
                 appended.push(locations.clone());
-                let written = numbers.iter().zip(&records).zip(&locations);
-                let written = written.map(|((number, record), at)| (*number, record.hash, *at));
-                new += self.write_rows(batch, &group, written, items, &hashes)?;
+                index::note_appended(batch, &group, &locations)
+                    .map_err(StoreError::db(&self.path))?;
+                let written = what.iter().zip(&records).zip(&locations);
+                let written = written.map(|((what, record), at)| (*what, record.hash, *at));
+                new += self.write_rows(batch, written, items, &hashes)?;
             }
             Ok(new)
         });
@@ -70,7 +80,7 @@ impl Quarantine {
         let mut planned: BTreeMap<String, Planned<'a>> = BTreeMap::new();
         let (mut bodies, mut ids) = (BTreeSet::new(), BTreeSet::new());
         for (number, ((item, raw), hash)) in items.iter().zip(hashes).enumerate() {
-            if !ids.insert(&item.id) || is_known(batch, &item.id).map_err(&db)? {
+            if !ids.insert(&item.id) || self.is_held_whole(batch, &item.id, *hash)? {
                 continue;
             }
             let own = own_packs.get(&item.folder).map(String::as_str);
@@ -82,36 +92,63 @@ impl Quarantine {
             if bodies.insert(*hash) && !is_stored() {
                 let payload = self.content.encode(*hash, raw)?;
                 group.records.push(OwnedRecord { kind: Kind::Body, hash: *hash, payload });
-                group.items.push(None);
+                group.what.push(What::Body(known));
             }
             group.records.push(entry_record(&self.content, item, raw.len() as u64, *hash)?);
-            group.items.push(Some(number));
+            group.what.push(What::Item(number));
         }
         Ok(planned)
+    }
+
+    /// Whether an item is known, and what its row refers to can be read. A commit that failed may be
+    /// there after a crash all the same (SQLite's log had it, only its sync failed); its records
+    /// were taken back. The spool still has the message, and it is stored again.
+    fn is_held_whole(
+        &self,
+        batch: &Transaction<'_>,
+        id: &str,
+        hash: ContentHash,
+    ) -> Result<bool, StoreError> {
+        let db = StoreError::db(&self.path);
+        if !is_known(batch, id).map_err(&db)? {
+            return Ok(false);
+        }
+        // One without a record is deleted, or of before the packs.
+        let Some((_, entry)) = entry_of(batch, id).map_err(&db)? else { return Ok(true) };
+        let Some(body) = index::find_body(batch, hash).map_err(&db)? else { return Ok(true) };
+        Ok(matches!(self.packs.read(entry), Ok(Some(_)))
+            && matches!(self.body_at(hash, body), Ok(Some(_))))
     }
 
     /// Writes the rows of records that are durable. Returns how many items are new.
     fn write_rows(
         &self,
         batch: &Transaction<'_>,
-        group: &str,
-        written: impl Iterator<Item = (Option<usize>, ContentHash, Location)>,
+        written: impl Iterator<Item = (What, ContentHash, Location)>,
         items: &[(&QuarantineItem, &[u8])],
         hashes: &[ContentHash],
     ) -> Result<u64, StoreError> {
         let mut new = 0;
         let write = || -> rusqlite::Result<()> {
-            for (number, hash, at) in written {
-                index::note_appended(batch, group, &[at])?;
-                match number.and_then(|number| items.get(number).zip(hashes.get(number))) {
-                    None => {
-                        if let Some(unreadable) = index::find_body(batch, hash)? {
+            for (what, hash, at) in written {
+                match what {
+                    What::Body(unreadable) => {
+                        if let Some(unreadable) = unreadable {
                             index::note_dead(batch, unreadable)?;
                         }
                         index::set_body(batch, hash, at)?;
                     }
-                    Some(((item, raw), body)) => {
-                        new += u64::from(insert(batch, item, raw.len() as u64, *body, at)?);
+                    What::Item(number) => {
+                        let Some(((item, raw), body)) = items.get(number).zip(hashes.get(number))
+                        else {
+                            continue;
+                        };
+                        let is_new = insert(batch, item, raw.len() as u64, *body, at)?;
+                        if !is_new && let Some((seq, before)) = entry_of(batch, &item.id)? {
+                            index::note_dead(batch, before)?;
+                            set_entry(batch, seq, at)?;
+                        }
+                        new += u64::from(is_new);
                     }
                 }
             }

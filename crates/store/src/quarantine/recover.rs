@@ -9,15 +9,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use super::entry::{CHANGES, Change, Entry};
 use super::rows::set_state;
-use super::rows::{Drop, drop_body, find_state, insert, is_known, set_entry};
+use super::rows::{Drop, drop_body, entry_of, find_state, insert, is_known, set_entry};
 use super::{PACKS, Quarantine, State};
 use crate::content::{BodyKeys, ContentHash};
 use crate::error::StoreError;
-use crate::packs::index::{self, PackRow, PackState, location};
+use crate::packs::index::{self, PackRow, PackState};
 use crate::packs::{Head, Kind, Location, PackOptions, PackScan, Packs};
 
 /// What was found in packs that the index did not know.
@@ -332,14 +332,6 @@ impl Quarantine {
     fn mark_all_noted(&self) -> Result<(), StoreError> {
         self.change(|batch| batch.execute("UPDATE item SET noted = state", []).map(|_| ()))
     }
-}
-
-/// Number and location of an item's record, if it has one.
-fn entry_of(connection: &Connection, id: &str) -> rusqlite::Result<Option<(i64, Location)>> {
-    let mut find = connection.prepare_cached(
-        "SELECT seq, pack, entry_offset, entry_bytes FROM item WHERE id = ?1 AND pack IS NOT NULL",
-    )?;
-    find.query_row([id], |row| Ok((row.get(0)?, location(row, 1)?))).optional()
 }
 
 /// Of each group the newest pack, if it may be appended to.

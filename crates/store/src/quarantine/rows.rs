@@ -82,6 +82,17 @@ pub(super) fn is_known(connection: &Connection, id: &str) -> rusqlite::Result<bo
     connection.prepare_cached("SELECT 1 FROM item WHERE id = ?1")?.exists([id])
 }
 
+/// Number and location of an item's record, if it has one.
+pub(super) fn entry_of(
+    connection: &Connection,
+    id: &str,
+) -> rusqlite::Result<Option<(i64, Location)>> {
+    let mut find = connection.prepare_cached(
+        "SELECT seq, pack, entry_offset, entry_bytes FROM item WHERE id = ?1 AND pack IS NOT NULL",
+    )?;
+    find.query_row([id], |row| Ok((row.get(0)?, location(row, 1)?))).optional()
+}
+
 /// Says where the record of an item is, from now on.
 pub(super) fn set_entry(batch: &Transaction<'_>, seq: i64, at: Location) -> rusqlite::Result<()> {
     let mut set = batch.prepare_cached(

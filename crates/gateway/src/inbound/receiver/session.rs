@@ -13,6 +13,7 @@ use gauntlet_smtp::{CloseReason, Event, Reply, Session};
 use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::overflow::Overflow;
@@ -77,6 +78,8 @@ struct Conversation {
     used: usize,
     memory: MemoryShare,
     admitted: Admitted,
+    /// The node stops.
+    stopping: watch::Receiver<bool>,
     incoming: Option<Incoming>,
     messages: usize,
     /// When a chunk began that belongs to no message.
@@ -96,6 +99,7 @@ impl Conversation {
         if client.may_xclient {
             session.trust_xclient();
         }
+        let stopping = receiver.stopping.clone();
         Conversation {
             receiver,
             client,
@@ -106,6 +110,7 @@ impl Conversation {
             used: 0,
             memory,
             admitted,
+            stopping,
             incoming: None,
             messages: 0,
             skipping_since: None,
@@ -219,13 +224,12 @@ impl Conversation {
             None => self.patience(),
         };
         let waiting = Instant::now();
-        let mut stopping = self.receiver.stopping.clone();
         let idle = !self.session.in_transaction();
         let may_leave = !self.session.in_body() || self.is_skipping();
         if may_leave {
             self.admitted.wait();
         }
-        let Conversation { wire, session, out, pending, admitted, incoming, .. } = self;
+        let Conversation { wire, session, out, pending, admitted, incoming, stopping, .. } = self;
         let read = read_with(wire, |mut input| {
             if let Some(incoming) = incoming {
                 incoming.pace.count(input.len());

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
 use gauntlet_mail::envelope::TlsSession;
-use gauntlet_mail::trace::of_trace;
-use gauntlet_mail::{Direction, Envelope, Message};
+use gauntlet_mail::trace::of_raw;
+use gauntlet_mail::{Direction, Envelope};
 use gauntlet_smtp::address::canonical;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -221,7 +221,7 @@ impl Said {
         now_s: i64,
     ) -> Result<Envelope, Answer> {
         let wrong = |why: String, hint: &str| Answer::error(StatusCode::BAD_REQUEST, why, hint);
-        let mut envelope = of_trace(&Message::parse(raw), now_s);
+        let mut envelope = of_raw(raw, now_s);
         let path = |text: &str| canonical(text.trim().trim_matches(['<', '>'])).into_owned();
         let word = |name: &str| self.last(name).filter(|v| !v.is_empty()).map(str::to_owned);
         if let Some(from) = self.last("from") {

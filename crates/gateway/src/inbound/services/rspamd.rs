@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use gauntlet_mail::Message;
+use gauntlet_mail::{Evidence, Hit, Message};
 use gauntlet_policy::pattern::Pattern;
 use gauntlet_store::{LogRecord, Outcome};
 use gauntlet_verdict::{Change, Class, Disposition, Final, Thresholds};
 use hyper::StatusCode;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::http::{Answer, Asked, Said};
@@ -132,39 +133,51 @@ async fn check(mut asked: Asked, context: &ServiceContext) -> Answer {
         };
     let thresholds = context.core.intake.settings.get().judge.snapshot.thresholds;
     let ignored = ["settings", "settings-id"].iter().any(|name| asked.headers.contains_key(*name));
-    let mut value = match context.core.judge(raw.clone(), envelope).await {
+    let frame = Frame {
+        queue_id: asked.header("queue-id"),
+        settings: ignored.then_some("Settings are ignored: the node's policy decides"),
+        began,
+    };
+    match context.core.judge(raw.clone(), envelope).await {
         Ok(record) => {
             let action = action(&record);
             context.counts.count(action);
-            let value = verdict(&record, action, &raw, &thresholds);
+            let answer = Answer::json(&verdict(&record, action, &raw, &thresholds, &frame));
             // A deferred client comes again, and is logged then.
             if let Some(outcome) = action.outcome() {
                 context.note(record, outcome, action.name());
             }
-            value
+            answer
         }
         Err(why) => {
             context.counts.count(Action::SoftReject);
             let text = format!("cannot judge the message now ({why}), try again later");
-            json!({
-                "action": Action::SoftReject.name(), "is_skipped": true, "score": 0.0,
-                "required_score": thresholds.spam, "symbols": {},
-                "messages": { "smtp_message": text },
+            Answer::json(&Skipped {
+                action: Action::SoftReject.name(),
+                is_skipped: true,
+                score: 0.0,
+                required_score: thresholds.spam,
+                symbols: Symbols(&[]),
+                messages: Messages { smtp_message: Some(text), settings: frame.settings },
+                queue_id: frame.queue_id,
+                time_real: frame.seconds(),
             })
         }
-    };
-    if ignored && let Some(messages) = value.get_mut("messages").and_then(Value::as_object_mut) {
-        let note = "Settings are ignored: the node's policy decides";
-        messages.insert("settings".to_owned(), note.into());
     }
-    if let (Some(id), Some(top)) = (asked.header("queue-id"), value.as_object_mut()) {
-        top.insert("queue-id".to_owned(), id.into());
+}
+
+/// What an answer says beside the verdict.
+struct Frame<'a> {
+    queue_id: Option<&'a str>,
+    /// A note that the client's settings are ignored.
+    settings: Option<&'static str>,
+    began: Instant,
+}
+
+impl Frame<'_> {
+    fn seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
     }
-    let seconds = began.elapsed().as_secs_f64();
-    if let Some(top) = value.as_object_mut() {
-        top.insert("time_real".to_owned(), seconds.into());
-    }
-    Answer::json(&value)
 }
 
 /// One action for all recipients.
@@ -194,42 +207,146 @@ fn action(record: &LogRecord) -> Action {
     }
 }
 
+/// No verdict: the client is to come again.
+#[derive(Serialize)]
+struct Skipped<'a> {
+    action: &'static str,
+    is_skipped: bool,
+    score: f64,
+    required_score: f64,
+    symbols: Symbols<'a>,
+    messages: Messages,
+    #[serde(rename = "queue-id", skip_serializing_if = "Option::is_none")]
+    queue_id: Option<&'a str>,
+    time_real: f64,
+}
+
 /// The answer in rspamd's shape.
-fn verdict(record: &LogRecord, action: Action, raw: &[u8], thresholds: &Thresholds) -> Value {
-    let verdict = &record.verdict;
-    let mut symbols = Map::new();
-    for hit in &verdict.hits {
-        let options: Vec<&str> = hit.evidence.iter().take(OPTIONS_MAX).map(|e| &*e.text).collect();
-        let symbol = json!({
-            "name": &*hit.rule, "score": hit.score, "metric_score": hit.score,
-            "description": &*hit.description, "options": options,
-        });
-        symbols.insert(hit.rule.to_string(), symbol);
+#[derive(Serialize)]
+struct Checked<'a> {
+    is_skipped: bool,
+    score: f64,
+    required_score: f64,
+    thresholds: ActionPoints,
+    action: &'static str,
+    symbols: Symbols<'a>,
+    messages: Messages,
+    #[serde(rename = "message-id")]
+    message_id: &'a str,
+    milter: Milter<'a>,
+    urls: [&'static str; 0],
+    emails: [&'static str; 0],
+    gauntlet: Own<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    #[serde(rename = "queue-id", skip_serializing_if = "Option::is_none")]
+    queue_id: Option<&'a str>,
+    time_real: f64,
+}
+
+#[derive(Serialize)]
+struct ActionPoints {
+    reject: f64,
+    #[serde(rename = "add header")]
+    add_header: f64,
+}
+
+/// Texts for people.
+#[derive(Serialize)]
+struct Messages {
+    /// The text of a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    smtp_message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<&'static str>,
+}
+
+/// What rspamd has no field for.
+#[derive(Serialize)]
+struct Own<'a> {
+    id: &'a str,
+    class: Class,
+    points: f64,
+    probability: Option<f64>,
+    explicit: bool,
+    dispositions: &'a [Disposition],
+}
+
+/// Hits by the names of their rules.
+struct Symbols<'a>(&'a [Hit]);
+
+#[derive(Serialize)]
+struct Symbol<'a> {
+    name: &'a str,
+    score: f64,
+    metric_score: f64,
+    description: &'a str,
+    options: Options<'a>,
+}
+
+impl Serialize for Symbols<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // Names are keys: of two hits of a rule, which stand beside each other, the last counts.
+        let next = self.0.iter().skip(1).map(|hit| &*hit.rule).chain(std::iter::once(""));
+        let last = self.0.iter().zip(next).filter(|(hit, next)| &*hit.rule != *next);
+        serializer.collect_map(last.map(|(hit, _)| {
+            let symbol = Symbol {
+                name: &hit.rule,
+                score: hit.score,
+                metric_score: hit.score,
+                description: &hit.description,
+                options: Options(&hit.evidence),
+            };
+            (&*hit.rule, symbol)
+        }))
     }
-    let mut value = json!({
-        "is_skipped": false,
-        "score": points::consistent(verdict, thresholds),
-        "required_score": thresholds.spam,
-        "thresholds": { "reject": thresholds.explicit, "add header": thresholds.spam },
-        "action": action.name(),
-        "symbols": symbols,
-        "messages": messages(record),
-        "message-id": record.message_id,
-        "milter": milter(&record.dispositions, raw),
-        "urls": [], "emails": [],
-        "gauntlet": {
-            "id": record.id, "class": verdict.class, "points": verdict.score,
-            "probability": verdict.probability, "explicit": verdict.explicit, "dispositions": record.dispositions,
-        },
-    });
+}
+
+/// The first pieces of evidence.
+struct Options<'a>(&'a [Evidence]);
+
+impl Serialize for Options<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().take(OPTIONS_MAX).map(|e| &*e.text))
+    }
+}
+
+fn verdict<'a>(
+    record: &'a LogRecord,
+    action: Action,
+    raw: &[u8],
+    thresholds: &Thresholds,
+    frame: &Frame<'a>,
+) -> Checked<'a> {
+    let verdict = &record.verdict;
     let tag = changes(&record.dispositions).find_map(|change| match change {
         Change::TagSubject { tag } => Some(tag.as_str()),
         _ => None,
     });
-    if let (Some(tag), Some(top)) = (tag, value.as_object_mut()) {
-        top.insert("subject".to_owned(), format!("{tag} {}", record.subject).into());
+    Checked {
+        is_skipped: false,
+        score: points::consistent(verdict, thresholds),
+        required_score: thresholds.spam,
+        thresholds: ActionPoints { reject: thresholds.explicit, add_header: thresholds.spam },
+        action: action.name(),
+        symbols: Symbols(&verdict.hits),
+        messages: Messages { smtp_message: refusal(record), settings: frame.settings },
+        message_id: &record.message_id,
+        milter: milter(&record.dispositions, raw),
+        urls: [],
+        emails: [],
+        gauntlet: Own {
+            id: &record.id,
+            class: verdict.class,
+            points: verdict.score,
+            probability: verdict.probability,
+            explicit: verdict.explicit,
+            dispositions: &record.dispositions,
+        },
+        subject: tag.map(|tag| format!("{tag} {}", record.subject)),
+        queue_id: frame.queue_id,
+        time_real: frame.seconds(),
     }
-    value
 }
 
 fn changes(dispositions: &[Disposition]) -> impl Iterator<Item = &Change> {
@@ -237,33 +354,44 @@ fn changes(dispositions: &[Disposition]) -> impl Iterator<Item = &Change> {
 }
 
 /// The text of a refusal.
-fn messages(record: &LogRecord) -> Value {
+fn refusal(record: &LogRecord) -> Option<String> {
     match queued_message::answer(&record.dispositions) {
-        queued_message::Answer::Reject(text) | queued_message::Answer::Defer(text) => {
-            json!({ "smtp_message": text })
-        }
-        queued_message::Answer::Accept => json!({}),
+        queued_message::Answer::Reject(text) | queued_message::Answer::Defer(text) => Some(text),
+        queued_message::Answer::Accept => None,
     }
 }
 
 /// Header fields to be added and removed; a pattern of names becomes the names that it fits.
-fn milter(dispositions: &[Disposition], raw: &[u8]) -> Value {
-    let (mut add, mut remove) = (BTreeMap::new(), BTreeMap::new());
-    let message = Message::parse(raw);
+#[derive(Default, Serialize)]
+struct Milter<'a> {
+    add_headers: BTreeMap<&'a str, AddedField<'a>>,
+    remove_headers: BTreeMap<String, u32>,
+}
+
+#[derive(Serialize)]
+struct AddedField<'a> {
+    value: &'a str,
+    order: u32,
+}
+
+fn milter<'a>(dispositions: &'a [Disposition], raw: &[u8]) -> Milter<'a> {
+    let mut milter = Milter::default();
     for change in changes(dispositions) {
         match change {
             Change::AddHeader { name, value } => {
-                add.insert(name.clone(), json!({ "value": value, "order": 0 }));
+                milter.add_headers.insert(name, AddedField { value, order: 0 });
             }
             Change::RemoveHeader { name } => {
                 let pattern = Pattern::from(name.clone());
+                let message = Message::parse(raw);
                 let names = message.headers().iter().map(|h| h.name_str().to_string());
-                remove.extend(names.filter(|n| pattern.matches(n)).map(|n| (n, 0)));
+                let names = names.filter(|n| pattern.matches(n)).map(|n| (n, 0));
+                milter.remove_headers.extend(names);
             }
             _ => {}
         }
     }
-    json!({ "add_headers": add, "remove_headers": remove })
+    milter
 }
 
 async fn learn(
@@ -367,7 +495,8 @@ mod tests {
             Change::RemoveHeader { name: "X-A*".into() },
             Change::AddHeader { name: "X-Gauntlet-Class".into(), value: "ham".into() },
         ];
-        let value = milter(&record.dispositions, b"X-Ab: 1\nX-B: 2\nx-ac: 3\n\n");
+        let milter = milter(&record.dispositions, b"X-Ab: 1\nX-B: 2\nx-ac: 3\n\n");
+        let value = serde_json::to_value(milter).unwrap();
         assert_eq!(value["remove_headers"], json!({ "X-Ab": 0, "x-ac": 0 }));
         assert_eq!(value["add_headers"]["X-Gauntlet-Class"]["value"], "ham");
     }

@@ -23,7 +23,7 @@ impl Queue {
         match group {
             Group::Settle(outcome, reply) => {
                 let all = targets.iter().map(|t| settled(*t, Some(outcome), "", &reply));
-                queue.settle(&held, all.collect());
+                queue.settle(held, all.collect());
             }
             Group::Hold(folder) => {
                 let item = active.message.item(&folder, &targets);
@@ -33,7 +33,7 @@ impl Queue {
                         Err(error) => (None, error.to_string()),
                     };
                     let all = targets.iter().map(|t| settled(*t, outcome, &folder, &reply));
-                    queue.settle(&held, all.collect());
+                    queue.settle(held, all.collect());
                 });
                 self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });
             }
@@ -56,7 +56,7 @@ impl Queue {
             Ok(body) => body,
             Err(why) => {
                 let all = targets.iter().map(|t| settled(*t, None, "", &why));
-                return queue.settle(&held, all.collect());
+                return queue.settle(held, all.collect());
             }
         };
         if *route == Route::Maildir {
@@ -66,7 +66,7 @@ impl Queue {
             return;
         }
         let outgoing = outgoing(&active.message, &targets, body.size());
-        let done = Box::new(move |all| queue.settle(&held, all));
+        let done = Box::new(move |all| queue.settle(held, all));
         self.parts.sender.send(route, DeliveryJob { outgoing, targets, body, done });
     }
 
@@ -90,7 +90,7 @@ impl Queue {
                     Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", &filed),
                     Err(error) => settled(target, None, "maildir", &error.to_string()),
                 };
-                queue.settle(&held, vec![one]);
+                queue.settle(held, vec![one]);
             }),
         });
     }

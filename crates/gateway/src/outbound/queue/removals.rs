@@ -79,7 +79,7 @@ impl Queue {
                 let why = format!("the original cannot be kept: {error}");
                 tracing::error!(id = held.message.record.id, why, "a message waits");
                 let all = targets.iter().map(|t| settled(*t, None, "", &why));
-                queue.settle(&held, all.collect());
+                queue.settle(held, all.collect());
             }
         });
         self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });

@@ -16,20 +16,20 @@ use crate::trace_fields;
 
 impl Queue {
     /// Sends the reports that are due, then concludes.
-    pub(super) fn report(self: &Arc<Self>, active: &Arc<Active>) {
-        let settings = &active.settings.sender;
+    pub(super) fn report(self: &Arc<Self>, active: Arc<Active>) {
+        let bounces = active.settings.sender.bounces;
         for news in [News::Delayed, News::Delivered] {
-            let about = self.about(active, news);
-            if !about.is_empty() && settings.bounces {
-                self.send_report(active, news, &about, |_| {});
+            let about = self.about(&active, news);
+            if !about.is_empty() && bounces {
+                self.send_report(&active, news, &about, |_| {});
             }
         }
-        let failed = self.about(active, News::Failed);
-        if failed.is_empty() || !settings.bounces {
+        let failed = self.about(&active, News::Failed);
+        if failed.is_empty() || !bounces {
             return self.conclude(active);
         }
         let (queue, held) = (self.clone(), active.clone());
-        self.send_report(active, News::Failed, &failed, move |spooled| {
+        self.send_report(&active, News::Failed, &failed, move |spooled| {
             if !spooled {
                 // It is tried again with the message.
                 let mut progress = held.progress();
@@ -41,7 +41,7 @@ impl Queue {
                     }
                 }
             }
-            queue.conclude(&held);
+            queue.conclude(held);
         });
     }
 
