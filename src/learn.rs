@@ -6,16 +6,16 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::{Context, ensure};
-use gauntlet_engine::Scratch;
-use gauntlet_engine::classifier::{ClassifierScratch, Model};
-use gauntlet_engine::corrections::{Correction, message_id, reporter_id};
+use gauntlet_engine::corrections::{message_id, reporter_id};
+use gauntlet_engine::learning::Said;
 use gauntlet_engine::signatures::fingerprint::Found;
 use gauntlet_engine::signatures::table::Entry;
+use gauntlet_engine::{Scratch, Snapshot};
 use gauntlet_gateway::privileges;
 use gauntlet_inputs::messages;
 use gauntlet_learning::corrections::Corrections;
 use gauntlet_learning::signatures::SignatureWriter;
-use gauntlet_mail::Message;
+use gauntlet_mail::{Facts, Message, trace};
 
 const AFTER_HELP: &str = "\
 What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the
@@ -77,8 +77,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Corrections::open(&args.data).with_context(|| format!("cannot learn in {folder}"))?;
     drop(acting);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let by = (reporter_id(&args.reporter), now as i64);
-    let (model, mut scratch) = (Model::shipped(), ClassifierScratch::default());
+    let (reporter, at) = (reporter_id(&args.reporter), now as i64);
+    let (snapshot, mut scratch) = (Snapshot::default_rules(), Scratch::default());
     let (mut seen, mut news) = (0usize, 0usize);
     for (paths, spam) in [(&args.spam, true), (&args.ham, false)] {
         for path in paths {
@@ -86,8 +86,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let mut failed = None;
             messages::walk(path, &mut |raw| {
                 let message = Message::parse(raw);
-                let said = Correction::new(&message, &model, &mut scratch, spam, by);
-                batch.push((message_id(raw), said));
+                let (envelope, facts) = (trace::of_trace(&message, at), Facts::default());
+                let (message, envelope, facts) = (&message, &envelope, &facts);
+                let said = Said { message, envelope, facts, spam, reporter, at };
+                batch.push((message_id(raw), said.correction(&snapshot, &mut scratch)));
                 seen += 1;
                 if batch.len() >= BATCH && failed.is_none() {
                     let said = as_owner()

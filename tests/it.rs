@@ -14,6 +14,7 @@ mod dkim_verifiers;
 mod dmarc_reports;
 mod doctor_relays;
 mod engines;
+mod evaluate_stream;
 mod facts_command;
 mod golden;
 mod long_lists;

@@ -14,7 +14,7 @@ use gauntlet_policy::Groups;
 use gauntlet_store::Policies;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
-use gauntlet_verdict::Thresholds;
+use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
@@ -119,6 +119,10 @@ impl NodeHandle for Handle {
 
     fn thresholds(&self) -> Thresholds {
         self.node.judge().snapshot.thresholds
+    }
+
+    fn calibration(&self) -> Option<SiteCalibration> {
+        self.node.judge().snapshot.calibration()
     }
 
     fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError> {

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod disk;
 mod histogram;
 pub mod http;
+pub mod learners;
 pub mod load;
 pub mod machine;
 pub mod null;

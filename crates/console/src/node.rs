@@ -3,7 +3,7 @@
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
-use gauntlet_verdict::Thresholds;
+use gauntlet_verdict::{SiteCalibration, Thresholds};
 use serde::Serialize;
 
 /// The node refused or could not do what was asked of it. Its text is a sentence for the user who
@@ -86,6 +86,9 @@ pub trait NodeHandle: Send + Sync {
 
     /// Points and probabilities from which classes begin.
     fn thresholds(&self) -> Thresholds;
+
+    /// How the thresholds fit the site's own mail; none before anything was corrected.
+    fn calibration(&self) -> Option<SiteCalibration>;
 
     /// The groups of addresses that the node knows beside those in the policy itself.
     fn groups(&self) -> Groups;

@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod form;
 pub(crate) mod health;
 pub(crate) mod held;
+pub(crate) mod learning;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod messages;

@@ -6,8 +6,8 @@ use crate::pages::{
     quarantine,
 };
 use crate::pages::{
-    export, form, health, metrics, oidc, own, policy, queue, replay, reports, rules, searches,
-    second_factor, senders, settings, sign_in, tokens, users, versions,
+    export, form, health, learning, metrics, oidc, own, policy, queue, replay, reports, rules,
+    searches, second_factor, senders, settings, sign_in, tokens, users, versions,
 };
 use crate::route::{Access, Method, Page, Route};
 
@@ -43,6 +43,7 @@ const PAGES: &[Route] = &[
     get("/reports.pdf", Access::Reviewer, reports::as_pdf),
     get("/health", Access::Administrator, health::show),
     get("/settings", Access::Administrator, settings::show),
+    get("/learning", Access::Administrator, learning::show),
     get("/users", Access::Administrator, users::show),
     post("/users", Access::Administrator, users::add),
     get("/users/{login}", Access::Administrator, users::one),

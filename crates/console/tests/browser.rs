@@ -257,6 +257,7 @@ fn the_node_its_rules_and_its_people_are_shown() {
         ("settings", "Settings"),
         ("tokens", "Tokens"),
         ("senders", "Senders"),
+        ("learning", "Learning"),
     ] {
         browser.open(&format!("http://{}/{page}", console.address));
         browser.expect("h1", title);

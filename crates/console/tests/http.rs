@@ -389,6 +389,10 @@ fn settings_and_health_say_where_from_and_what_to_do() {
     assert!(all.contains("gauntlet.toml:12") && all.contains("console.address"), "{all}");
     let some = console.request("GET", "/settings?only=changed", &cookie, "").body;
     assert!(some.contains("scan.threads") && !some.contains("console.address</code>"), "{some}");
+    let learning = console.request("GET", "/learning", &cookie, "").body;
+    for said in ["200 corrections stand", "1.25 times", "0.9120", "0.7100 to 0.9800", "5.7 %"] {
+        assert!(learning.contains(said), "{said}: {learning}");
+    }
     let health = console.request("GET", "/health", &cookie, "").body;
     assert!(health.contains("1 check failed") && health.contains("PTR"), "{health}");
     let queue = console.request("GET", "/queue", &cookie, "").body;

@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use gauntlet_mail::Message;
 use gauntlet_mail::date::DAY_SECONDS;
 
 use crate::classifier::group::GROUPS;
-use crate::classifier::{ClassifierScratch, Model};
-use crate::signatures::fingerprint::{self, Fingerprint};
+use crate::signatures::fingerprint::Fingerprint;
 use crate::signatures::known::Report;
 
 /// Corrections kept; the oldest make room for new ones.
@@ -23,38 +21,17 @@ pub struct Correction {
     pub reporter: u64,
     /// Unix time in seconds at which it was said.
     pub at: i64,
-    /// The shipped model's log odds, so that only what it does not know is learned.
-    pub logit: f32,
+    /// The log odds that the engine gave without what the site has learned, so that only what it does
+    /// not know is learned.
+    pub base: f32,
     /// Indices into the table of weights, group after group.
     pub features: Vec<u32>,
     /// Where each group of features ends.
     pub ends: [u16; GROUPS],
+    /// Who sent it and how it came, as indices into the site's table of identities.
+    pub identities: Vec<u32>,
     /// What its near duplicates are known by.
     pub fingerprints: Vec<Fingerprint>,
-}
-
-impl Correction {
-    /// What `reporter` says about a message.
-    pub fn new(
-        message: &Message<'_>,
-        model: &Model,
-        scratch: &mut ClassifierScratch,
-        spam: bool,
-        (reporter, at): (u64, i64),
-    ) -> Self {
-        scratch.read(message);
-        let (features, ends) = scratch.features();
-        let found = fingerprint::of_message(message, scratch);
-        Correction {
-            spam,
-            reporter,
-            at,
-            logit: model.logit(scratch) as f32,
-            features: features.to_vec(),
-            ends: ends.map(|e| e as u16),
-            fingerprints: found.into_iter().map(|f| f.fingerprint).collect(),
-        }
-    }
 }
 
 /// Names a message: the hash of its bytes.

@@ -17,6 +17,8 @@ const TRIED_MAX: usize = 64;
 pub(crate) const CLASSIFIER: &str = "the classifier";
 /// How near-duplicate signatures are called.
 pub(crate) const SIGNATURES: &str = "the signatures";
+/// How the site's corrections are called.
+pub(crate) const SITE: &str = "what this site taught";
 
 /// Each signal that alone changes the class; if none does, those with most weight together, fewest
 /// first. Bounded, so it may miss a set that is not made of the heaviest.
@@ -51,7 +53,11 @@ fn candidates(findings: &Findings, class: Class) -> Vec<Arc<str>> {
             weighed.push((weight, hit.rule.clone()));
         }
     }
-    for (odds, name) in [(findings.classifier, CLASSIFIER), (findings.signatures, SIGNATURES)] {
+    for (odds, name) in [
+        (findings.classifier, CLASSIFIER),
+        (findings.signatures, SIGNATURES),
+        (findings.site, SITE),
+    ] {
         if let Some(odds) = odds.filter(|o| o * sign > 0.0) {
             weighed.push((odds * sign, name.into()));
         }
@@ -76,6 +82,9 @@ fn without(
     }
     if named(SIGNATURES) {
         signals.signatures = None;
+    }
+    if named(SITE) {
+        signals.site = None;
     }
     let other = fusion::classify(&signals, snapshot.fusion.as_ref(), &snapshot.thresholds).class;
     let points: f64 =

@@ -46,6 +46,8 @@ pub struct Findings {
     pub classifier: Option<f64>,
     /// What near-duplicate signatures say: log odds that the item is unwanted.
     pub signatures: Option<f64>,
+    /// What the site has learned says: log odds that the item is unwanted.
+    pub site: Option<f64>,
 }
 
 impl Findings {

@@ -22,6 +22,7 @@ pub mod path;
 pub mod rules;
 pub mod sender;
 pub mod signatures;
+pub mod site;
 pub mod spamassassin;
 pub mod test_strings;
 pub mod urls;
@@ -50,6 +51,7 @@ pub(crate) fn all(
         Box::new(words::Words::new(registry, Lexicon::shipped())),
         Box::new(classifier::Classifier::new(registry, model)),
         Box::new(signatures::Signatures::new(registry)),
+        Box::new(site::Site::new(registry)),
     ]
 }
 

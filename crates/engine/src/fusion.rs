@@ -33,6 +33,8 @@ pub struct Signals {
     pub classifier: Option<f64>,
     /// Log odds of near-duplicate signatures.
     pub signatures: Option<f64>,
+    /// Log odds of what the site has learned.
+    pub site: Option<f64>,
 }
 
 impl Signals {
@@ -51,6 +53,7 @@ impl Signals {
             forced_class: forced_class(forced_classes),
             classifier: findings.classifier,
             signatures: findings.signatures,
+            site: findings.site,
         }
     }
 }
@@ -131,14 +134,23 @@ pub fn classify(
     }
 }
 
-fn probability(signals: &Signals, weights: &Weights) -> Option<f64> {
+/// The log odds of everything together; none without a classifier.
+pub fn log_odds(signals: &Signals, weights: &Weights) -> Option<f64> {
     let classifier = signals.classifier?;
     let bounded = |points: f64| points.clamp(-weights.points_max, weights.points_max);
-    let odds = weights.intercept
-        + weights.rule_points * bounded(signals.rule_points - signals.phishing_points)
-        + weights.phishing_points * bounded(signals.phishing_points)
-        + weights.classifier * classifier
-        + weights.signatures * signals.signatures.unwrap_or(0.0);
+    Some(
+        weights.intercept
+            + weights.rule_points * bounded(signals.rule_points - signals.phishing_points)
+            + weights.phishing_points * bounded(signals.phishing_points)
+            + weights.classifier * classifier
+            + weights.signatures * signals.signatures.unwrap_or(0.0)
+            // The site's model is trained on top of the others: it has their unit.
+            + signals.site.unwrap_or(0.0),
+    )
+}
+
+fn probability(signals: &Signals, weights: &Weights) -> Option<f64> {
+    let odds = log_odds(signals, weights)?;
     // A millionth is finer than any calibration, and keeps the output short.
     Some((1e6 / (1.0 + (-odds).exp())).round() / 1e6)
 }

@@ -12,6 +12,7 @@ pub mod filter;
 pub mod filters;
 pub mod fusion;
 mod learned;
+pub mod learning;
 pub mod lexicon;
 pub mod lookalike;
 mod object_texts;

@@ -8,6 +8,7 @@ use gauntlet_mail::{Defect, DefectKind, Envelope, Facts, Message};
 use crate::counterfactual;
 use crate::filter::{Filter, Findings, Item};
 use crate::fusion::{self, Signals};
+use crate::learned::Learned;
 use crate::object_texts;
 use crate::parser_differentials::{alternatives, severity, structure};
 use crate::scratch::Scratch;
@@ -90,6 +91,21 @@ pub fn weigh(
 ) -> Signals {
     let item = Item { message, envelope, facts, learned: &snapshot.learned };
     Signals::of(&run_filters(&item, snapshot, scratch, |_| true).findings, &|_| true)
+}
+
+/// The log odds that an item is unwanted, by everything but what the site has learned.
+pub fn log_odds_as_shipped(
+    message: &Message<'_>,
+    envelope: &Envelope,
+    facts: &Facts,
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+) -> f64 {
+    let learned = Learned::default();
+    let item = Item { message, envelope, facts, learned: &learned };
+    let signals = Signals::of(&run_filters(&item, snapshot, scratch, |_| true).findings, &|_| true);
+    let odds = snapshot.fusion.as_ref().and_then(|weights| fusion::log_odds(&signals, weights));
+    odds.unwrap_or(0.0)
 }
 
 /// What the filters of a snapshot found in an item.
@@ -199,7 +215,7 @@ struct Checkpoint {
     phishing: usize,
     bulk: usize,
     sub: usize,
-    odds: (Option<f64>, Option<f64>),
+    odds: [Option<f64>; 3],
 }
 
 impl Checkpoint {
@@ -211,7 +227,7 @@ impl Checkpoint {
             phishing: findings.phishing.len(),
             bulk: findings.bulk.len(),
             sub: findings.sub.len(),
-            odds: (findings.classifier, findings.signatures),
+            odds: [findings.classifier, findings.signatures, findings.site],
         }
     }
 
@@ -222,7 +238,7 @@ impl Checkpoint {
         findings.phishing.truncate(self.phishing);
         findings.bulk.truncate(self.bulk);
         findings.sub.truncate(self.sub);
-        (findings.classifier, findings.signatures) = self.odds;
+        [findings.classifier, findings.signatures, findings.site] = self.odds;
     }
 }
 

@@ -1,19 +1,41 @@
-//! What a site's own corrections add: a second table of weights on top of the shipped model.
+//! What a site's own corrections add: weights on top of everything that ships, how far they are
+//! trusted, and where the classes begin on this site's mail.
 //!
-//! The table is a pure function of the current corrections: learning a message twice changes
+//! ```text
+//! corrections ─▶ weights ──────────────────────────▶ evidence of a message (log odds)
+//!          └───▶ weights without a fifth, five times: what each correction would have been judged
+//!                  ├─▶ trust in the weights        ├─▶ bias of a mailbox that taught enough
+//!                  └─▶ upper end of good mail's log odds ─▶ probabilities that keep the promised errors
+//! ```
+//!
+//! All of it is a pure function of the current corrections: learning a message twice changes
 //! nothing, taking a correction back leaves no trace, and the order of corrections does not count.
-//! Learning makes a new table; scans go on with the old one until the new one is published.
+//! Learning makes a new model; scans go on with the old one until the new one is published.
 //!
 //! **No single reporter can poison it.** A reporter's corrections count [`REPORTER_SHARE`] messages
 //! together at most: who reports a thousand messages counts [`REPORTER_SHARE`] thousandths a
-//! message. The effect of all reports together is bounded for each message by ± [`LOGIT_BOUND`].
+//! message. Corrections that contradict each other predict each other badly, and so are trusted
+//! less. The effect of all together is bounded for each message by ± [`LOGIT_BOUND`].
+
+mod calibration;
+mod identities;
+mod thresholds;
+mod weights;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_verdict::{SiteCalibration, Thresholds};
+
+use self::calibration::{HeldOut, Tail};
+use self::weights::{Sample, Weights};
 use crate::classifier::ClassifierScratch;
-use crate::classifier::group::{GROUPS, TABLE_BITS};
-use crate::corrections::{Correction, MessageId, is_policy, voter};
+use crate::classifier::group::TABLE_BITS;
+use crate::corrections::{Correction, MessageId, is_policy, reporter_id, voter};
+
+pub(crate) use self::identities::of_message as identities_of;
 
 /// Messages that one reporter's corrections count together at most.
 pub const REPORTER_SHARE: f32 = 20.0;
@@ -21,60 +43,132 @@ pub const REPORTER_SHARE: f32 = 20.0;
 /// message of a person, since steps adapt to small weights and many messages reach more words than
 /// a few.
 pub const POLICY_SHARE: f32 = REPORTER_SHARE / 40.0;
+/// Messages by which the corrections of one kind, unwanted or good, may outweigh those of the other:
+/// who only ever releases mail must not make all mail good.
+pub const ONE_SIDED_MAX: f32 = 20.0;
 /// Most that the site's weights move a message's log odds.
-pub const LOGIT_BOUND: f64 = 6.0;
-/// Times that all corrections are gone through.
-const EPOCHS: u32 = 3;
-/// First step of a weight.
-const RATE: f32 = 0.5;
+pub const LOGIT_BOUND: f64 = 12.0;
+/// Parts into which corrections are dealt, each judged by weights of the others.
+const PARTS: u8 = 5;
+/// Corrections up to which all parts are judged; of more one part is enough, and quick.
+const ALL_PARTS_MAX: usize = 2_000;
+/// Corrections of a mailbox from which it has a bias of its own.
+const MAILBOX_MIN: usize = 10;
+/// Names by which the services call the user of a mailbox when they learn.
+const REPORTER_PREFIXES: [&str; 4] = ["", "spamd:", "rspamd:", "http:"];
 
-/// The weights that a site's corrections put on top of the shipped model's.
+/// What a site's corrections put on top of what ships.
 pub struct SiteModel {
-    weights: Vec<f32>,
+    weights: Weights,
+    /// What the weights are multiplied by.
+    trust: f64,
+    /// By reporter: how far the mail of a mailbox is from what was expected of it.
+    biases: BTreeMap<u64, f64>,
+    /// Held-out log odds of good corrections with their shares, for the thresholds.
+    good: Vec<(f64, f64)>,
+    /// Corrections, of unwanted and of good mail.
+    counts: (usize, usize),
     version: Arc<str>,
 }
 
 impl std::fmt::Debug for SiteModel {
     /// Leaves out a million weights.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SiteModel").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("SiteModel")
+            .field("version", &self.version)
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
     }
 }
 
 impl SiteModel {
     /// Trains on all current corrections, from zero weights.
     pub fn learn(corrections: &BTreeMap<MessageId, Correction>) -> Self {
-        let mut by_reporter: BTreeMap<u64, f32> = BTreeMap::new();
-        let mut hash = blake3::Hasher::new();
-        for (id, c) in corrections {
-            *by_reporter.entry(voter(c.reporter)).or_insert(0.0) += 1.0;
-            hash.update(id);
-            hash.update(&[u8::from(c.spam)]);
-        }
-        let share = |reporter: u64| match by_reporter.get(&voter(reporter)) {
-            Some(&count) if is_policy(reporter) => (POLICY_SHARE / count).min(1.0),
-            Some(&count) if reporter != 0 => (REPORTER_SHARE / count).min(1.0),
-            _ => 1.0,
+        let shares = shares(corrections);
+        let of_reporter = |c: &Correction| shares.get(&c.reporter).copied().unwrap_or(1.0);
+        let kinds = kinds(corrections.values().map(|c| (c.spam, of_reporter(c))));
+        let share = |c: &Correction| of_reporter(c) * kinds[usize::from(c.spam)];
+        let train = |without: Option<u8>| {
+            let wanted = |id: &MessageId| without.is_none_or(|part| part_of(id) != part);
+            let kept = corrections.iter().filter(|(id, _)| wanted(id));
+            let samples: Vec<Sample<'_>> = kept.map(|(_, c)| sample(c, share(c))).collect();
+            Weights::train(&samples, TABLE_BITS)
         };
-        let mut weights = vec![0f32; 1 << TABLE_BITS];
-        let mut squares = vec![0f32; 1 << TABLE_BITS];
-        for _ in 0..EPOCHS {
-            for c in corrections.values() {
-                let logit = c.logit + sum(&weights, &c.features, c.ends.map(usize::from));
-                let wanted = f32::from(u8::from(c.spam));
-                let gradient = share(c.reporter) * (wanted - 1.0 / (1.0 + (-logit).exp()));
-                step(c, gradient, &mut weights, &mut squares);
+        let parts = if corrections.len() > ALL_PARTS_MAX { 1 } else { PARTS };
+        let mut held_out = Vec::new();
+        let mut reporters = Vec::new();
+        for part in 0..parts {
+            let others = train(Some(part));
+            for (_, c) in corrections.iter().filter(|(id, _)| part_of(id) == part) {
+                let sample = sample(c, share(c));
+                held_out.push(HeldOut {
+                    base: f64::from(c.base),
+                    site: f64::from(others.sum(&sample)),
+                    spam: c.spam,
+                    share: f64::from(of_reporter(c)),
+                });
+                reporters.push(c.reporter);
             }
         }
-        let version = hash.finalize().to_hex().get(..12).unwrap_or_default().into();
-        SiteModel { weights, version }
+        let trust = calibration::trust(&held_out);
+        let judged = |one: &HeldOut| one.base + (trust * one.site).clamp(-LOGIT_BOUND, LOGIT_BOUND);
+        let good = held_out.iter().filter(|h| !h.spam).map(|h| (judged(h), h.share)).collect();
+        let spam = corrections.values().filter(|c| c.spam).count();
+        SiteModel {
+            weights: train(None),
+            trust,
+            biases: biases(&reporters, &held_out, judged),
+            good,
+            counts: (spam, corrections.len() - spam),
+            version: version(corrections),
+        }
     }
 
-    /// How far the site moves the log odds of the message that the scratch has read.
-    pub fn logit(&self, scratch: &ClassifierScratch) -> f64 {
+    /// How far the site moves the log odds of a message that the scratch has read.
+    pub(crate) fn evidence(
+        &self,
+        (message, envelope, facts): (&Message<'_>, &Envelope, &Facts),
+        scratch: &ClassifierScratch,
+    ) -> SiteEvidence {
         let (features, ends) = scratch.features();
-        let moved = f64::from(sum(&self.weights, features, *ends));
-        (moved.clamp(-LOGIT_BOUND, LOGIT_BOUND) * 1e6).round() / 1e6
+        let ends = ends.map(|end| u16::try_from(end).unwrap_or(u16::MAX));
+        let identities = identities_of(message, envelope, facts);
+        let moved = self.trust
+            * f64::from(self.weights.sum(&Sample {
+                base: 0.0,
+                spam: false,
+                share: 1.0,
+                features,
+                ends: &ends,
+                identities: &identities,
+            }));
+        let mailbox = match &*envelope.rcpt_to {
+            [address] => self.bias_of(address),
+            _ => 0.0,
+        };
+        let (weights, mailbox) =
+            (rounded(moved.clamp(-LOGIT_BOUND, LOGIT_BOUND)), rounded(mailbox));
+        SiteEvidence { weights, mailbox, corrections: self.counts.0 + self.counts.1 }
+    }
+
+    fn bias_of(&self, address: &str) -> f64 {
+        let bias = |prefix: &&str| self.biases.get(&reporter_id(&format!("{prefix}{address}")));
+        REPORTER_PREFIXES.iter().find_map(bias).copied().unwrap_or(0.0)
+    }
+
+    /// Where classes begin for this site's mail: the configured errors as the corrections carry them.
+    pub fn thresholds(&self, configured: &Thresholds) -> Thresholds {
+        thresholds::of_site(configured, &self.tail())
+    }
+
+    fn tail(&self) -> Tail {
+        Tail::fit(thresholds::shipped_tail(), self.good.clone())
+    }
+
+    /// What is promised, what was found on corrections that had no part in it, and how sure that is.
+    pub fn calibration(&self, configured: &Thresholds) -> SiteCalibration {
+        let checks = thresholds::checks(configured, &self.tail(), &self.good);
+        SiteCalibration { spam: self.counts.0, good: self.counts.1, trust: self.trust, checks }
     }
 
     /// Names what was learned.
@@ -83,40 +177,101 @@ impl SiteModel {
     }
 }
 
-fn sum(weights: &[f32], features: &[u32], ends: [usize; GROUPS]) -> f32 {
-    let mut from = 0;
-    let mut total = 0.0;
-    for end in ends {
-        let group = features.get(from..end).unwrap_or_default();
-        let sum: f32 = group.iter().map(|&i| weights.get(i as usize).copied().unwrap_or(0.0)).sum();
-        total += sum / (group.len().max(1) as f32).sqrt();
-        from = end;
-    }
-    total
+/// What the site says of one message, in log odds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct SiteEvidence {
+    /// What its corrections taught about such mail.
+    pub(crate) weights: f64,
+    /// What the mailbox taught about its mail.
+    pub(crate) mailbox: f64,
+    /// Corrections that it rests on.
+    pub(crate) corrections: usize,
 }
 
-fn step(c: &Correction, gradient: f32, weights: &mut [f32], squares: &mut [f32]) {
-    let mut from = 0;
-    for end in c.ends.map(usize::from) {
-        let group = c.features.get(from..end).unwrap_or_default();
-        let part = gradient / (group.len().max(1) as f32).sqrt();
-        for &i in group {
-            let i = i as usize;
-            if let (Some(weight), Some(square)) = (weights.get_mut(i), squares.get_mut(i)) {
-                *square += part * part;
-                *weight += RATE * part / (1.0 + *square).sqrt();
-            }
+fn rounded(odds: f64) -> f64 {
+    (odds * 1e6).round() / 1e6
+}
+
+fn part_of(id: &MessageId) -> u8 {
+    id[0] % PARTS
+}
+
+fn sample(c: &Correction, share: f32) -> Sample<'_> {
+    Sample {
+        base: c.base,
+        spam: c.spam,
+        share,
+        features: &c.features,
+        ends: &c.ends,
+        identities: &c.identities,
+    }
+}
+
+/// What each correction of a reporter counts.
+fn shares(corrections: &BTreeMap<MessageId, Correction>) -> BTreeMap<u64, f32> {
+    let mut by_voter: BTreeMap<u64, f32> = BTreeMap::new();
+    for c in corrections.values() {
+        *by_voter.entry(voter(c.reporter)).or_insert(0.0) += 1.0;
+    }
+    let share = |reporter: u64| match by_voter.get(&voter(reporter)) {
+        Some(&count) if is_policy(reporter) => (POLICY_SHARE / count).min(1.0),
+        Some(&count) if reporter != 0 => (REPORTER_SHARE / count).min(1.0),
+        _ => 1.0,
+    };
+    corrections.values().map(|c| (c.reporter, share(c.reporter))).collect()
+}
+
+/// What the corrections of each kind, good and unwanted, count.
+fn kinds(said: impl Iterator<Item = (bool, f32)>) -> [f32; 2] {
+    let mut sums = [0.0_f32; 2];
+    said.for_each(|(spam, share)| sums[usize::from(spam)] += share);
+    let [good, spam] = sums;
+    let of = |own: f32, other: f32| ((other + ONE_SIDED_MAX) / own.max(1.0)).min(1.0);
+    [of(good, spam), of(spam, good)]
+}
+
+/// How far the mail of each person who corrected enough is from what is expected.
+fn biases(
+    reporters: &[u64],
+    held_out: &[HeldOut],
+    judged: impl Fn(&HeldOut) -> f64,
+) -> BTreeMap<u64, f64> {
+    let mut by_reporter: BTreeMap<u64, Vec<(f64, bool)>> = BTreeMap::new();
+    for (&reporter, one) in reporters.iter().zip(held_out) {
+        if reporter != 0 && !is_policy(reporter) {
+            by_reporter.entry(reporter).or_default().push((judged(one), one.spam));
         }
-        from = end;
+    }
+    by_reporter.retain(|_, said| said.len() >= MAILBOX_MIN);
+    by_reporter.into_iter().map(|(who, said)| (who, calibration::bias(&said))).collect()
+}
+
+fn version(corrections: &BTreeMap<MessageId, Correction>) -> Arc<str> {
+    let mut hash = blake3::Hasher::new();
+    for (id, c) in corrections {
+        hash.update(id);
+        hash.update(&[u8::from(c.spam)]);
+        hash.update(&c.reporter.to_le_bytes());
+    }
+    hash.finalize().to_hex().get(..12).unwrap_or_default().into()
+}
+
+/// The network of a client: /24 of IPv4, /64 of IPv6.
+fn network(client: IpAddr) -> String {
+    match client.to_canonical() {
+        IpAddr::V4(ip) => format!("{:?}", &ip.octets()[..3]),
+        IpAddr::V6(ip) => format!("{:?}", &ip.segments()[..4]),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classifier::Model;
-    use crate::corrections::{message_id, reporter_id};
-    use gauntlet_mail::Message;
+    use crate::corrections::message_id;
+    use crate::learning::Said;
+    use crate::scan::weigh;
+    use crate::{Learned, Scratch, Snapshot, scan};
+    use gauntlet_verdict::{Class, Verdict};
 
     fn newsletter(i: usize) -> String {
         format!(
@@ -125,33 +280,61 @@ mod tests {
         )
     }
 
+    fn minutes(i: usize) -> String {
+        let (day, room) = (["Monday", "Tuesday", "Friday"][i % 3], i % 17);
+        format!(
+            "From: Ann Miller <ann{}@example.org>\nTo: bob@example.net\nSubject: Re: meeting on {day}\n\
+             In-Reply-To: <{i}@example.org>\nReferences: <{i}@example.org>\n\
+             Date: Mon, 6 Jan 2025 10:00:00 +0100\nMessage-ID: <x{i}@example.org>\n\n\
+             > could we meet on {day}?\n\nYes, at ten in room {room}. I will bring the minutes \
+             and the list of changes for the patch.\n\nThanks, Ann\n",
+            i % 5
+        )
+    }
+
     struct Site {
-        model: Arc<Model>,
-        scratch: ClassifierScratch,
+        snapshot: Snapshot,
+        scratch: Scratch,
         corrections: BTreeMap<MessageId, Correction>,
     }
 
     impl Site {
         fn new() -> Self {
             Site {
-                model: Model::shipped(),
-                scratch: ClassifierScratch::default(),
+                snapshot: Snapshot::default_rules(),
+                scratch: Scratch::default(),
                 corrections: BTreeMap::new(),
             }
         }
 
         fn report(&mut self, raw: &str, spam: bool, reporter: &str) {
-            let by = (reporter_id(reporter), 0);
             let message = Message::parse(raw.as_bytes());
-            let c = Correction::new(&message, &self.model, &mut self.scratch, spam, by);
-            self.corrections.insert(message_id(raw.as_bytes()), c);
+            let (envelope, facts) = Default::default();
+            let (message, envelope, facts) = (&message, &envelope, &facts);
+            let said =
+                Said { message, envelope, facts, spam, reporter: reporter_id(reporter), at: 0 };
+            let correction = said.correction(&self.snapshot, &mut self.scratch);
+            self.corrections.insert(message_id(raw.as_bytes()), correction);
+        }
+
+        fn learned(&self) -> Snapshot {
+            let site = Some(Arc::new(SiteModel::learn(&self.corrections)));
+            self.snapshot.clone().with_learned(Learned { site, signatures: None })
+        }
+
+        fn judge(&mut self, raw: &str) -> Verdict {
+            let message = Message::parse(raw.as_bytes());
+            let (envelope, facts) = Default::default();
+            scan(&message, &envelope, &facts, &self.learned(), &mut self.scratch)
         }
 
         /// How far the site moves a message.
         fn moves(&mut self, raw: &str) -> f64 {
-            let site = SiteModel::learn(&self.corrections);
-            self.scratch.read(&Message::parse(raw.as_bytes()));
-            site.logit(&self.scratch)
+            let message = Message::parse(raw.as_bytes());
+            let (envelope, facts) = Default::default();
+            weigh(&message, &envelope, &facts, &self.learned(), &mut self.scratch)
+                .site
+                .unwrap_or(0.0)
         }
     }
 
@@ -173,33 +356,120 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_all_mail_spam_does_not_make_good_mail_spam() {
-        use crate::{Learned, Scratch, Settings, Snapshot, scan};
-        use gauntlet_verdict::Class;
-        let good = |i: usize| {
-            let (day, room) = (["Monday", "Tuesday", "Friday"][i % 3], i % 17);
+    fn one_correction_is_felt_by_the_next_near_duplicate() {
+        let letter = |name: &str, number: usize| {
             format!(
-                "From: Ann Miller <ann{}@example.org>\nTo: bob@example.net\nSubject: Re: meeting on {day}\n\
-                 In-Reply-To: <{i}@example.org>\nReferences: <{i}@example.org>\n\
-                 Date: Mon, 6 Jan 2025 10:00:00 +0100\nMessage-ID: <x{i}@example.org>\n\n\
-                 > could we meet on {day}?\n\nYes, at ten in room {room}. I will bring the minutes \
-                 and the list of changes for the patch.\n\nThanks, Ann\n",
-                i % 5
+                "From: \"Lucky Draw\" <win{number}@prizes.example.net>\nTo: {name}@example.org\n\
+                 Subject: You have won, {name}\nDate: Mon, 6 Jan 2025 10:00:00 +0100\n\
+                 Message-ID: <{number}@prizes.example.net>\n\n\
+                 Dear {name}, your address was drawn by our computer in the lottery of the month \
+                 and you have won 850,000 dollars. To claim your prize send us your bank account, \
+                 a copy of your passport and the processing fee within five days. Ref {number}.\n\
+                 http://prizes.example.net/claim/{number}\n"
             )
         };
         let mut site = Site::new();
-        for i in 0..2_000 {
-            site.report(&good(i), true, "mallory");
+        let shipped = site.judge(&letter("bob", 7)).probability.unwrap();
+        site.report(&letter("ann", 1), false, "ann");
+        let released = site.judge(&letter("bob", 7));
+        assert!(released.probability.unwrap() < shipped, "{shipped} {:?}", released.probability);
+        assert!(released.class < Class::Spam, "{:?} {:?}", released.class, released.probability);
+        let hit = released.hit("SITE_HAM").unwrap();
+        assert!(hit.evidence[0].text.starts_with("1 correction of this site (-"), "{hit:?}");
+    }
+
+    #[test]
+    fn tens_of_corrections_move_classes_visibly() {
+        let mut site = Site::new();
+        assert!(site.judge(&newsletter(99)).class < Class::Suspect);
+        for i in 0..30 {
+            site.report(&newsletter(i), true, "");
+            site.report(&minutes(i), false, "");
         }
-        let moved = site.moves(&good(5_000));
+        assert_eq!(site.judge(&newsletter(99)).class, Class::Spam);
+        assert!(site.judge(&minutes(99)).class < Class::Suspect);
+    }
+
+    #[test]
+    fn ten_who_teach_the_contrary_do_not_turn_a_site_around() {
+        let mut site = Site::new();
+        for i in 0..40 {
+            site.report(&newsletter(i), true, "");
+            site.report(&minutes(i), false, "");
+        }
+        let (spam, ham) = (site.moves(&newsletter(999)), site.moves(&minutes(999)));
+        // Each of the ten says the contrary of fifty messages of their own.
+        for i in 0..250 {
+            site.report(&newsletter(100 + i), false, &format!("contrary{}", i % 10));
+            site.report(&minutes(100 + i), true, &format!("contrary{}", i % 10));
+        }
+        assert!(site.judge(&minutes(999)).class < Class::Spam);
+        let trust = SiteModel::learn(&site.corrections).trust;
+        assert!(trust < 1.0, "what contradicts itself is trusted less: {trust}");
+        let after = (site.moves(&newsletter(999)), site.moves(&minutes(999)));
+        assert!(after.0 < spam && after.1 > ham, "{spam} {ham} {after:?}");
+    }
+
+    #[test]
+    fn one_contrary_person_hardly_moves_what_the_others_taught() {
+        let mut site = Site::new();
+        for i in 0..60 {
+            let who = format!("user{}", i % 6);
+            site.report(&newsletter(i), true, &who);
+            site.report(&minutes(i), false, &who);
+        }
+        for i in 0..300 {
+            site.report(&minutes(100 + i), true, "contrary");
+            site.report(&newsletter(1_000 + i), false, "contrary");
+        }
+        assert!(site.judge(&minutes(999)).class < Class::Suspect);
+        assert!(site.moves(&newsletter(999)) > 0.0);
+    }
+
+    #[test]
+    fn a_mailbox_that_taught_enough_has_a_bias_of_its_own() {
+        let mut site = Site::new();
+        for i in 0..30 {
+            site.report(&newsletter(i), i % 10 != 0, "ann@example.org");
+            site.report(&newsletter(100 + i), false, "bob@example.org");
+        }
+        let model = SiteModel::learn(&site.corrections);
+        let (ann, bob) = (model.bias_of("Ann@example.org"), model.bias_of("bob@example.org"));
+        assert!(ann > 0.0 && bob < 0.0, "{ann} {bob}");
+        assert_eq!(model.bias_of("eve@example.org"), 0.0);
+    }
+
+    #[test]
+    fn thresholds_move_as_far_as_there_are_corrections() {
+        let mut site = Site::new();
+        let configured = site.snapshot.thresholds;
+        assert_eq!(site.learned().thresholds, configured, "nothing was corrected");
+        let mut moved = Vec::new();
+        for upto in [3, 30] {
+            for i in 0..upto {
+                site.report(&newsletter(i), true, "");
+                site.report(&minutes(i), false, "");
+            }
+            moved.push(site.learned().thresholds.spam_probability);
+        }
+        // Its good mail is easy to tell, so the promise is kept further down.
+        assert!(configured.spam_probability > moved[0] && moved[0] > moved[1], "{moved:?}");
+        let found = site.learned().calibration().unwrap();
+        assert_eq!((found.spam, found.good), (30, 30));
+        let spam = &found.checks[1];
+        assert_eq!((spam.class.as_str(), spam.promised), ("spam", configured.errors[1]));
+        assert!(spam.interval[0] <= spam.interval[1] && spam.found_max > spam.found);
+    }
+
+    #[test]
+    fn who_calls_all_mail_spam_does_not_make_good_mail_spam() {
+        let mut site = Site::new();
+        for i in 0..2_000 {
+            site.report(&minutes(i), true, "mallory");
+        }
+        let moved = site.moves(&minutes(5_000));
         assert!(moved > 0.0 && moved <= LOGIT_BOUND, "{moved}");
-        let site = Some(Arc::new(SiteModel::learn(&site.corrections)));
-        let snapshot = Snapshot::build(&Settings::default()).unwrap();
-        let snapshot = snapshot.with_learned(Learned { site, signatures: None });
-        let raw = good(5_000);
-        let message = Message::parse(raw.as_bytes());
-        let (envelope, facts) = Default::default();
-        let verdict = scan(&message, &envelope, &facts, &snapshot, &mut Scratch::default());
+        let verdict = site.judge(&minutes(5_000));
         assert!(verdict.class < Class::Suspect, "{:?} {:?}", verdict.class, verdict.probability);
     }
 

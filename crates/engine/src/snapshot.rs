@@ -10,8 +10,8 @@ use crate::fusion::Weights;
 use crate::learned::{Learned, VERSION_BYTES};
 use crate::own_rules;
 use crate::rule_registry::RuleRegistry;
-use gauntlet_verdict::Thresholds;
 use gauntlet_verdict::lists::List;
+use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 /// What a filter that failed does to the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,8 +73,10 @@ pub enum Error {
 pub struct Snapshot {
     /// Names this version in verdicts and logs: a hash over everything that can change a verdict.
     pub version: Arc<str>,
-    /// Where the classes begin.
+    /// Where the classes begin: as set, or as the site's own mail keeps what is set.
     pub thresholds: Thresholds,
+    /// Where they begin by the settings.
+    configured: Thresholds,
     /// Weights that make a probability of points and classifier; none if the class follows from
     /// the points alone.
     pub fusion: Option<Weights>,
@@ -113,6 +115,7 @@ impl Snapshot {
         Snapshot {
             version: "empty".into(),
             thresholds: Thresholds::default(),
+            configured: Thresholds::default(),
             fusion: Some(Weights::default()),
             on_failure: FailAction::default(),
             hits_max: HITS_MAX,
@@ -139,7 +142,17 @@ impl Snapshot {
     pub fn with_learned(mut self, learned: Learned) -> Self {
         self.version = format!("{}{}", self.version_of_rules, learned.version()).into();
         self.learned = learned;
+        if self.fusion.is_some() {
+            let site = self.learned.site.as_ref();
+            self.thresholds = site.map_or(self.configured, |s| s.thresholds(&self.configured));
+        }
         self
+    }
+
+    /// How the thresholds fit the site's own mail; none before anything was corrected.
+    pub fn calibration(&self) -> Option<SiteCalibration> {
+        let site = self.learned.site.as_ref().filter(|_| self.fusion.is_some())?;
+        Some(site.calibration(&self.configured))
     }
 
     /// Rules of files alone, without any filter of ours: the score is theirs and nothing else, and
@@ -208,6 +221,7 @@ impl Snapshot {
         snapshot.own_rules = own_rules;
         snapshot.ruleset.clone_from(&settings.rules);
         snapshot.thresholds = settings.thresholds;
+        snapshot.configured = settings.thresholds;
         snapshot.on_failure = settings.on_failure;
         snapshot.registry = registry;
         Ok(snapshot.with_learned(settings.learned.clone()))

@@ -145,6 +145,10 @@ impl FactCollector {
             let keys = memory::keys(client, envelope, facts);
             history.record(&keys, spam, envelope.received_at);
         }
+        let is_ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
+        if let Some(history) = self.history.as_ref().filter(|_| is_ours && !spam) {
+            memory::remember_recipients(history, envelope);
+        }
     }
 
     /// Heeds what fired: rules may end questions of theirs for a while (`dns_block_rule`).
@@ -200,6 +204,8 @@ impl FactCollector {
         (facts.listings, facts.rule_answers) = (listings, rule_answers);
         if let (Some(history), Some(client)) = (&self.history, client) {
             memory::recall(history, client, envelope, &mut facts);
+            let authors = authors(raw, self.authors_max);
+            memory::recall_author(history, &authors, envelope.received_at, &mut facts);
         }
         facts.country = client.zip(self.countries.as_ref()).and_then(|(ip, all)| all.of(ip));
         facts.reverse_name = reverse.name;

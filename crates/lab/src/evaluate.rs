@@ -4,6 +4,7 @@ mod chart;
 mod output;
 mod report;
 mod sources;
+mod stream;
 mod trec;
 mod verdicts;
 
@@ -48,7 +49,17 @@ newest PERCENT, less messages whose body occurs in the older part.
 as called spam, suspect is shown apart. With --leave-sources-out each source is judged by a model that has
 seen nothing of it, as a new user's mail is. Its classes follow from docs/scanning.md.
 
+--stream judges a mailbox as it comes: the whole engine judges each message of a list, by date or in the list's
+order, and is told what it was, as a site tells it by corrections: all, a share drawn by --seed, or the errors
+alone, at once or some messages later, and some beforehand. Figures for each block of messages, for the second
+half and for all: by class, and by the probability's order, with 95 % intervals (Wilson; bootstrap). Messages that
+the model has learned from are left out, which is said loudly. --peers runs other filters over the same stream with
+their own learning; each must be installed (Debian: spamd, rspamd, redis-server, bogofilter).
+
 Examples:
+  gauntlet evaluate --stream mailbox/labels.tsv --told 1.0,0.1 --model without.model --report stream
+  gauntlet evaluate --stream mailbox/labels.tsv --beforehand 200 --told 0
+  gauntlet evaluate --stream mailbox/labels.tsv --peers spamassassin,rspamd,bogofilter
   gauntlet evaluate --verdicts --list dev/labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --verdicts --list dev/labels.tsv --list modern/labels.tsv --leave-sources-out 10
   gauntlet evaluate --list dev/labels.tsv --list trec07p/full/index --hold-out 30
@@ -61,8 +72,10 @@ Examples:
 pub struct Args {
     /// Run the TREC on-line protocol over this index
     #[arg(long, value_name = "INDEX", conflicts_with_all = ["lists", "ham", "spam"],
-          required_unless_present_any = ["lists", "ham", "spam"])]
+          required_unless_present_any = ["lists", "ham", "spam", "list"])]
     trec: Option<PathBuf>,
+    #[command(flatten)]
+    stream: stream::StreamArgs,
     #[command(flatten)]
     corpus: CorpusArgs,
     /// Train on the older mail of each source, judge the newest PERCENT of it
@@ -116,9 +129,10 @@ pub struct Args {
 /// # Errors
 /// If mail, index or model cannot be read, or the report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match &args.trec {
-        Some(index) => online(index, args)?,
-        None => by_source(args)?,
+    match (&args.trec, &args.stream.list) {
+        (Some(index), _) => online(index, args)?,
+        (None, Some(_)) => as_it_comes(args)?,
+        (None, None) => by_source(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,6 +153,23 @@ fn online(index: &Path, args: &Args) -> anyhow::Result<()> {
         report::write(folder, &title, &series, &[table])?;
     }
     Ok(())
+}
+
+fn as_it_comes(args: &Args) -> anyhow::Result<()> {
+    let without = match &args.model {
+        Some(model) => Bodies::beside(model)?,
+        None => Bodies::shipped()?,
+    };
+    let common = stream::Common {
+        model: read_model(args.model.as_deref())?,
+        // Only what the model has learned from: how fast mail is judged is not asked here.
+        without: Bodies { workloads: Default::default(), ..without },
+        bootstrap: args.bootstrap,
+        seed: args.seed,
+        report: args.report.as_deref(),
+        json: args.json,
+    };
+    stream::run(&args.stream, &common)
 }
 
 fn by_source(args: &Args) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gauntlet_engine::classifier::model::FORMAT_VERSION;
-use gauntlet_engine::corrections::{CORRECTIONS_MAX, Correction, MessageId, is_policy};
+use gauntlet_engine::corrections::{CORRECTIONS_MAX, Correction, MessageId, is_policy, voter};
 
 use self::record::{next, number, parse, record};
 
@@ -53,8 +53,11 @@ pub fn move_old_journal(data: &Path) -> io::Result<()> {
         moved => moved.and_then(|()| sync_folder(&new)).and_then(|()| sync_folder(&old)),
     }
 }
-/// Corrections by rules of the policy (`learn`) that are kept.
+/// Corrections by rules of the policy (`learn`), all of them together, that are kept.
 pub const POLICY_CORRECTIONS_MAX: usize = 2_000;
+/// Corrections of one reporter that are kept, the administrator's apart: a script that teaches without
+/// end crowds out its own words, not those of others.
+pub const REPORTER_CORRECTIONS_MAX: usize = 2_000;
 const MAGIC: &[u8; 8] = b"GNTLCORR";
 const HEADER_BYTES: u64 = 12;
 /// Records that no longer count, beyond as many that do, before the file is written anew.
@@ -268,23 +271,35 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Drops the oldest corrections over the limit; those of policies have a lower one of their own, so
-/// that they crowd out nobody's.
+/// Drops the oldest corrections over the limit. Policies together, and each reporter, have lower
+/// limits of their own, so that they crowd out nobody's.
 fn make_room(live: &mut BTreeMap<MessageId, Correction>) {
-    let by_policy = live.iter().filter(|(_, c)| is_policy(c.reporter));
-    let mut by_policy: Vec<(i64, MessageId)> = by_policy.map(|(id, c)| (c.at, *id)).collect();
-    by_policy.sort_unstable();
-    let over = by_policy.len().saturating_sub(POLICY_CORRECTIONS_MAX);
-    for (_, id) in by_policy.into_iter().take(over) {
-        live.remove(&id);
+    let mut by_voter: BTreeMap<u64, Vec<(i64, MessageId)>> = BTreeMap::new();
+    for (id, c) in live.iter().filter(|(_, c)| c.reporter != 0) {
+        by_voter.entry(voter(c.reporter)).or_default().push((c.at, *id));
     }
-    let over = live.len().saturating_sub(CORRECTIONS_MAX);
+    for (who, said) in by_voter {
+        let most = match is_policy(who) {
+            true => POLICY_CORRECTIONS_MAX,
+            false => REPORTER_CORRECTIONS_MAX,
+        };
+        drop_oldest(live, said, most);
+    }
+    let all = live.iter().map(|(id, c)| (c.at, *id)).collect();
+    drop_oldest(live, all, CORRECTIONS_MAX);
+}
+
+fn drop_oldest(
+    live: &mut BTreeMap<MessageId, Correction>,
+    mut said: Vec<(i64, MessageId)>,
+    most: usize,
+) {
+    let over = said.len().saturating_sub(most);
     if over == 0 {
         return;
     }
-    let mut by_age: Vec<(i64, MessageId)> = live.iter().map(|(id, c)| (c.at, *id)).collect();
-    by_age.sort_unstable();
-    for (_, id) in by_age.into_iter().take(over) {
+    said.sort_unstable();
+    for (_, id) in said.into_iter().take(over) {
         live.remove(&id);
     }
 }
@@ -326,7 +341,8 @@ mod tests {
         let sketch = std::array::from_fn(|i| i as u16);
         let fingerprints = vec![Fingerprint { kind: Kind::Text, size: 50, sketch }];
         let ends = [3; GROUPS];
-        Correction { spam, reporter: 7, at, logit: 0.5, features, ends, fingerprints }
+        let (base, identities) = (0.5, vec![4, 5]);
+        Correction { spam, reporter: 7, at, base, features, ends, identities, fingerprints }
     }
 
     #[test]
@@ -364,6 +380,46 @@ mod tests {
         let standing = Corrections::read(folder.path()).unwrap();
         assert_eq!(&standing, journal.standing());
         assert!(!standing[&id(1)].spam && !standing[&id(2)].spam);
+    }
+
+    #[test]
+    fn a_script_that_teaches_without_end_crowds_out_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let by = |reporter, at| Correction { reporter, ..correction(true, at) };
+        let id = |n: u32, who: u8| -> MessageId {
+            let mut id = [who; 16];
+            id[..4].copy_from_slice(&n.to_le_bytes());
+            id
+        };
+        let mut journal = Corrections::open(folder.path()).unwrap();
+        journal.say((0..300).map(|n| (id(n, 1), by(0, 1)))).unwrap();
+        journal.say((0..50).map(|n| (id(n, 2), by(7, 2)))).unwrap();
+        for batch in 0..20 {
+            let numbers = batch * 5_000..(batch + 1) * 5_000;
+            journal.say(numbers.map(|n| (id(n, 3), by(9, 10 + i64::from(n))))).unwrap();
+        }
+        let of = |who: u64| journal.standing().values().filter(|c| c.reporter == who).count();
+        assert_eq!((of(0), of(7), of(9)), (300, 50, REPORTER_CORRECTIONS_MAX));
+        let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
+        assert!(size < 2_000_000, "what no longer counts is dropped from the file: {size} bytes");
+    }
+
+    #[test]
+    fn what_an_earlier_build_wrote_is_still_read() {
+        let mut payload = vec![7; 16];
+        payload.push(1);
+        payload.extend_from_slice(&7_u64.to_le_bytes());
+        payload.extend_from_slice(&5_i64.to_le_bytes());
+        payload.extend_from_slice(&2.0_f32.to_le_bytes());
+        payload.extend_from_slice(&[3; GROUPS].map(u16::to_le_bytes).concat());
+        payload.extend_from_slice(&0_u32.to_le_bytes());
+        payload.extend_from_slice(&[1_u32, 2, 3].map(u32::to_le_bytes).concat());
+        let (id, read) = parse(&payload).unwrap();
+        let read = read.unwrap();
+        assert!(id == [7; 16] && read.spam && read.features == [1, 2, 3]);
+        let weights = gauntlet_engine::fusion::Weights::default();
+        let expected = weights.intercept + 2.0 * weights.classifier;
+        assert!(read.identities.is_empty() && (f64::from(read.base) - expected).abs() < 1e-5);
     }
 
     #[test]

@@ -147,6 +147,21 @@ impl History {
         }
     }
 
+    /// Remembers that somebody here wrote to these addresses, or released mail of theirs.
+    pub fn know(&self, addresses: &[String], now_s: i64) {
+        let keys: Vec<String> = addresses.iter().map(|a| correspondent_key(a)).collect();
+        self.record(&keys, false, now_s);
+    }
+
+    /// Days since somebody here last wrote to this address, or released mail of theirs; none if
+    /// nobody did.
+    pub fn known_days(&self, address: &str, now_s: i64) -> Option<u32> {
+        let key = correspondent_key(address);
+        let last_s = self.unwritten().get(&key).map(|known| known.last_s);
+        let last_s = last_s.or_else(|| Some(read(&self.database(), &key)?.last_s))?;
+        u32::try_from((now_s - last_s).max(0) / DAY_SECONDS).ok()
+    }
+
     /// Writes what changed, and removes senders not seen for long.
     ///
     /// # Errors
@@ -197,6 +212,11 @@ fn read(database: &Connection, key: &str) -> Option<SenderHistory> {
         Ok(SenderHistory { first_s, last_s, ham: row.get(2)?, spam: row.get(3)? })
     });
     row.ok()
+}
+
+/// The key of an address that somebody here knows.
+fn correspondent_key(address: &str) -> String {
+    format!("w {}", address.trim().to_lowercase())
 }
 
 /// The key of a client's network: /24 of IPv4, /64 of IPv6.

@@ -8,6 +8,7 @@
 //! Plain types, pure functions. Rules and evidence ([`gauntlet_mail::Hit`],
 //! [`gauntlet_mail::Evidence`]), envelope and facts are those of `mail`.
 
+pub mod calibration;
 pub mod data_loss;
 pub mod disposition;
 pub mod lists;
@@ -16,6 +17,7 @@ pub mod removal;
 pub mod thresholds;
 pub mod verdict;
 
+pub use calibration::{SiteCalibration, ThresholdCheck};
 pub use data_loss::{DataEvidence, DataFinding, DataLoss};
 pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
 pub use lists::List;

@@ -28,6 +28,8 @@ pub struct Thresholds {
     /// Below this probability points that only several rules reach together say nothing: the whole
     /// message looks good. 0: points always count.
     pub contradicted: f64,
+    /// Shares of good mail that the three probabilities promise: what a site's own calibration keeps.
+    pub errors: [f64; 3],
 }
 
 impl Default for Thresholds {
@@ -41,6 +43,7 @@ impl Default for Thresholds {
             spam_probability: probability_reached_by(Self::ERRORS[1]),
             explicit_probability: probability_reached_by(Self::ERRORS[2]),
             contradicted: 0.5,
+            errors: Self::ERRORS,
         }
     }
 }

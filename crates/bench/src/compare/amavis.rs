@@ -77,7 +77,7 @@ fn amavis(
     for part in ["tmp", "var", "db", "quarantine"] {
         std::fs::create_dir_all(home.join(part)).context("cannot make a folder for amavis")?;
     }
-    peers::own(&home, USER)?;
+    peers::give_to(&home, USER)?;
     let text = configuration(children, &home.display().to_string(), address, clamd, hop);
     let config = write(folder.path(), "amavisd.conf", &text)?;
     let mut command = Command::new(&program);

@@ -1,6 +1,7 @@
 //! Servers to compare: how each is started with as little changed as can be, so that it listens on
 //! loopback alone and asks the network nothing.
 
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -140,13 +141,8 @@ impl Node<'_> {
 pub fn spamd(children: usize, rules: &SpamdRules) -> anyhow::Result<Server> {
     let (program, folder, address) =
         (program("spamd", "spamassassin")?, folder()?, free_address()?);
-    let mut command = Command::new(&program);
-    command
-        .args(["-L", "-x", "--max-conn-per-child=1000000", "--cf=use_bayes 0"])
-        .args(["-m", &children.to_string(), "--min-children", &children.to_string()])
-        .args(["-i", "127.0.0.1", "-p", &address.port().to_string()])
-        .arg(format!("--syslog={}", folder.path().join("log").display()))
-        .arg(format!("--pidfile={}", folder.path().join("pid").display()));
+    let mut command = spamd_command(&program, children, &folder, address);
+    command.arg("--cf=use_bayes 0");
     if let Some(rules) = &rules.rules {
         command.arg(format!("--configpath={}", rules.display()));
     }
@@ -158,6 +154,23 @@ pub fn spamd(children: usize, rules: &SpamdRules) -> anyhow::Result<Server> {
     let name = "spamd".to_owned();
     let protocol = Protocol::Spamd;
     Server::foreground(Start { name, version, notes, protocol, address, folder }, command)
+}
+
+/// spamd with so many children, local tests alone, without users' preferences.
+pub(crate) fn spamd_command(
+    program: &Path,
+    children: usize,
+    folder: &tempfile::TempDir,
+    address: SocketAddr,
+) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(["-L", "-x", "--max-conn-per-child=1000000"])
+        .args(["-m", &children.to_string(), "--min-children", &children.to_string()])
+        .args(["-i", "127.0.0.1", "-p", &address.port().to_string()])
+        .arg(format!("--syslog={}", folder.path().join("log").display()))
+        .arg(format!("--pidfile={}", folder.path().join("pid").display()));
+    command
 }
 
 /// Modules of rspamd that ask the DNS, Redis or other servers.
@@ -194,15 +207,41 @@ const RSPAMD_ASKING: [&str; 24] = [
 /// # Errors
 /// It is not installed or does not start.
 pub fn rspamd(workers: usize, path: Option<&Path>) -> anyhow::Result<Server> {
+    let controller = free_address()?;
+    rspamd_with(&RspamdSettings { workers, path, redis: None, neural: false, controller })
+}
+
+/// How rspamd is set up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RspamdSettings<'p> {
+    pub(crate) workers: usize,
+    /// Its program; none is the one of the system.
+    pub(crate) path: Option<&'p Path>,
+    /// Where its Bayes is kept; none goes without.
+    pub(crate) redis: Option<SocketAddr>,
+    /// Its neural module runs.
+    pub(crate) neural: bool,
+    /// Where it is taught.
+    pub(crate) controller: SocketAddr,
+}
+
+/// rspamd that asks the network nothing but the Redis of its settings.
+///
+/// # Errors
+/// It is not installed or does not start.
+pub(crate) fn rspamd_with(settings: &RspamdSettings<'_>) -> anyhow::Result<Server> {
+    let RspamdSettings { workers, path, redis, neural, controller } = *settings;
     let program = match path {
         Some(path) if path.is_file() => path.to_owned(),
         Some(path) => bail!("{} is no file: --rspamd names rspamd's program", path.display()),
         None => program("rspamd", "rspamd")?,
     };
     let (folder, address) = (folder()?, free_address()?);
-    let controller = free_address()?;
     let etc = folder.path().join("etc");
-    for module in RSPAMD_ASKING {
+    if let Some(redis) = redis {
+        write(&etc, "override.d/redis.conf", &format!("servers = \"{redis}\";\n"))?;
+    }
+    for module in RSPAMD_ASKING.into_iter().filter(|module| !(neural && *module == "neural")) {
         write(&etc, &format!("override.d/{module}.conf"), "enabled = false;\n")?;
     }
     write(&etc, "override.d/hfilter.conf", "enabled = false;\n")?;
@@ -224,17 +263,18 @@ pub fn rspamd(workers: usize, path: Option<&Path>) -> anyhow::Result<Server> {
     command.arg("-f");
     if is_root() {
         command.args(["-u", "_rspamd", "-g", "_rspamd"]);
-        own(folder.path(), "_rspamd")?;
+        give_to(folder.path(), "_rspamd")?;
     }
     let at = |part: &str| folder.path().join(part).display().to_string();
     command.arg(format!("--var=LOCAL_CONFDIR={}", at("etc")));
     command.arg(format!("--var=DBDIR={}", at("db")));
     command.arg(format!("--var=RUNDIR={}", at("run")));
     command.arg(format!("--var=LOGDIR={}", at("log")));
+    let bayes = if redis.is_some() { "Bayes" } else { "no Bayes" };
     let notes = vec![
         format!("{NO_NETWORK} (and the modules that need DNS or Redis)"),
         format!("{workers} workers"),
-        "no Bayes".to_owned(),
+        bayes.to_owned(),
     ];
     let version = version(&program, "--version");
     let name = "rspamd".to_owned();
@@ -292,7 +332,7 @@ pub(super) fn clamd_with(settings: &ClamdSettings) -> anyhow::Result<Server> {
     );
     let config = write(folder.path(), "clamd.conf", &text)?;
     if is_root() {
-        own(folder.path(), user)?;
+        give_to(folder.path(), user)?;
     }
     let mut command = Command::new(&program);
     command.arg("--config-file").arg(config);
@@ -318,7 +358,7 @@ pub fn postfix(hop: std::net::SocketAddr) -> anyhow::Result<Server> {
     for part in [&etc, &queue, &lib] {
         std::fs::create_dir(part).context("cannot make a folder for Postfix")?;
     }
-    own(&lib, "postfix")?;
+    give_to(&lib, "postfix")?;
     let main = format!(
         "compatibility_level = 3.6\nqueue_directory = {queue}\ndata_directory = {lib}\n\
          command_directory = /usr/sbin\ndaemon_directory = /usr/lib/postfix/sbin\n\
@@ -377,7 +417,7 @@ fn master(address: &str) -> anyhow::Result<String> {
 }
 
 /// Gives the folder and all in it to a user of the system.
-pub(super) fn own(folder: &Path, user: &str) -> anyhow::Result<()> {
+pub(crate) fn give_to(folder: &Path, user: &str) -> anyhow::Result<()> {
     let status = Command::new("chown").arg("-R").arg(user).arg(folder).status();
     if !status.context("cannot run chown")?.success() {
         bail!("{} cannot be given to {user}", folder.display());

@@ -41,18 +41,18 @@ pub struct Server {
 }
 
 /// What a server needs to be started.
-pub(super) struct Start {
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) notes: Vec<String>,
-    pub(super) protocol: Protocol,
-    pub(super) address: SocketAddr,
-    pub(super) folder: tempfile::TempDir,
+pub(crate) struct Start {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) notes: Vec<String>,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Server {
     /// Starts a command that stays in the foreground, and waits until it listens.
-    pub(super) fn foreground(start: Start, mut command: Command) -> anyhow::Result<Self> {
+    pub(crate) fn foreground(start: Start, mut command: Command) -> anyhow::Result<Self> {
         let log = start.folder.path().join("output.log");
         let out = std::fs::File::create(&log).context("cannot write the server's log")?;
         command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// Takes over a server that runs in the background already, and that `stop` ends.
-    pub(super) fn background(start: Start, process: u32, stop: Command) -> anyhow::Result<Self> {
+    pub(crate) fn background(start: Start, process: u32, stop: Command) -> anyhow::Result<Self> {
         let log = start.folder.path().join("output.log");
         let mut server = Self::of(start, None, Some(stop), process);
         server.wait(&log)?;
@@ -123,12 +123,12 @@ impl Drop for Server {
 }
 
 /// A loopback address that is free now.
-pub(super) fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?)
 }
 
 /// A folder that a server may enter which gave up root's rights.
-pub(super) fn folder() -> anyhow::Result<tempfile::TempDir> {
+pub(crate) fn folder() -> anyhow::Result<tempfile::TempDir> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open).context("cannot open the temporary folder")?;
@@ -136,7 +136,7 @@ pub(super) fn folder() -> anyhow::Result<tempfile::TempDir> {
 }
 
 /// Writes a file below the folder, and the folders above it.
-pub(super) fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(name);
     let written = match path.parent() {
         Some(parent) => std::fs::create_dir_all(parent),
@@ -149,7 +149,7 @@ pub(super) fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<Pat
 }
 
 /// The program of that name on the path or among the system's, or how to get it.
-pub(super) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
@@ -160,7 +160,7 @@ pub(super) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// The first line that the program prints for an option that asks for its version.
-pub(super) fn version(program: &Path, option: &str) -> String {
+pub(crate) fn version(program: &Path, option: &str) -> String {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output();
     let text = output.map(|o| [o.stdout, o.stderr].concat()).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -168,7 +168,7 @@ pub(super) fn version(program: &Path, option: &str) -> String {
 }
 
 /// Whether this process may start servers that give up root's rights themselves.
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // SAFETY: geteuid takes nothing, returns a number and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

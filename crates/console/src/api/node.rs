@@ -21,6 +21,11 @@ pub(super) fn settings(app: &App, _: &RequestContext) -> Result<Response, Reques
     done(&json!({ "settings": app.state.node.settings() }))
 }
 
+/// `GET /api/v1/learning`.
+pub(super) fn learning(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
+    done(&json!({ "calibration": app.state.node.calibration().unwrap_or_default() }))
+}
+
 /// `GET /api/v1/disks`.
 pub(super) fn disks(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     done(&json!({ "disks": app.state.node.disks() }))

@@ -175,6 +175,9 @@ pub static OPERATIONS: &[Operation] = &[
     op(Get, "/api/v1/settings", Administrator, Some(Scope::StatusRead), node::settings)
         .summary("Every setting with its effective value and where it came from; no secrets.")
         .answer(&[("settings", "array")]),
+    op(Get, "/api/v1/learning", Administrator, Some(Scope::StatusRead), node::learning)
+        .summary("What the site's corrections say of its thresholds: promised, found, in force.")
+        .answer(&[("calibration", "object")]),
     op(Get, "/api/v1/disks", Administrator, Some(Scope::StatusRead), node::disks)
         .summary("The disks that data is on.")
         .answer(&[("disks", "array")]),

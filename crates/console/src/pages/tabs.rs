@@ -4,12 +4,13 @@ use crate::text::{t, translatable};
 use maud::{Markup, html};
 
 /// Name and path of each page.
-const TABS: [(&str, &str); 6] = [
+const TABS: [(&str, &str); 7] = [
     (translatable("Health"), "/health"),
     (translatable("Settings"), "/settings"),
     (translatable("Users"), "/users"),
     (translatable("Tokens"), "/tokens"),
     (translatable("Senders"), "/senders"),
+    (translatable("Learning"), "/learning"),
     (translatable("Activity"), "/activity"),
 ];
 

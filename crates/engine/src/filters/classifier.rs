@@ -24,7 +24,7 @@ use crate::scratch::Scratch;
 /// Bound of the log odds of a message without words, either way: alone it makes nothing suspect.
 const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
 
-/// Asks the model, and what the site has learned on top of it.
+/// Asks the model.
 #[derive(Debug)]
 pub struct Classifier {
     model: Arc<Model>,
@@ -56,18 +56,12 @@ impl Filter for Classifier {
         }
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
-        let site = &item.learned.site;
-        let learned = site.as_ref().map_or(0.0, |site| site.logit(scratch));
         let said = self.model.logit(scratch);
-        let bounded = bound(item.message, said);
-        let logit = bounded + learned;
+        let logit = bound(item.message, said);
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
-        if learned != 0.0 {
-            findings.add(rule, feature("site", &format!("what this site learned ({learned:+.2})")));
-        }
-        if bounded < said {
-            let why = format!("bounded by what kind of mail it is ({:+.2})", bounded - said);
+        if logit < said {
+            let why = format!("bounded by what kind of mail it is ({:+.2})", logit - said);
             findings.add(rule, feature("classifier", &why));
         }
         for push in self.model.explain(scratch, logit > 0.0) {

@@ -96,6 +96,7 @@ impl From<&ThresholdSettings> for Thresholds {
             spam_probability: probability_reached_by(settings.spam_error),
             explicit_probability: probability_reached_by(settings.explicit_error),
             contradicted: settings.contradicted,
+            errors: [settings.suspect_error, settings.spam_error, settings.explicit_error],
             ..Thresholds::default()
         }
     }

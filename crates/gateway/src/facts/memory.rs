@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use gauntlet_mail::Envelope;
 use gauntlet_mail::address::ascii_domain;
+use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_store::History;
 use gauntlet_store::history::network_key;
@@ -28,6 +29,28 @@ pub fn keys(client: IpAddr, envelope: &Envelope, facts: &Facts) -> Vec<String> {
     keys
 }
 
+/// Recipients of one message up to which it says that its sender knows them: who writes to more
+/// at once does not know them all.
+const WRITTEN_TO_MAX: usize = 20;
+
+/// Remembers whom a message from here goes to.
+pub fn remember_recipients(history: &History, envelope: &Envelope) {
+    if envelope.rcpt_to.len() <= WRITTEN_TO_MAX {
+        history.know(&envelope.rcpt_to, envelope.received_at);
+    }
+}
+
+/// Puts into the facts when somebody here last wrote to the author. Of several authors, or of one that
+/// mail programs read differently, nobody can tell who it is that is known.
+pub fn recall_author(history: &History, authors: &Authors, now_s: i64, facts: &mut Facts) {
+    if let [author] = &*authors.mailboxes
+        && authors.others.is_empty()
+        && !authors.incomplete
+    {
+        facts.correspondent_days = history.known_days(&author.address, now_s);
+    }
+}
+
 /// Puts what is remembered into the facts: of the best key that is known.
 pub fn recall(history: &History, client: IpAddr, envelope: &Envelope, facts: &mut Facts) {
     let now_s = envelope.received_at;
@@ -37,5 +60,30 @@ pub fn recall(history: &History, client: IpAddr, envelope: &Envelope, facts: &mu
         facts.sender_seen = Some(known.volume().round().clamp(0.0, 4e9) as u32);
         // Hundredths are enough for a rule, and short in the log.
         facts.sender_spam_share = Some((known.spam_share() * 100.0).round() as f32 / 100.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_written_to_is_known_alone_and_not_from_mass_mail() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(folder.path()).unwrap();
+        let to =
+            |rcpt_to: Vec<String>| Envelope { rcpt_to, received_at: 86_400, ..Envelope::default() };
+        remember_recipients(&history, &to(vec!["ann@example.org".into()]));
+        let many = (0..=WRITTEN_TO_MAX).map(|i| format!("u{i}@example.net")).collect();
+        remember_recipients(&history, &to(many));
+        let days = |from: &[u8]| {
+            let mut facts = Facts::default();
+            recall_author(&history, &Authors::read([from], 16), 3 * 86_400, &mut facts);
+            facts.correspondent_days
+        };
+        assert_eq!(days(b"Ann <Ann@example.org>"), Some(2));
+        assert_eq!(days(b"u1@example.net"), None);
+        assert_eq!(days(b"ann@example.org, eve@example.com"), None);
+        assert_eq!(days(b"<ann@example.org> <eve@example.com>"), None);
     }
 }

@@ -164,7 +164,7 @@ impl Intake {
         body: &Bytes,
         began: Instant,
     ) -> Ordered {
-        self.actions.order(&settings.policy, &self.queue, record, body, began)
+        self.actions.order((&settings.policy, &settings.judge), &self.queue, record, body, began)
     }
 
     /// Carries it out once the message itself is durable, or refused for good.

@@ -27,7 +27,8 @@ use crate::config::PolicySettings;
 use crate::inbound::rates::Window;
 use crate::outbound::notification::{Notification, unsafe_reason, wanted};
 use crate::outbound::queue::Queue;
-use crate::scan::corrections::{Opinion, correct_many};
+use crate::scan::corrections::{Circumstances, Opinion, correct_many};
+use crate::scan::judge::Judge;
 
 const HOUR: i64 = 3_600;
 /// Addresses and rules remembered in each count.
@@ -71,7 +72,7 @@ impl PolicyActions {
     /// stages.
     pub(crate) fn order(
         &self,
-        settings: &PolicySettings,
+        (settings, judge): (&PolicySettings, &Arc<Judge>),
         queue: &Queue,
         record: &mut LogRecord,
         body: &Bytes,
@@ -101,7 +102,7 @@ impl PolicyActions {
                 notifications.push((id, notification));
             }
         }
-        let update = self.update(settings, record, body, now_s, &mut stage);
+        let update = self.update((settings, judge), record, body, now_s, &mut stage);
         record.stages.extend(stages);
         let copy = (!notifications.is_empty()).then(|| Box::new(record.clone()));
         Ordered { notifications, record: copy, update }
@@ -110,7 +111,7 @@ impl PolicyActions {
     /// What the policy says of the message's class; nothing if its rules contradict each other.
     fn update(
         &self,
-        settings: &PolicySettings,
+        (settings, judge): (&PolicySettings, &Arc<Judge>),
         record: &LogRecord,
         body: &Bytes,
         now_s: i64,
@@ -132,7 +133,16 @@ impl PolicyActions {
         } else {
             stage("learned", format!("as {} by {who}", if spam { "spam" } else { "ham" }));
             let reporter = policy_reporter_id(rule);
-            return Some(Opinion { raw: body.clone(), spam, reporter, at_s: now_s, who });
+            let (envelope, facts) = (record.envelope.clone(), record.facts.clone());
+            return Some(Opinion {
+                raw: body.clone(),
+                came: Circumstances { envelope, facts },
+                judge: judge.clone(),
+                spam,
+                reporter,
+                at_s: now_s,
+                who,
+            });
         }
         None
     }

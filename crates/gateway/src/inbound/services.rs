@@ -219,8 +219,10 @@ impl ServiceContext {
             return Err(NotLearned::Failed("the node stops".to_owned()));
         };
         let (data, now_s) = (self.core.data.clone(), self.core.clock().unix_s());
+        let judge = self.core.intake.settings.get().judge.clone();
         let written = tokio::task::spawn_blocking(move || {
-            crate::scan::corrections::correct(&data, &raw, spam, &who, now_s)
+            let said = (spam, &*who, now_s);
+            crate::scan::corrections::correct(&data, &judge.snapshot, (&raw, None), said)
         });
         match written.await {
             Ok(Ok(news)) => Ok(news),

@@ -7,6 +7,7 @@ use super::Node;
 use crate::ids;
 use crate::outbound::queue::accept::AcceptError;
 use crate::outbound::queued_message::QueuedMessage;
+use crate::scan::corrections::{self, Circumstances};
 
 /// Why a held message could not be released or corrected; it is still held.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,7 @@ impl Node {
                 }
                 self.spool_release(&release)?;
                 let item = &release.held.item;
+                self.know_author(id, now / 1_000);
                 let released = Event {
                     id: item.message.clone(),
                     received_ms: item.received_ms,
@@ -74,6 +76,14 @@ impl Node {
         }
     }
 
+    /// Remembers the author of a released message: somebody here wanted their mail.
+    fn know_author(&self, id: &str, now_s: i64) {
+        let Ok(Some(body)) = self.quarantine.body(id) else { return };
+        if let [author] = &*gauntlet_mail::Message::parse(&body).authors().mailboxes {
+            self.history.know(std::slice::from_ref(&author.address), now_s);
+        }
+    }
+
     /// Writes down that a held message is unwanted, or not, for the classifier to learn. Blocks.
     ///
     /// # Errors
@@ -81,8 +91,15 @@ impl Node {
     pub fn correct(&self, id: &str, spam: bool, who: &str) -> Result<(), ReleaseError> {
         let body = self.quarantine.body(id)?.ok_or(ReleaseError::BodyGone)?;
         let data = self.config().node.data.clone();
-        crate::scan::corrections::correct(&data, &body, spam, who, self.clock.unix_s())?;
-        if let Ok(Some(held)) = self.quarantine.get(id) {
+        let held = self.quarantine.get(id);
+        // The quarantine keeps no facts: what they would prove is not learned from.
+        let came = held.as_ref().ok().and_then(Option::as_ref).map(|held| Circumstances {
+            envelope: held.item.envelope.clone(),
+            ..Circumstances::default()
+        });
+        let by = (spam, who, self.clock.unix_s());
+        corrections::correct(&data, &self.judge().snapshot, (&body, came.as_ref()), by)?;
+        if let Ok(Some(held)) = held {
             let corrected = Event {
                 id: held.item.message,
                 received_ms: held.item.received_ms,

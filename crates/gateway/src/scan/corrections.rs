@@ -1,17 +1,31 @@
-//! What users say about held messages, written to the journal that the classifier learns from.
+//! What people, services and policies say about messages, written to the journal that the site's model
+//! learns from.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use gauntlet_engine::classifier::{ClassifierScratch, Model};
-use gauntlet_engine::corrections::{Correction, message_id, reporter_id};
+use gauntlet_engine::corrections::{Correction, MessageId, message_id, reporter_id};
+use gauntlet_engine::learning::Said;
+use gauntlet_engine::{Scratch, Snapshot};
 use gauntlet_learning::Corrections;
 use gauntlet_learning::corrections::CorrectionsError;
-use gauntlet_mail::Message;
+use gauntlet_mail::{Envelope, Facts, Message, trace};
+
+use crate::scan::judge::Judge;
+
+/// What is known of how a message came, for who says something about it later.
+#[derive(Debug, Clone, Default)]
+pub struct Circumstances {
+    /// Its envelope.
+    pub envelope: Envelope,
+    /// What the network said of it.
+    pub facts: Facts,
+}
 
 /// Writes down that `who` says what a message is; on disk when it returns. Blocks, and waits for
-/// another process that writes (`gauntlet learn`). The node applies it with its next poll. Result:
-/// whether it was news.
+/// another process that writes (`gauntlet learn`). The node applies it with its next poll. Without
+/// circumstances its own trace fields say how it came. Result: whether it was news.
 ///
 /// A person of the console is a reporter like any other, administrators too: what one of them says
 /// counts 20 messages at most ([`gauntlet_engine::site_model::REPORTER_SHARE`]).
@@ -20,18 +34,36 @@ use gauntlet_mail::Message;
 /// If the journal in the data folder cannot be read or written.
 pub fn correct(
     data: &Path,
-    raw: &[u8],
-    spam: bool,
-    who: &str,
-    now_seconds: i64,
+    snapshot: &Snapshot,
+    (raw, came): (&[u8], Option<&Circumstances>),
+    (spam, who, now_seconds): (bool, &str, i64),
 ) -> Result<bool, CorrectionsError> {
     // An empty name would be the administrator, whose word is not bounded.
     let who = if who.is_empty() { "console" } else { who };
-    let by = (reporter_id(who), now_seconds);
-    let mut scratch = ClassifierScratch::default();
-    let said = Correction::new(&Message::parse(raw), &Model::shipped(), &mut scratch, spam, by);
-    let news = Corrections::open(data)?.say([(message_id(raw), said)])?;
+    let by = (spam, reporter_id(who), now_seconds);
+    let said = correction((raw, came), by, snapshot, &mut Scratch::default());
+    let news = Corrections::open(data)?.say([said])?;
     Ok(news > 0)
+}
+
+fn correction(
+    (raw, came): (&[u8], Option<&Circumstances>),
+    (spam, reporter, at): (bool, u64, i64),
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+) -> (MessageId, Correction) {
+    let message = Message::parse(raw);
+    let read;
+    let Circumstances { envelope, facts } = match came {
+        Some(came) => came,
+        None => {
+            let envelope = trace::of_trace(&message, at);
+            read = Circumstances { envelope, ..Circumstances::default() };
+            &read
+        }
+    };
+    let said = Said { message: &message, envelope, facts, spam, reporter, at };
+    (message_id(raw), said.correction(snapshot, scratch))
 }
 
 /// What somebody or something other than a person says of a message.
@@ -39,6 +71,10 @@ pub fn correct(
 pub struct Opinion {
     /// The message as it was received.
     pub raw: Bytes,
+    /// How it came.
+    pub came: Circumstances,
+    /// What judged it.
+    pub judge: Arc<Judge>,
     /// Spam, or else good mail.
     pub spam: bool,
     /// Hash of who says so: of one reporter each message counts once.
@@ -55,15 +91,12 @@ pub struct Opinion {
 /// # Errors
 /// If the journal in the data folder cannot be read or written.
 pub fn correct_many(data: &Path, opinions: &[Opinion]) -> Result<usize, CorrectionsError> {
-    let mut scratch = ClassifierScratch::default();
-    let model = Model::shipped();
-    let mut of = |one: &Opinion| {
-        let by = (one.reporter, one.at_s);
-        let message = Message::parse(&one.raw);
-        let correction = Correction::new(&message, &model, &mut scratch, one.spam, by);
-        (message_id(&one.raw), correction)
+    let mut scratch = Scratch::default();
+    let of = |one: &Opinion| {
+        let by = (one.spam, one.reporter, one.at_s);
+        correction((&one.raw, Some(&one.came)), by, &one.judge.snapshot, &mut scratch)
     };
-    let all: Vec<_> = opinions.iter().map(&mut of).collect();
+    let all: Vec<_> = opinions.iter().map(of).collect();
     Corrections::open(data)?.say(all)
 }
 
@@ -75,10 +108,14 @@ mod tests {
     fn a_correction_stands_once_and_the_last_word_counts() {
         let folder = tempfile::tempdir().unwrap();
         let raw = b"From: a@example.org\nSubject: minutes\n\nThe minutes.\n";
-        assert!(correct(folder.path(), raw, false, "ada", 1).unwrap());
-        assert!(!correct(folder.path(), raw, false, "ada", 2).unwrap(), "no news");
-        assert!(correct(folder.path(), raw, true, "bob", 3).unwrap());
-        assert!(correct(folder.path(), b"other", false, "", 3).unwrap());
+        let snapshot = Snapshot::default_rules();
+        let say = |raw: &[u8], spam, who, at| {
+            correct(folder.path(), &snapshot, (raw, None), (spam, who, at)).unwrap()
+        };
+        assert!(say(raw, false, "ada", 1));
+        assert!(!say(raw, false, "ada", 2), "no news");
+        assert!(say(raw, true, "bob", 3));
+        assert!(say(b"other", false, "", 3));
         let standing = Corrections::read(folder.path()).unwrap();
         let said = &standing[&message_id(raw)];
         assert!(standing.len() == 2 && said.spam && said.reporter == reporter_id("bob"));

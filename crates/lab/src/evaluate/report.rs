@@ -78,7 +78,8 @@ fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
-fn html(table: &Table) -> String {
+/// The table as HTML.
+pub(crate) fn html(table: &Table) -> String {
     let mut out = format!("<table><caption>{}</caption>\n<tr>", plot::escape(table.caption));
     for column in &table.columns {
         let _ = write!(out, "<th>{}</th>", plot::escape(column));

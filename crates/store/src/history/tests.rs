@@ -98,3 +98,19 @@ fn a_flood_of_invented_senders_neither_fills_the_table_nor_pushes_others_out() {
     let history = History::open(folder.path()).unwrap();
     assert!(history.waiting.lock().unwrap().count <= 500);
 }
+
+#[test]
+fn who_was_written_to_is_known_with_the_age() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = History::open(folder.path()).unwrap();
+    let day = DAY_SECONDS;
+    history.know(&["Ann@Example.org".to_owned()], 100 * day);
+    assert_eq!(history.known_days("ann@example.org", 103 * day), Some(3));
+    assert_eq!(history.known_days("bob@example.org", 103 * day), None);
+    history.write(100 * day).unwrap();
+    drop(history);
+    let history = History::open(folder.path()).unwrap();
+    assert_eq!(history.known_days("ANN@example.org", 101 * day), Some(1));
+    history.know(&["ann@example.org".to_owned()], 200 * day);
+    assert_eq!(history.known_days("ann@example.org", 200 * day), Some(0));
+}
