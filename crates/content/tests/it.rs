@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-const TESTS: [(&str, fn()); 11] = [
+const TESTS: [(&str, fn()); 12] = [
     ("nothing_of_the_system_is_reached", nothing_of_the_system_is_reached),
     ("a_worker_that_fails_costs_one_request", a_worker_that_fails_costs_one_request),
     ("one_that_hangs_does_not_hold_up_the_others", one_that_hangs_does_not_hold_up_the_others),
