@@ -38,7 +38,7 @@ pub struct Limits {
     pub name_bytes_max: usize,
     /// Properties kept of one object.
     pub properties_max: usize,
-    /// Instructions of programs that unpack themselves which are emulated in one request: 100
+    /// Instructions of programs that unpack themselves which are emulated in one request: 50
     /// million take about a second.
     pub instructions_max: u64,
     /// Passwords that are tried on one object.
@@ -63,7 +63,7 @@ impl Default for Limits {
             urls_max: 1_000,
             name_bytes_max: 1_024,
             properties_max: 64,
-            instructions_max: 100_000_000,
+            instructions_max: 50_000_000,
             passwords_max: 50,
         }
     }

@@ -1,6 +1,6 @@
 //! An emulator of 32-bit Windows programs, for those that unpack themselves: UPX, ASPack, FSG, MEW,
-//! Petite, PESpin, Upack, WWPack32, yoda's Crypter and whatever else decompresses or decrypts itself
-//! into its own memory. What stands there at the end is what an engine wants to see.
+//! Petite, Upack, WWPack32 and whatever else decompresses or decrypts itself into its own memory.
+//! What stands there at the end is what an engine wants to see.
 //!
 //! ```text
 //! headers ─▶ image in memory ─▶ instructions, some functions of Windows ─▶ image ─▶ object

@@ -32,7 +32,6 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         return;
     };
     let Some(image) = headers.load(bytes) else { return };
-    let packed = bytes.len() as u64;
     let mut unpacked =
         emulator::run(image, unpacker.instructions_left(), &mut || unpacker.is_over());
     unpacker.emulated(unpacked.steps);
@@ -41,7 +40,9 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     }
     unpacker.property(PropertyKind::PackedProgram, "");
     headers.unload(&mut unpacked.image);
-    let body = unpacker.read(&mut &unpacked.image[..], packed, NAME);
+    // Most of an image may be room without bytes in the file: that is no decompression bomb.
+    let size = unpacked.image.len() as u64;
+    let body = unpacker.read(&mut &unpacked.image[..], size, NAME);
     drop(std::mem::take(&mut unpacked.image));
     unpacker.child(Child::named(NAME), &body);
     let programs = unpacked.allocations.iter().filter_map(|bytes| {
@@ -52,7 +53,7 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         if unpacker.is_over() {
             return;
         }
-        let body = unpacker.read(&mut &program[..], packed, NAME);
+        let body = unpacker.read(&mut &program[..], program.len() as u64, NAME);
         unpacker.child(Child::named(NAME), &body);
     }
 }

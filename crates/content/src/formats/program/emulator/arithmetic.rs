@@ -10,7 +10,7 @@ impl Machine {
     fn result_flags(&mut self, result: u32, bits: u32) {
         self.set_flag(ZERO, result & mask(bits) == 0);
         self.set_flag(SIGN, result >> (bits - 1) & 1 != 0);
-        self.set_flag(PARITY, (result as u8).count_ones() % 2 == 0);
+        self.set_flag(PARITY, (result as u8).count_ones().is_multiple_of(2));
     }
 
     pub(super) fn add(&mut self, a: u32, b: u32, carry: bool, bits: u32) -> u32 {
@@ -116,11 +116,11 @@ impl Machine {
                 2 => result << 1 | u32::from(carry),
                 _ => result >> 1 | u32::from(carry) << (bits - 1),
             } & mask(bits);
-            carry = if number % 2 == 0 { top != 0 } else { low != 0 };
+            carry = if number.is_multiple_of(2) { top != 0 } else { low != 0 };
         }
         self.set_flag(CARRY, carry);
         let (top, next) = (result >> (bits - 1) & 1, result >> (bits - 2) & 1);
-        let overflow = if number % 2 == 0 { top ^ u32::from(carry) } else { top ^ next };
+        let overflow = if number.is_multiple_of(2) { top ^ u32::from(carry) } else { top ^ next };
         self.set_flag(OVERFLOW, overflow != 0);
         result
     }

@@ -103,7 +103,7 @@ impl Machine {
                 let (value, base) = (self.register(EAX, 8), self.fetch(8)?);
                 let high = value.checked_div(base);
                 let high = high.ok_or(exception(super::trap::DIVIDE_BY_ZERO))?;
-                self.set_register(EAX, 16, high << 8 | value % base);
+                self.set_register(EAX, 16, (high << 8) | (value % base));
                 self.logic(value % base, 8);
             }
             0xd5 => {

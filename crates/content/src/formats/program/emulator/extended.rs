@@ -37,6 +37,28 @@ impl Machine {
                 self.identify();
                 Ok(())
             }
+            0xb0 | 0xb1 | 0xc0 | 0xc1 => self.exchanges(p, opcode),
+            0xb6 | 0xb7 | 0xbe | 0xbf => {
+                let (register, place) = self.operands(p)?;
+                let bits = if opcode & 1 == 0 { 8 } else { 16 };
+                let value = self.get(place, bits)?;
+                let value = if opcode >= 0xbe { signed(value, bits) } else { value };
+                self.set_register(register, p.bits, value);
+                Ok(())
+            }
+            0xbc | 0xbd => self.scan(p, opcode),
+            0xc8..=0xcf => {
+                let register = &mut self.regs[opcode as usize & 7];
+                *register = register.swap_bytes();
+                Ok(())
+            }
+            _ => self.bits_and_products(p, opcode),
+        }
+    }
+
+    /// Single bits, shifts of two operands, and `imul`.
+    fn bits_and_products(&mut self, p: &Prefixes, opcode: u32) -> Result<(), Trap> {
+        match opcode {
             0xa3 | 0xab | 0xb3 | 0xbb => {
                 let (register, place) = self.operands(p)?;
                 let number = self.register(register, p.bits);
@@ -59,21 +81,6 @@ impl Machine {
                 let value = self.get(place, p.bits)?;
                 let result = self.product(self.register(register, p.bits), value, p.bits);
                 self.set_register(register, p.bits, result);
-                Ok(())
-            }
-            0xb0 | 0xb1 | 0xc0 | 0xc1 => self.exchanges(p, opcode),
-            0xb6 | 0xb7 | 0xbe | 0xbf => {
-                let (register, place) = self.operands(p)?;
-                let bits = if opcode & 1 == 0 { 8 } else { 16 };
-                let value = self.get(place, bits)?;
-                let value = if opcode >= 0xbe { signed(value, bits) } else { value };
-                self.set_register(register, p.bits, value);
-                Ok(())
-            }
-            0xbc | 0xbd => self.scan(p, opcode),
-            0xc8..=0xcf => {
-                let register = &mut self.regs[opcode as usize & 7];
-                *register = register.swap_bytes();
                 Ok(())
             }
             _ => Err(Trap::Unknown),
