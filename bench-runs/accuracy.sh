@@ -45,3 +45,14 @@ for source in foff-milter lists phishing_pot spamassassin; do
     "$gauntlet" evaluate --verdicts --list "$corpus/dev/labels.tsv" --model "$trial/without.model"
     echo
 done
+
+# A mailbox as it comes, told all or a tenth of the truth; then 100 messages of it taught beforehand.
+"$gauntlet" train $lists --exclude-source foff-milter --balance 0.9 --dropout 0.4 -o "$trial/stream.model" >/dev/null
+stream="evaluate --stream $corpus/dev/labels.tsv --only foff-milter/ --model $trial/stream.model"
+echo "## A mailbox as it comes"
+echo
+# shellcheck disable=SC2086
+"$gauntlet" $stream --peers spamassassin,spamassassin-early,rspamd,bogofilter
+echo
+# shellcheck disable=SC2086
+"$gauntlet" $stream --beforehand 100 --told 0

@@ -379,6 +379,14 @@ mod tests {
     }
 
     #[test]
+    fn one_wrong_correction_makes_no_other_good_mail_spam() {
+        let mut site = Site::new();
+        site.report(&newsletter(1), true, "ann");
+        let other = site.judge(&minutes(1));
+        assert!(other.class < Class::Suspect, "{:?} {:?}", other.class, other.probability);
+    }
+
+    #[test]
     fn tens_of_corrections_move_classes_visibly() {
         let mut site = Site::new();
         assert!(site.judge(&newsletter(99)).class < Class::Suspect);

@@ -1,6 +1,7 @@
 //! rspamd with its Bayes in a Redis of its own, its neural module on or off.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -9,6 +10,9 @@ use super::{Learner, Opinion, exchange};
 use crate::compare::peers::{RspamdSettings, rspamd_with};
 use crate::compare::server::{Server, Start, folder, free_address, program, version};
 use crate::protocol::Protocol;
+
+/// Longest wait for the controller.
+const START_MAX: Duration = Duration::from_secs(60);
 
 /// Whether rspamd's neural module runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +49,21 @@ impl Rspamd {
             controller,
         };
         let server = rspamd_with(&settings)?;
+        wait_for(controller)?;
         Ok(Rspamd { server, controller, neural, redis })
     }
+}
+
+/// The controller may listen a moment after the worker that judges.
+fn wait_for(address: std::net::SocketAddr) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    while std::net::TcpStream::connect(address).is_err() {
+        if begin.elapsed() > START_MAX {
+            bail!("rspamd's controller does not listen on {address}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 /// Redis on loopback that keeps nothing on disk.

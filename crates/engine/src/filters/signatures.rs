@@ -184,6 +184,28 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_that_somebody_subscribed_to_a_newsletter_makes_it_no_spam() {
+        let letter = |name: &str, number: u32| {
+            format!(
+                "From: Rowing Club <news@rowing.example.org>\nTo: {name}@example.org\n\
+                 Subject: training in spring\nDate: Sun, 29 Sep 2024 10:00:00 +0000\n\
+                 Message-ID: <{number}@rowing.example.org>\n\
+                 List-Unsubscribe: <https://rowing.example.org/u/{number}>\n\nDear {name}, the ice is \
+                 gone and training begins again on Monday at the boat house. Beginners meet at five, \
+                 the eights at six. Please bring warm clothes, and tell Ann by Friday if you can help \
+                 to carry the boats out of the hall and to paint the landing stage.\n"
+            )
+        };
+        let (probe, bob) = (letter("probe", 1), letter("bob", 2));
+        let poisoned = judge(&bob, &[(&probe, true, 0)]);
+        assert!(poisoned.hit("SIGNATURE_BAD").is_some());
+        assert!(poisoned.class < gauntlet_verdict::Class::Suspect, "{:?}", poisoned.probability);
+        let (ann, carl) = (letter("ann", 3), letter("carl", 4));
+        let released = judge(&bob, &[(&probe, true, 0), (&ann, false, 7), (&carl, false, 8)]);
+        assert!(released.probability < poisoned.probability, "people say otherwise");
+    }
+
+    #[test]
     fn dates() {
         for (day, expected) in [(0, "1970-01-01"), (11_016, "2000-02-29"), (20_000, "2024-10-04")] {
             assert_eq!(day_name(i64::from(day)), expected);

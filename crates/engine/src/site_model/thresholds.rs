@@ -26,7 +26,7 @@ pub(super) fn of_site(configured: &Thresholds, tail: &Tail) -> Thresholds {
         explicit_probability: explicit.max(spam),
         // Where the site's own mail says what good mail looks like, points that only several rules
         // have together count only for what that leaves in doubt.
-        contradicted: configured.contradicted.max(tail.carried() * suspect).min(suspect),
+        contradicted: configured.contradicted.max(tail.carried() * suspect),
         ..*configured
     }
 }
