@@ -33,7 +33,7 @@ JSON: {\"examples\",\"rules\",\"failures\":[{\"at\",\"rule\",\"what\"}]}
 Exit codes: 0 all as they should be; 1 a rule failed or lacks an example, or a file has an error.";
 
 /// The examples of our own rules.
-const OWN: [(&str, &str); 19] = [
+const OWN: [(&str, &str); 20] = [
     ("rules/advance_fee.tests", include_str!("../../rules/advance_fee.tests")),
     ("rules/attachments.tests", include_str!("../../rules/attachments.tests")),
     ("rules/bulk.tests", include_str!("../../rules/bulk.tests")),
@@ -47,6 +47,7 @@ const OWN: [(&str, &str); 19] = [
     ("rules/malware_lures.tests", include_str!("../../rules/malware_lures.tests")),
     ("rules/marketing.tests", include_str!("../../rules/marketing.tests")),
     ("rules/money.tests", include_str!("../../rules/money.tests")),
+    ("rules/other_scripts.tests", include_str!("../../rules/other_scripts.tests")),
     ("rules/pharma.tests", include_str!("../../rules/pharma.tests")),
     ("rules/phishing_account.tests", include_str!("../../rules/phishing_account.tests")),
     ("rules/phishing_languages.tests", include_str!("../../rules/phishing_languages.tests")),

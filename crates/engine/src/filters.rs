@@ -17,6 +17,7 @@ pub mod header_form;
 pub mod lists;
 pub mod network;
 pub mod objects;
+pub mod own_links;
 pub mod pages;
 pub mod path;
 pub mod rules;

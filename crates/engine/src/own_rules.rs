@@ -10,7 +10,7 @@ pub const SCORES: &str = "rules/scores.cf";
 
 /// Names and contents of the files, in the order they are read: points last, since the fit sets
 /// them anew for rules of the other files.
-pub const FILES: [(&str, &str); 20] = [
+pub const FILES: [(&str, &str); 21] = [
     ("rules/advance_fee.cf", include_str!("../../../rules/advance_fee.cf")),
     ("rules/attachments.cf", include_str!("../../../rules/attachments.cf")),
     ("rules/bulk.cf", include_str!("../../../rules/bulk.cf")),
@@ -24,6 +24,7 @@ pub const FILES: [(&str, &str); 20] = [
     ("rules/malware_lures.cf", include_str!("../../../rules/malware_lures.cf")),
     ("rules/marketing.cf", include_str!("../../../rules/marketing.cf")),
     ("rules/money.cf", include_str!("../../../rules/money.cf")),
+    ("rules/other_scripts.cf", include_str!("../../../rules/other_scripts.cf")),
     ("rules/pharma.cf", include_str!("../../../rules/pharma.cf")),
     ("rules/phishing_account.cf", include_str!("../../../rules/phishing_account.cf")),
     ("rules/phishing_languages.cf", include_str!("../../../rules/phishing_languages.cf")),

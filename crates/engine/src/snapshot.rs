@@ -8,6 +8,7 @@ use crate::filter::Filter;
 use crate::filters;
 use crate::fusion::Weights;
 use crate::learned::{Learned, VERSION_BYTES};
+use crate::lookalike::Brands;
 use crate::own_rules;
 use crate::rule_registry::RuleRegistry;
 use gauntlet_verdict::lists::List;
@@ -197,6 +198,8 @@ impl Snapshot {
         if let Some(rules) = &own_rules {
             filters.push(Box::new(filters::rules::Rules::new(rules.clone())));
         }
+        let brands = Arc::new(Brands::shipped());
+        filters.push(Box::new(filters::own_links::OwnLinks::new(&mut registry, brands)));
         if let Some(ruleset) = &settings.rules {
             filters.push(Box::new(filters::spamassassin::SpamAssassin::new(ruleset.clone())));
         }

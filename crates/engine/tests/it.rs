@@ -3,6 +3,7 @@
 mod blocked_urls;
 mod everything;
 mod fuzz_smoke;
+mod languages;
 mod limits;
 #[path = "../../mail/tests/mutate.rs"]
 mod mutate;

@@ -1,9 +1,9 @@
 //! What the shipped classifier looks at: features of a parsed message that the sender made.
 //!
 //! **What a collector or the receiving side added is not looked at**, so that a model cannot learn
-//! where its training mail came from: only the header fields of [`FIELDS`] count, which excludes
-//! `Received`, `Return-Path`, `Delivered-To`, `List-*`, `Authentication-Results`, `X-MS-*`, DKIM
-//! and ARC; recipients are not read; `[tags]` of the Subject, the names of addresses in text and
+//! where its training mail came from: only the header fields of [`FIELDS`] and those that sending
+//! services write (`known.rs`) count, which excludes `Received`, `Return-Path`, `Delivered-To`, `List-*`, `Authentication-Results`, `X-MS-*`, DKIM
+//! and ARC; of recipients it is read only whether the sender names them; `[tags]` of the Subject, the names of addresses in text and
 //! the footers of mailing lists are left out. A feature that is not here cannot be learned.
 //!
 //! Features come in [`Group`]s. Each group's sum is divided by the square root of its number of
@@ -11,6 +11,7 @@
 
 mod body;
 mod header;
+mod known;
 mod links;
 
 use gauntlet_mail::Message;

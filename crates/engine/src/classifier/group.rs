@@ -50,6 +50,17 @@ impl Group {
         matches!(self, Group::Sender | Group::Subject | Group::Text | Group::Page)
     }
 
+    /// What a group's share counts, for how well it holds on mail of sources that were not learned
+    /// from: words of subject and text are learned by heart most easily, who a message says that it
+    /// is from and how its page is built least (`docs/decisions/213-accuracy-on-mail-of-today.md`).
+    pub fn transfer(self) -> f32 {
+        match self {
+            Group::Sender | Group::Page => 1.2,
+            Group::Subject | Group::Text => 0.8,
+            Group::Form | Group::Links | Group::Files => 1.0,
+        }
+    }
+
     /// The name in a sentence.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,6 +4,7 @@
 //! and only the few features that an explanation shows are put into words.
 
 use std::fmt::{self, Write};
+use std::sync::LazyLock;
 
 use super::features::FeatureSet;
 use super::group::{FEATURES_MAX, GROUPS, Group, TABLE_BITS};
@@ -17,6 +18,17 @@ use crate::random::mix;
 const REACH: usize = 2;
 /// Words whose sequence is kept for signatures at most.
 const SEQUENCE_MAX: usize = 4_000;
+/// Words by which it is told whether a text is English, and fewest that tell.
+const SEQUENCE_READ: usize = 300;
+const SEQUENCE_MIN: usize = 8;
+/// Hashes of common words of English that other languages hardly have.
+static COMMON_WORDS: LazyLock<[u64; 20]> = LazyLock::new(|| {
+    let words = [
+        "the", "and", "to", "you", "your", "this", "that", "with", "are", "have", "from", "will",
+        "our", "it", "can", "please", "if", "has", "been", "was",
+    ];
+    words.map(|word| ascii_hash(word.as_bytes()))
+});
 /// What a feature was made of: the kind in the upper four bits, the number of the fact or word
 /// below.
 const ORIGIN_SHIFT: u32 = 28;
@@ -86,6 +98,14 @@ impl ClassifierScratch {
     /// Hashes of the words of the text in their order; numbers, addresses and URLs are left out.
     pub fn sequence(&self) -> &[u64] {
         &self.sequence
+    }
+
+    /// Whether the text is one whose words the model cannot know: of its first words less than one in
+    /// twenty is one of the commonest of English. Good mail in other languages is missing in training.
+    pub fn is_unread(&self) -> bool {
+        let words = self.sequence.get(..SEQUENCE_READ).unwrap_or(&self.sequence);
+        let common = words.iter().filter(|word| COMMON_WORDS.contains(word)).count();
+        words.len() >= SEQUENCE_MIN && common * 20 < words.len()
     }
 
     /// Hashes of the first tags of the pages in their order.
@@ -295,6 +315,21 @@ mod tests {
         assert_eq!(words("a@b.example"), ["a@b", "example"]);
         assert!(words("").is_empty() && words(" …—\u{A0} ").is_empty());
         assert_eq!(words("vi\u{200B}agra"), ["vi\u{200B}agra"]);
+    }
+
+    #[test]
+    fn a_text_without_common_words_of_english_is_unread() {
+        let mut scratch = ClassifierScratch::default();
+        let mut is_unread = |body: &str| {
+            scratch.read(&Message::parse(format!("Subject: x\n\n{body}\n").as_bytes()));
+            scratch.is_unread()
+        };
+        assert!(!is_unread(
+            "Thank you for the minutes, we will look at them with the others today."
+        ));
+        assert!(is_unread("Vielen Dank, wir sehen uns das Protokoll heute mit den anderen an."));
+        assert!(is_unread("上周会议的记录见下文，我们可以星期四讨论。"));
+        assert!(!is_unread("Danke!"), "too short to tell");
     }
 
     #[test]

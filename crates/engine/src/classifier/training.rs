@@ -16,8 +16,10 @@ pub struct Example {
     pub spam: bool,
     /// Which source it came from, an index of the caller's.
     pub source: u16,
-    /// How often it counts.
+    /// How often it counts; set by [`balance`].
     pub weight: f32,
+    /// How often it counts beside others of its source and class.
+    pub importance: f32,
     /// Whether its words are learned, or only its form, links and parts.
     pub has_known_language: bool,
 }
@@ -33,6 +35,7 @@ impl Example {
             spam,
             source,
             weight: 1.0,
+            importance: 1.0,
             has_known_language: true,
         }
     }
@@ -180,7 +183,8 @@ pub fn balance(examples: &mut [Example], share: f32) {
     let mean = examples.len() as f32 / counts.len().max(1) as f32;
     for e in examples.iter_mut() {
         let count = counts.get(&(e.source, e.spam)).copied().unwrap_or(1) as f32;
-        e.weight = (mean / count).powf(share).clamp(1.0 / WEIGHT_MAX, WEIGHT_MAX);
+        let weight = (mean / count).powf(share).clamp(1.0 / WEIGHT_MAX, WEIGHT_MAX);
+        e.weight = e.importance * weight;
     }
 }
 

@@ -9,20 +9,26 @@
 //! each gives the features that moved the log odds most, with how far.
 //!
 //! About a message without a single byte to read it says nothing: there is no probability then.
-//! Where there is neither a subject nor text, link or attachment, only the header's form counts,
-//! and the model has hardly seen that alone: its log odds are bounded by 2 either way.
+//! **Little evidence makes nothing suspect.** Where there is neither a subject nor text, link or
+//! attachment, only the header's form counts, and the model has hardly seen that alone: its log odds
+//! are bounded by 2 either way. A plain text may have 0.5 and a sixth for each of its words, one more
+//! if it has a link. Good mail in other languages than English is hardly known to the model: where
+//! the text has none of that, its log odds are at most 3.5.
 
 use std::sync::Arc;
 
 use gauntlet_mail::{Evidence, Message, View};
 
-use crate::classifier::Model;
+use crate::classifier::{ClassifierScratch, Model};
 use crate::filter::{Filter, Findings, Item};
 use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
 use crate::scratch::Scratch;
 
 /// Bound of the log odds of a message without words, either way: alone it makes nothing suspect.
 const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
+
+/// Most log odds of a text in a language that the model has not learned: below what is suspect.
+const UNREAD_LOG_ODDS_MAX: f64 = 3.5;
 
 /// Asks the model.
 #[derive(Debug)]
@@ -57,7 +63,7 @@ impl Filter for Classifier {
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
         let said = self.model.logit(scratch);
-        let logit = bound(item.message, said);
+        let logit = bound(item.message, scratch, said);
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
         if logit < said {
@@ -75,12 +81,24 @@ impl Filter for Classifier {
     }
 }
 
+/// Most log odds of a plain text: of none, for each of its words, and for its links.
+const PLAIN_LOG_ODDS: f64 = 0.5;
+const WORD_LOG_ODDS: f64 = 1.0 / 6.0;
+const LINK_LOG_ODDS: f64 = 1.0;
+
 /// The model's log odds within the bounds of the kind of mail.
-fn bound(message: &Message<'_>, said: f64) -> f64 {
+fn bound(message: &Message<'_>, scratch: &ClassifierScratch, said: f64) -> f64 {
     if is_wordless(message) {
         return said.clamp(-WORDLESS_LOG_ODDS_MAX, WORDLESS_LOG_ODDS_MAX);
     }
-    said
+    let said = if scratch.is_unread() { said.min(UNREAD_LOG_ODDS_MAX) } else { said };
+    // Pages, pictures and files say more than their words.
+    if message.parts().iter().any(|p| p.is_attachment() || !p.content_type.is("text", "plain")) {
+        return said;
+    }
+    let links = if message.urls().is_empty() { 0.0 } else { LINK_LOG_ODDS };
+    let words = scratch.sequence().len() as f64;
+    said.min(PLAIN_LOG_ODDS + links + WORD_LOG_ODDS * words)
 }
 
 /// Neither a subject nor text, link, picture or attachment.
@@ -131,7 +149,22 @@ mod tests {
             let odds = find(wordless).unwrap();
             assert!(odds.abs() <= WORDLESS_LOG_ODDS_MAX, "{wordless:?}: {odds}");
         }
-        // A subject is words enough.
-        assert!(find("Subject: cheap viagra online, buy now\n\n").unwrap() > 2.0);
+    }
+
+    #[test]
+    fn a_short_plain_text_or_one_that_it_cannot_read_is_not_suspect_by_itself() {
+        let filter = Classifier::new(&mut RuleRegistry::default(), Model::shipped());
+        let find = |body: &str| {
+            let raw =
+                format!("From: \"Pills 4U\" <x83@cheap.icu>\nSubject: CHEAP viagra\n\n{body}\n");
+            crate::filters::testing::find(&filter, &raw, &Envelope::default()).classifier.unwrap()
+        };
+        assert!(find("viagra") <= 0.7);
+        assert!(find("see http://pills.icu/") <= 1.7, "a link more");
+        let pitch =
+            "Buy the cheapest viagra and cialis online with your card, no prescription needed. ";
+        assert!(find(&pitch.repeat(3)) > 2.0, "words enough");
+        let unread = "Kaufen Sie die besten Uhren und Pillen zum halben Preis, nur diese Woche. ";
+        assert!(find(&unread.repeat(3)) <= UNREAD_LOG_ODDS_MAX);
     }
 }

@@ -7,10 +7,10 @@
 //! | `FROM_NAME_BRAND` | 2.5 phishing | the display name is that of a much imitated firm, the address is not |
 //! | `FROM_LOOKALIKE` | 3.0 phishing | the domain looks like that of a much imitated firm |
 //! | `FROM_BRAND_INSIDE` | 2.0 phishing | a brand name in the domain of another owner |
-//! | `REPLY_TO_FREEMAIL` | 2.4 | replies go to a free mail box, the sender is elsewhere |
+//! | `REPLY_TO_FREEMAIL` | 2.0 | replies go to a free mail box, the sender is elsewhere |
 //! | `REPLY_TO_OTHER_FREEMAIL` | 1.8 | the sender and the address for replies are different free mail boxes |
-//! | `ENVELOPE_FREEMAIL` | 0.9 | the envelope's sender is a free mail box elsewhere |
-//! | `FROM_IS_TO` | 0.9 | the sender is the recipient |
+//! | `ENVELOPE_FREEMAIL` | 0.5 | the envelope's sender is a free mail box elsewhere |
+//! | `FROM_IS_TO` | 0.6 | the sender is the recipient |
 //! | `FROM_MANY_DIGITS` | 0.7 | the local part has many digits between letters |
 //! | `FROM_PUNYCODE` | 0.7 | the domain is written in another alphabet |
 //!
@@ -84,7 +84,7 @@ impl Sender {
             brand_inside,
             reply_to_freemail: points(
                 "REPLY_TO_FREEMAIL",
-                2.4,
+                2.0,
                 "Reply-To: is freemail, From: is not",
             ),
             reply_to_other_freemail: points(
@@ -94,10 +94,10 @@ impl Sender {
             ),
             envelope_freemail: points(
                 "ENVELOPE_FREEMAIL",
-                0.9,
+                0.5,
                 "Envelope sender is freemail, From: is not",
             ),
-            from_is_to: points("FROM_IS_TO", 0.9, "From: and To: are the same address"),
+            from_is_to: points("FROM_IS_TO", 0.6, "From: and To: are the same address"),
             many_digits: points("FROM_MANY_DIGITS", 0.7, "From: address has many digits"),
             punycode: points(
                 "FROM_PUNYCODE",
@@ -209,7 +209,7 @@ impl Filter for Sender {
 }
 
 /// The domains of `data/freemail.txt`.
-fn freemail() -> HashSet<&'static str> {
+pub(super) fn freemail() -> HashSet<&'static str> {
     include_str!("../../data/freemail.txt").lines().filter(|l| !l.starts_with('#')).collect()
 }
 

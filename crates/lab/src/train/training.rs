@@ -29,6 +29,9 @@ pub(crate) struct TrainingArgs {
     /// Probability of each group of features to be left out of one step
     #[arg(long, default_value_t = Recipe::default().dropout)]
     pub(crate) dropout: f32,
+    /// How often mail dated 2014 or later counts beside older mail: what people get has changed
+    #[arg(long, value_name = "TIMES", default_value_t = 5.0)]
+    pub(crate) recent_weight: f32,
     /// Good messages in a language from which its words are learned; mail in a language with fewer
     /// teaches its form, links and parts alone
     #[arg(long, value_name = "MESSAGES", default_value_t = 500)]
@@ -51,6 +54,9 @@ impl TrainingArgs {
         }
     }
 }
+
+/// 1 January 2014: from here on mail counts as recent.
+const RECENT_SINCE: i64 = 1_388_534_400;
 
 /// Share of the training mail, the newest of each source, that the calibration is made on by a
 /// model that has not seen it.
@@ -115,6 +121,9 @@ pub(crate) fn train(corpus: &Corpus, of: &[usize], training_args: &TrainingArgs)
         let example = |m: &Labelled| {
             let mut example = m.example.clone();
             example.has_known_language = known.contains(m.language);
+            if m.date >= RECENT_SINCE {
+                example.importance = training_args.recent_weight;
+            }
             example
         };
         mail.map(example).collect()

@@ -1,11 +1,13 @@
 //! Features of the header: sender, Subject, and how the fields are written.
 
-use gauntlet_mail::{Header, Message};
+use gauntlet_mail::{Header, Message, address};
 
+use super::known::{SERVICE_FIELDS, is_free_mail, top_level};
 use super::{FIELD_BYTES_MAX, FIELDS, shape};
 use crate::classifier::group::Group;
 use crate::classifier::scratch::ClassifierScratch;
 use crate::classifier::tokens::start;
+use crate::lookalike;
 
 /// Shortest word of a sender's name that is looked for in the domain, in bytes.
 const NAME_WORD_BYTES_MIN: usize = 4;
@@ -20,11 +22,11 @@ pub(super) fn sender(
     let group = Group::Sender;
     sink.words(start(name, FIELD_BYTES_MAX), group);
     sink.feature(group, "domain", organizational_domain);
-    sink.feature(
-        group,
-        "top-level domain",
-        organizational_domain.rsplit('.').next().unwrap_or_default(),
-    );
+    sink.feature(group, "top-level domain", top_level(organizational_domain));
+    if is_free_mail(organizational_domain) {
+        sink.feature(group, "a free mailbox", "");
+    }
+    names_recipient(message, name, organizational_domain, sink);
     let (local, host) = address.rsplit_once('@').unwrap_or((address, ""));
     shape(sink, group, "address shape", local);
     let registered = organizational_domain.split('.').next().unwrap_or_default();
@@ -52,12 +54,56 @@ pub(super) fn sender(
     }
     if let Some(reply) = message.header("reply-to") {
         let value = String::from_utf8_lossy(&reply.unfolded()).to_lowercase();
+        let host = value.rsplit('@').next().unwrap_or_default();
+        let host = host.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        if is_free_mail(host) && !value.contains(address) {
+            let of = ["of another", "of a free mailbox"];
+            let of = of[usize::from(is_free_mail(organizational_domain))];
+            sink.feature(group, "answers to a free mailbox", of);
+        }
         let same = !organizational_domain.is_empty() && value.contains(organizational_domain);
         sink.feature(
             group,
             if same { "answers to itself" } else { "answers to another domain" },
             "",
         );
+    }
+}
+
+/// Shortest local part of a recipient that is looked for in the subject, and shortest name of its
+/// domain that is looked for in the sender's name, in bytes.
+const LOCAL_PART_BYTES_MIN: usize = 5;
+const REGISTERED_BYTES_MIN: usize = 4;
+
+/// Whether sender and subject name the recipient. Who it is does not matter.
+fn names_recipient(
+    message: &Message<'_>,
+    name: &str,
+    organizational_domain: &str,
+    sink: &mut ClassifierScratch,
+) {
+    let group = Group::Sender;
+    let Some(field) = message.header("to") else { return };
+    let Some(to) = address::mailboxes(&field.unfolded(), 1).into_iter().next() else { return };
+    let to = to.address.to_lowercase();
+    let Some((local, host)) = to.split_once('@').filter(|(local, _)| local.len() > 2) else {
+        return;
+    };
+    let domain = lookalike::organizational_domain(host).unwrap_or(host);
+    let registered = domain.split('.').next().unwrap_or_default();
+    if domain == organizational_domain {
+        sink.feature(group, "a sender of the recipient's domain", "");
+    } else if registered.len() >= REGISTERED_BYTES_MIN
+        && !is_free_mail(domain)
+        && name.to_lowercase().contains(registered)
+    {
+        sink.feature(group, "the recipient's domain in the sender's name", "");
+    }
+    let subject = message.subject().to_lowercase();
+    if subject.contains(&to) {
+        sink.feature(group, "the recipient's address in the subject", "");
+    } else if local.len() >= LOCAL_PART_BYTES_MIN && subject.contains(local) {
+        sink.feature(group, "the recipient's local part in the subject", "");
     }
 }
 
@@ -117,15 +163,14 @@ pub(super) fn form(
         let whose = if same { "Message-ID of the sender" } else { "Message-ID of another" };
         sink.feature(group, whose, "");
     }
-    if let Some(date) = value("date") {
-        let date = String::from_utf8_lossy(&date);
-        let at = sink.arena().len();
-        for (i, piece) in date.split_whitespace().skip(4).enumerate() {
-            let gap = if i > 0 { " " } else { "" };
-            sink.arena().push_str(gap);
-            sink.arena().push_str(start(piece, 16));
+    for header in message.headers() {
+        let named = |field: &&str| field.len() == header.name.len() && header.is(field);
+        if let Some(name) = SERVICE_FIELDS.into_iter().find(named) {
+            sink.feature(group, "field of a service", name);
         }
-        sink.feature_since(group, "time zone", at);
+    }
+    if let Some(date) = value("date") {
+        zone(&String::from_utf8_lossy(&date), sink);
     }
     for name in ["x-mailer", "user-agent"] {
         if let Some(value) = value(name) {
@@ -144,6 +189,21 @@ pub(super) fn form(
     let to = value("to").unwrap_or_default();
     let recipients = to.iter().filter(|&&b| b == b'@').count();
     sink.feature(group, "recipients", ["none", "one", "two", "several"][recipients.min(3)]);
+}
+
+/// How the time zone of a date is written. Which it is tells a country, no more.
+fn zone(date: &str, sink: &mut ClassifierScratch) {
+    let zone = match date.split_whitespace().nth(4).unwrap_or("none") {
+        known @ ("+0000" | "-0000" | "GMT" | "UTC" | "none" | "Z") => known,
+        zone if zone.len() == 5 && zone.starts_with(['+', '-']) => "a numeric one",
+        _ => "an odd one",
+    };
+    let comment = if date.contains('(') { "with a comment" } else { "" };
+    let group = Group::Form;
+    sink.feature_fmt(group, "time zone", format_args!("{zone} {comment}"));
+    if date.split_whitespace().next().is_some_and(|day| !day.ends_with(',')) {
+        sink.feature(group, "no weekday", "");
+    }
 }
 
 /// The name in [`FIELDS`] of a header field that is looked at. Most fields are not, and most of
