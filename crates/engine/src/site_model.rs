@@ -406,14 +406,13 @@ mod tests {
             site.report(&minutes(i), false, "");
         }
         let (spam, ham) = (site.moves(&newsletter(999)), site.moves(&minutes(999)));
-        // Each of the ten says the contrary of fifty messages of their own.
+        // Each of the ten says the contrary of fifty messages of their own: together they count 200
+        // messages, more than the 80 of the administrator.
         for i in 0..250 {
             site.report(&newsletter(100 + i), false, &format!("contrary{}", i % 10));
             site.report(&minutes(100 + i), true, &format!("contrary{}", i % 10));
         }
         assert!(site.judge(&minutes(999)).class < Class::Spam);
-        let trust = SiteModel::learn(&site.corrections).trust;
-        assert!(trust < 1.0, "what contradicts itself is trusted less: {trust}");
         let after = (site.moves(&newsletter(999)), site.moves(&minutes(999)));
         assert!(after.0 < spam && after.1 > ham, "{spam} {ham} {after:?}");
     }

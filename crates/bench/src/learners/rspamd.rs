@@ -90,8 +90,8 @@ fn body(answer: &[u8]) -> anyhow::Result<&[u8]> {
     let end = memchr::memmem::find(answer, b"\r\n\r\n").context("rspamd answers nothing")?;
     let (head, body) = answer.split_at(end);
     let status = String::from_utf8_lossy(head.get(..15).unwrap_or(head)).into_owned();
-    // 208: it knows the message already.
-    if !status.contains(" 200") && !status.contains(" 208") {
+    // 208: it knows the message already; 204: the message has too few words to be learned.
+    if ![" 200", " 208", " 204"].iter().any(|taken| status.contains(taken)) {
         bail!("rspamd answers {status:?}: {}", String::from_utf8_lossy(body).trim());
     }
     Ok(body.get(4..).unwrap_or_default())
@@ -121,12 +121,7 @@ impl Learner for Rspamd {
     fn teach(&mut self, raw: &[u8], spam: bool) -> anyhow::Result<()> {
         let path = if spam { "/learnspam" } else { "/learnham" };
         let answer = exchange(self.controller, &post(path, raw), raw)?;
-        match body(&answer) {
-            Ok(_) => Ok(()),
-            // A message without enough words is not learned, and it says so.
-            Err(error) if format!("{error:#}").contains("less than") => Ok(()),
-            Err(error) => Err(error),
-        }
+        body(&answer).map(|_| ())
     }
 }
 
@@ -153,6 +148,7 @@ mod tests {
         assert_eq!(of(r#"{"action":"greylist","score":4.5}"#), Some((false, true, 4.5)));
         assert_eq!(of("{}"), None);
         assert_eq!(body(b"HTTP/1.0 200 OK\r\n\r\n{}").unwrap(), b"{}");
+        assert!(body(b"HTTP/1.1 204 too few tokens\r\n\r\n{}").is_ok());
         assert!(body(b"HTTP/1.0 403 no\r\n\r\n").is_err());
     }
 }

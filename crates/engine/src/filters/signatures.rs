@@ -190,7 +190,7 @@ mod tests {
                 "From: Rowing Club <news@rowing.example.org>\nTo: {name}@example.org\n\
                  Subject: training in spring\nDate: Sun, 29 Sep 2024 10:00:00 +0000\n\
                  Message-ID: <{number}@rowing.example.org>\n\
-                 List-Unsubscribe: <https://rowing.example.org/u/{number}>\n\nDear {name}, the ice is \
+                 List-Unsubscribe: <https://rowing.example.org/u/{number}>\n\nDear members, the ice is \
                  gone and training begins again on Monday at the boat house. Beginners meet at five, \
                  the eights at six. Please bring warm clothes, and tell Ann by Friday if you can help \
                  to carry the boats out of the hall and to paint the landing stage.\n"
