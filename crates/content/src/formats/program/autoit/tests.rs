@@ -21,7 +21,7 @@ fn packed(version: &Version, bytes: &[u8]) -> Vec<u8> {
         bits += &format!("{}{byte:08b}", 1 - version.repeats);
     }
     bits += &format!("{}{:015b}{:02b}", version.repeats, 1, 0);
-    while bits.len() % 8 != 0 {
+    while !bits.len().is_multiple_of(8) {
         bits.push('0');
     }
     let body: Vec<u8> = (0..bits.len() / 8)
