@@ -147,7 +147,7 @@ impl Metrics {
     /// The metrics in Prometheus' text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        for (name, help, counter) in self.counters() {
+        for (name, help, counter) in self.counters().into_iter().chain(self.times()) {
             line(&mut text, name, help, "counter", counter.get());
         }
         for (name, help, gauge) in self.gauges() {
@@ -226,6 +226,12 @@ impl Metrics {
             ),
             ("discarded_total", "Recipients whose message the policy discarded", &self.discarded),
             ("bounces_total", "Delivery reports sent to senders (DSN)", &self.bounces),
+        ]
+    }
+
+    /// How long the threads for sockets worked for whom.
+    fn times(&self) -> Vec<(&'static str, &'static str, &Counter)> {
+        vec![
             (
                 "receiving_nanoseconds_total",
                 "Time that threads worked for SMTP sessions and services, small scans included",

@@ -141,22 +141,9 @@ pub(super) fn contest(
         entries.insert(1, other);
     }
     if let Some(held_out) = held_out {
-        let exam: Vec<(&Path, Label)> = [Label::Spam, Label::Ham]
-            .into_iter()
-            .flat_map(|l| {
-                school_files.half(&held_out.corpus, 1, l).into_iter().map(move |p| (p, l))
-            })
-            .collect();
         // `scan` has the shipped model alone.
-        if options.model.is_none() {
-            entries[0].judged = Some(judged(&mut ours(), &exam, is_spam_by_us)?);
-        }
-        if let Some(theirs_entry) = entries.last_mut() {
-            let exam = judged(&mut bulk(theirs()), &exam, is_spam_by_bogofilter)?;
-            theirs_entry.judged = Some(exam);
-            let note = "half of the labelled mail was its school, the rest was judged";
-            theirs_entry.notes.push(note.to_owned());
-        }
+        let ours = options.model.is_none().then(ours);
+        judge_both(&mut entries, ours, bulk(theirs()), &school_files, &held_out.corpus)?;
     }
     Ok(Contest {
         peer: Peer::Bogofilter,
@@ -165,6 +152,27 @@ pub(super) fn contest(
         ceiling: None,
         entries,
     })
+}
+
+/// Has us and bogofilter judge the half of the labelled mail that was no school.
+fn judge_both(
+    entries: &mut [Entry],
+    ours: Option<Command>,
+    mut theirs: Command,
+    files: &Files,
+    corpus: &Corpus,
+) -> anyhow::Result<()> {
+    let half = |label| files.half(corpus, 1, label).into_iter().map(move |path| (path, label));
+    let exam: Vec<(&Path, Label)> = [Label::Spam, Label::Ham].into_iter().flat_map(half).collect();
+    if let (Some(mut ours), Some(entry)) = (ours, entries.first_mut()) {
+        entry.judged = Some(judged(&mut ours, &exam, is_spam_by_us)?);
+    }
+    if let Some(entry) = entries.last_mut() {
+        entry.judged = Some(judged(&mut theirs, &exam, is_spam_by_bogofilter)?);
+        let note = "half of the labelled mail was its school, the rest was judged";
+        entry.notes.push(note.to_owned());
+    }
+    Ok(())
 }
 
 /// Lets bogofilter learn from every second message; what it learned from.
