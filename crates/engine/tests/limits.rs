@@ -138,6 +138,15 @@ enum Why {
 
 #[rustfmt::skip]
 const CONSTANTS: &[(&str, Why)] = &[
+    ("engine/site_model/calibration.rs::MOVE_MAX", Why::Threshold),
+    ("engine/site_model/calibration.rs::LOSS_MAX", Why::Threshold),
+    ("engine/site_model/calibration.rs::BIAS_MAX", Why::Threshold),
+    ("engine/site_model/identities.rs::IDENTITIES_MAX", Why::Weighs),
+    ("engine/site_model/identities.rs::VALUE_BYTES_MAX", Why::Weighs),
+    ("engine/site_model/identities.rs::SIGNERS_MAX", Why::Weighs),
+    ("engine/site_model/identities.rs::FIELDS_MAX", Why::Weighs),
+    ("engine/site_model.rs::ONE_SIDED_MAX", Why::Threshold),
+    ("engine/site_model.rs::ALL_PARTS_MAX", Why::Data),
     ("engine/classifier/model.rs::DESCRIPTION_BYTES_MAX", Why::Data),
     ("engine/classifier/group.rs::FEATURES_MAX", Why::Weighs),
     ("engine/classifier/model.rs::CONTRIBUTIONS_MAX", Why::Report),
