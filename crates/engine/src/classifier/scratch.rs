@@ -29,6 +29,18 @@ static COMMON_WORDS: LazyLock<[u64; 20]> = LazyLock::new(|| {
     ];
     words.map(|word| ascii_hash(word.as_bytes()))
 });
+/// Hashes of common words of languages with Latin letters (German, French, Spanish, Portuguese,
+/// Italian, Dutch, Turkish, Indonesian) that English hardly has.
+static OTHER_WORDS: LazyLock<[u64; 57]> = LazyLock::new(|| {
+    let words = [
+        "der", "und", "das", "ist", "nicht", "mit", "von", "den", "ich", "sie", "wir", "les", "et",
+        "des", "est", "une", "pour", "vous", "nous", "el", "los", "las", "que", "por", "para",
+        "una", "uma", "seu", "com", "em", "di", "che", "sono", "het", "een", "van", "ve", "bir",
+        "bu", "yang", "dan", "untuk", "anda", "kami", "saya", "pada", "kita", "hari", "le", "la",
+        "de", "du", "da", "na", "sobre", "je", "au",
+    ];
+    words.map(|word| ascii_hash(word.as_bytes()))
+});
 /// What a feature was made of: the kind in the upper four bits, the number of the fact or word
 /// below.
 const ORIGIN_SHIFT: u32 = 28;
@@ -100,12 +112,16 @@ impl ClassifierScratch {
         &self.sequence
     }
 
-    /// Whether the text is one whose words the model cannot know: of its first words less than one in
-    /// twenty is one of the commonest of English. Good mail in other languages is missing in training.
-    pub fn is_unread(&self) -> bool {
+    /// Whether the text is in another language than English, if `has_other_letters` says that it has
+    /// letters of one: of its first words less than one in twenty is one of the commonest of English.
+    /// Without such letters one in twenty must be one of the commonest of other languages, since
+    /// lists of goods have none of either.
+    pub fn is_unread(&self, has_other_letters: bool) -> bool {
         let words = self.sequence.get(..SEQUENCE_READ).unwrap_or(&self.sequence);
-        let common = words.iter().filter(|word| COMMON_WORDS.contains(word)).count();
-        words.len() >= SEQUENCE_MIN && common * 20 < words.len()
+        let share = |of: &[u64]| words.iter().filter(|word| of.contains(word)).count() * 20;
+        words.len() >= SEQUENCE_MIN
+            && share(&*COMMON_WORDS) < words.len()
+            && (has_other_letters || share(&*OTHER_WORDS) >= words.len())
     }
 
     /// Hashes of the first tags of the pages in their order.
@@ -322,12 +338,19 @@ mod tests {
         let mut scratch = ClassifierScratch::default();
         let mut is_unread = |body: &str| {
             scratch.read(&Message::parse(format!("Subject: x\n\n{body}\n").as_bytes()));
-            scratch.is_unread()
+            scratch.is_unread(!body.is_ascii())
         };
         assert!(!is_unread(
             "Thank you for the minutes, we will look at them with the others today."
         ));
         assert!(is_unread("Vielen Dank, wir sehen uns das Protokoll heute mit den anderen an."));
+        assert!(is_unread(
+            "merci pour le compte rendu, nous allons le lire avec les autres ce soir"
+        ));
+        assert!(
+            !is_unread("cialis viagra levitra watches bags shoes rings pens"),
+            "a list of goods"
+        );
         assert!(is_unread("上周会议的记录见下文，我们可以星期四讨论。"));
         assert!(!is_unread("Danke!"), "too short to tell");
     }

@@ -11,9 +11,9 @@
 //! About a message without a single byte to read it says nothing: there is no probability then.
 //! **Little evidence makes nothing suspect.** Where there is neither a subject nor text, link or
 //! attachment, only the header's form counts, and the model has hardly seen that alone: its log odds
-//! are bounded by 2 either way. A plain text may have 0.5 and a sixth for each of its words, one more
+//! are bounded by 2 either way. A plain text may have 0.5 and a quarter for each of its words, 1.5 more
 //! if it has a link. Good mail in other languages than English is hardly known to the model: where
-//! the text has none of that, its log odds are at most 3.5.
+//! the text has none of that, its log odds are at most 3.0.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::scratch::Scratch;
 const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
 
 /// Most log odds of a text in a language that the model has not learned: below what is suspect.
-const UNREAD_LOG_ODDS_MAX: f64 = 3.5;
+const UNREAD_LOG_ODDS_MAX: f64 = 3.0;
 
 /// Asks the model.
 #[derive(Debug)]
@@ -83,15 +83,18 @@ impl Filter for Classifier {
 
 /// Most log odds of a plain text: of none, for each of its words, and for its links.
 const PLAIN_LOG_ODDS: f64 = 0.5;
-const WORD_LOG_ODDS: f64 = 1.0 / 6.0;
-const LINK_LOG_ODDS: f64 = 1.0;
+const WORD_LOG_ODDS: f64 = 0.25;
+const LINK_LOG_ODDS: f64 = 1.5;
 
 /// The model's log odds within the bounds of the kind of mail.
 fn bound(message: &Message<'_>, scratch: &ClassifierScratch, said: f64) -> f64 {
     if is_wordless(message) {
         return said.clamp(-WORDLESS_LOG_ODDS_MAX, WORDLESS_LOG_ODDS_MAX);
     }
-    let said = if scratch.is_unread() { said.min(UNREAD_LOG_ODDS_MAX) } else { said };
+    // Read once more only where it matters.
+    let beyond = said > UNREAD_LOG_ODDS_MAX;
+    let is_unread = beyond && scratch.is_unread(has_other_letters(message));
+    let said = if is_unread { UNREAD_LOG_ODDS_MAX } else { said };
     // Pages, pictures and files say more than their words.
     if message.parts().iter().any(|p| p.is_attachment() || !p.content_type.is("text", "plain")) {
         return said;
@@ -99,6 +102,21 @@ fn bound(message: &Message<'_>, scratch: &ClassifierScratch, said: f64) -> f64 {
     let links = if message.urls().is_empty() { 0.0 } else { LINK_LOG_ODDS };
     let words = scratch.sequence().len() as f64;
     said.min(PLAIN_LOG_ODDS + links + WORD_LOG_ODDS * words)
+}
+
+/// Bytes of a text by which it is told whether it has letters of other languages.
+const LETTERS_READ: usize = 2_000;
+
+/// Whether one byte in 25 of the text stands for other letters than those of ASCII.
+fn has_other_letters(message: &Message<'_>) -> bool {
+    let (mut other, mut all) = (0, 0);
+    for part in message.texts() {
+        let head = part.text.as_bytes();
+        let head = head.get(..LETTERS_READ).unwrap_or(head);
+        other += head.iter().filter(|byte| !byte.is_ascii()).count();
+        all += head.len();
+    }
+    other * 25 > all
 }
 
 /// Neither a subject nor text, link, picture or attachment.
@@ -159,8 +177,8 @@ mod tests {
                 format!("From: \"Pills 4U\" <x83@cheap.icu>\nSubject: CHEAP viagra\n\n{body}\n");
             crate::filters::testing::find(&filter, &raw, &Envelope::default()).classifier.unwrap()
         };
-        assert!(find("viagra") <= 0.7);
-        assert!(find("see http://pills.icu/") <= 1.7, "a link more");
+        assert!(find("viagra") <= 0.75);
+        assert!(find("see http://pills.icu/") <= 2.25, "a link more");
         let pitch =
             "Buy the cheapest viagra and cialis online with your card, no prescription needed. ";
         assert!(find(&pitch.repeat(3)) > 2.0, "words enough");

@@ -9,7 +9,7 @@
 //! how closely, how often its like was bad and good, and when last.
 
 use gauntlet_mail::date::{DAY_SECONDS, day_name};
-use gauntlet_mail::{Evidence, View};
+use gauntlet_mail::{Evidence, Message, View};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
@@ -19,6 +19,8 @@ use crate::signatures::{Kind, fingerprint};
 
 /// Bytes of text that are quoted.
 const QUOTE_BYTES_MAX: usize = 100;
+/// Share of its weight that mail of a list has which is like mail that was bad once.
+const ONCE_ON_A_LIST: f64 = 0.5;
 
 /// Looks fingerprints up in what the snapshot knows.
 #[derive(Debug)]
@@ -53,10 +55,10 @@ impl Filter for Signatures {
         let today = u16::try_from(today).unwrap_or(u16::MAX);
         let mut log_odds = 0.0;
         for like in known.resembles(&found, today) {
-            let odds = like.log_odds();
+            let odds = log_odds_of(&like, item.message);
             log_odds += odds;
             let rule = if odds < 0.0 { &self.good } else { &self.bad };
-            findings.add(rule, feature(&like));
+            findings.add(rule, feature(&like, odds));
             findings.add(rule, quotation(item, &like));
         }
         if log_odds != 0.0 {
@@ -66,19 +68,26 @@ impl Filter for Signatures {
     }
 }
 
+/// What a resemblance counts. Everybody gets the same letter of a list, so that it came once to an
+/// address that never asked for it may only say that somebody entered that address.
+fn log_odds_of(like: &Resemblance, message: &Message<'_>) -> f64 {
+    let once = like.bad == 1 && like.good == 0;
+    let is_list = || message.header("List-Unsubscribe").is_some();
+    like.log_odds() * if once && is_list() { ONCE_ON_A_LIST } else { 1.0 }
+}
+
 /// `text: 92 % like mail that was bad 14 times and good 0 times, last on day 20413`
-fn feature(like: &Resemblance) -> Evidence {
+fn feature(like: &Resemblance, log_odds: f64) -> Evidence {
     let how = match like.kind.is_fuzzy() {
         true => format!("{:.0} % like", 100.0 * like.closeness),
         false => "the same as".to_owned(),
     };
     let date = day_name(i64::from(like.day));
     let text = format!(
-        "{}: {how} one seen {} in bad and {} in good mail, last on {date} ({:+.2})",
+        "{}: {how} one seen {} in bad and {} in good mail, last on {date} ({log_odds:+.2})",
         like.kind.name(),
         times(like.bad),
         times(like.good),
-        like.log_odds(),
     );
     Evidence::new(View::Feature, like.part, 0, text.as_bytes()).named("signature")
 }
