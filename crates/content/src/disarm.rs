@@ -30,7 +30,7 @@ use crate::object::{PropertyKind, Tree};
 pub enum Disarmed {
     /// Nothing in it is active.
     Clean,
-    /// It was changed.
+    /// Active content was removed; the file that stands in its place.
     Changed(Harmless),
     /// It cannot be disarmed, and why.
     Refused(String),
@@ -39,7 +39,7 @@ pub enum Disarmed {
 /// A file that was disarmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Harmless {
-    /// The whole file.
+    /// All bytes of the disarmed file; no part of the serialized answer.
     #[serde(skip)]
     pub bytes: Vec<u8>,
     /// What it is from now on, if its name and type should say something else.
@@ -51,19 +51,19 @@ pub struct Harmless {
 /// Documents that hold no macros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Plain {
-    /// Word.
+    /// A Word document, `.docx`.
     Document,
-    /// A Word template.
+    /// A Word template, `.dotx`.
     DocumentTemplate,
-    /// Excel.
+    /// An Excel workbook, `.xlsx`.
     Workbook,
-    /// An Excel template.
+    /// An Excel template, `.xltx`.
     WorkbookTemplate,
-    /// PowerPoint.
+    /// A PowerPoint presentation, `.pptx`.
     Presentation,
-    /// A PowerPoint template.
+    /// A PowerPoint template, `.potx`.
     PresentationTemplate,
-    /// A PowerPoint show.
+    /// A PowerPoint slide show, `.ppsx`.
     Show,
 }
 

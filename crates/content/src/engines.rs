@@ -34,7 +34,7 @@ pub struct EngineItem<'a> {
     pub path: &'a str,
     /// What the bytes are.
     pub kind: FileKind,
-    /// The file.
+    /// All bytes of the file, as unpacked.
     pub bytes: &'a [u8],
     /// SHA-256, 64 hexadecimal digits.
     pub sha256: &'a str,
@@ -45,7 +45,7 @@ pub struct EngineItem<'a> {
 /// What an engine says of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// The engine has read it and found nothing.
     Clean,
     /// Names, at least one.
     Found(Vec<String>),
@@ -79,7 +79,7 @@ impl From<std::io::Error> for EngineError {
     }
 }
 
-/// One engine.
+/// What scans one file at a time: a daemon, a command, rules or a list of hashes.
 pub trait Engine: std::fmt::Debug + Send + Sync {
     /// Program and signatures: answers that were given under another version are asked again.
     ///

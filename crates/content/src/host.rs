@@ -12,7 +12,7 @@ pub struct Root<'a> {
     pub name: &'a str,
     /// The media type that its sender says, empty if none.
     pub declared_type: &'a str,
-    /// The bytes, decoded.
+    /// The bytes with the transfer encoding removed.
     pub bytes: &'a [u8],
 }
 

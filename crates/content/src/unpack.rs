@@ -32,7 +32,7 @@ const BOMBS_MAX: u32 = 4;
 /// A word that may open what is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Password {
-    /// The word.
+    /// The password as text; each format encodes it as it needs.
     pub word: String,
     /// Where it comes from, e.g. `subject`, `body`, `file name`, `list`; shown in the verdict.
     pub source: String,

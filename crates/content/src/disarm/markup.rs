@@ -11,15 +11,14 @@ pub(super) struct Tag<'t> {
     /// In lower case, without its prefix: `instrtext` of `w:instrText`.
     pub(super) name: String,
     pub(super) is_end: bool,
-    /// `<a/>`.
+    /// An element that closes itself: `<a/>`.
     pub(super) is_empty: bool,
     /// What follows the name.
     pub(super) rest: &'t str,
-    /// Where that begins.
+    /// Offset of `rest` in the whole text, in bytes.
     pub(super) rest_at: usize,
 }
 
-/// An attribute.
 #[derive(Debug, Clone)]
 pub(super) struct Attribute {
     /// In lower case, with its prefix.

@@ -91,7 +91,6 @@ struct Found {
     becomes: Option<Plain>,
 }
 
-/// Disarms a package.
 pub(super) fn disarm(bytes: &[u8], limits: &Limits) -> Result<Made, String> {
     let mut package = Package::open(bytes, limits)?;
     let (names, mut found) = (package.names(), Found::default());

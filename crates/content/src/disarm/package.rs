@@ -15,7 +15,7 @@ const END: &[u8] = b"PK\x05\x06";
 const VERSION: u16 = 20;
 /// General purpose bit 11: names are UTF-8.
 const UTF8_FLAG: u16 = 1 << 11;
-/// Compression method deflate.
+/// Compression method 8, deflate (APPNOTE section 4.4.5).
 const DEFLATED: u16 = 8;
 /// 1 January 1980 in the form of MS-DOS.
 const DATE: u16 = 0x21;

@@ -44,7 +44,6 @@ const PICTURES: [&str; 4] =
 /// Times that a page is read: taking out a tag may leave a new one.
 const ROUNDS_MAX: usize = 8;
 
-/// Disarms a page.
 pub(super) fn disarm(bytes: &[u8]) -> Result<Made, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || bytes.contains(&0) {

@@ -39,7 +39,6 @@ const NAMES: [(&str, &str); 18] = [
 /// Letters of a name that does not stand in the data of a picture by chance.
 const SURE_LETTERS: usize = 6;
 
-/// Disarms a document.
 pub(super) fn disarm(bytes: &[u8], limits: &Limits) -> Result<Made, String> {
     if find_names(bytes, 0, 1).iter().any(|n| n.decoded == "Encrypt") {
         return Err("it is encrypted".to_owned());

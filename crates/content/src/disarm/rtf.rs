@@ -35,7 +35,6 @@ struct Group {
     instruction: Option<String>,
 }
 
-/// Disarms a text.
 pub(super) fn disarm(bytes: &[u8]) -> Result<Made, String> {
     let (mut out, mut removed) = (Vec::with_capacity(bytes.len()), BTreeSet::new());
     let (mut groups, mut at): (Vec<Group>, usize) = (Vec::new(), 0);

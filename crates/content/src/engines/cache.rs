@@ -44,7 +44,7 @@ impl Cache {
         (now.saturating_duration_since(at) < self.age_max).then_some(answer)
     }
 
-    /// Remembers an answer.
+    /// Stores an answer, which ages from `now`; at half of the limit the old generation goes.
     pub fn put(&self, engine: &str, version: &str, sha256: &str, answer: Answer, now: Instant) {
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
         self.insert(&mut generations, key(engine, version, sha256), (answer, now));

@@ -32,13 +32,13 @@ const FILES_PER_SESSION_MAX: u32 = 1_000;
 /// How files get to clamd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// As a stream.
+    /// All files as a stream over the connection (`INSTREAM`).
     Stream,
     /// Large ones as descriptors if the socket is a unix socket, the rest as a stream.
     Auto,
 }
 
-/// The daemon.
+/// An engine that asks clamd, ClamAV's daemon.
 #[derive(Debug)]
 pub struct Clamd {
     connections: ConnectionPool,

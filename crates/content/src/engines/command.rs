@@ -194,9 +194,9 @@ fn wait(child: &mut Child, time_max: Duration) -> io::Result<Option<ExitStatus>>
 /// What a command's exit codes mean.
 #[derive(Debug, Clone)]
 pub struct CommandMeaning {
-    /// Nothing was found.
+    /// Exit codes that mean that nothing was found, unless `name_pattern` matches.
     pub clean_codes: Vec<i32>,
-    /// Something was found.
+    /// Exit codes that mean a finding, with or without a name.
     pub infected_codes: Vec<i32>,
     /// Where the name stands in what the program prints: the first group, else all that matches.
     /// With a pattern and the code of a clean file, a match is a finding, too.
@@ -208,7 +208,6 @@ pub struct CommandMeaning {
 pub struct CommandEngine {
     launcher: Arc<Launcher>,
     number: usize,
-    /// Program and arguments.
     argv: Vec<String>,
     meaning: CommandMeaning,
 }

@@ -22,7 +22,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Where an engine listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineAddress {
-    /// Host and port.
+    /// `host:port`; the host is a name or an address.
     Tcp(String),
     /// Path of a socket.
     Unix(PathBuf),

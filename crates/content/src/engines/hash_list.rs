@@ -22,7 +22,7 @@ const SHA256_DIGITS: usize = 64;
 /// Lines without a hash that are reported one by one.
 const PROBLEMS_MAX: usize = 10;
 
-/// One list.
+/// An engine that looks files up in one list by SHA-256 and MD5.
 #[derive(Debug)]
 pub struct HashList {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub struct HashList {
 /// What a list has.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct HashListReport {
-    /// Hashes in all.
+    /// Lines with a hash, SHA-256 and MD5 together.
     pub hashes: u64,
     /// Lines that have none: number, beginning with 1, and what is wrong.
     pub problems: Vec<(u64, String)>,

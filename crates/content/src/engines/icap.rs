@@ -163,7 +163,7 @@ impl Icap {
 pub struct IcapAnswer {
     /// Status of ICAP; 100 asks for the rest of the file.
     pub status: u16,
-    /// What was found.
+    /// Names of what was found, from the header fields that services use; empty if clean.
     pub names: Vec<String>,
     /// Whether the connection can be used again.
     pub keeps_open: bool,

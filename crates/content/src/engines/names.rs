@@ -5,7 +5,7 @@
 pub struct NamePatterns(Vec<String>);
 
 impl NamePatterns {
-    /// Of these patterns.
+    /// Patterns as a site writes them; they are compared in lower case.
     pub fn new(patterns: &[String]) -> Self {
         NamePatterns(patterns.iter().map(|p| p.to_lowercase()).collect())
     }

@@ -22,7 +22,7 @@ const NAMES_MAX: usize = 8;
 pub struct EngineOptions {
     /// Look at messages as they came, too.
     pub messages: bool,
-    /// Look at objects.
+    /// Look at each object of the tree, at the same content once.
     pub objects: bool,
     /// Larger files are not given to it.
     pub bytes_max: u64,
@@ -70,26 +70,26 @@ pub struct EngineStatistics {
 pub struct Member {
     /// Its name in settings, verdicts and metrics.
     pub name: String,
-    /// What answers.
+    /// The engine itself; it blocks until it answers or its time is over.
     pub engine: Box<dyn Engine>,
     /// What the site wants of it.
     pub options: EngineOptions,
     /// Leaves it alone while it fails.
     pub breaker: Breaker,
-    /// Counts.
+    /// Counts since the engine was set up, shared with each [`EngineState`] made of it.
     pub statistics: Arc<EngineStatistics>,
 }
 
 /// How an engine is, for people who look after the node.
 #[derive(Debug, Clone)]
 pub struct EngineState {
-    /// Its name.
+    /// Its name in settings, verdicts and metrics.
     pub name: String,
-    /// Program and signatures.
+    /// Program and signatures as it reports them, or why it cannot be asked.
     pub version: Result<String, EngineError>,
     /// What a failure means for mail.
     pub on_failure: OnFailure,
-    /// Counts.
+    /// Counts since the engine was set up, shared with its [`Member`].
     pub statistics: Arc<EngineStatistics>,
 }
 

@@ -21,7 +21,7 @@ use split::Statement;
 const INCLUDE_DEPTH_MAX: usize = 16;
 /// Bytes of one file of rules.
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// Files of rules.
+/// Files of rules that are read, included ones among them; more are ignored.
 const FILES_MAX: usize = 10_000;
 /// Problems that are kept.
 const PROBLEMS_MAX: usize = 100;
@@ -30,14 +30,14 @@ const NAMES_MAX: usize = 16;
 /// Variables that rule sets in wide use expect to be given, empty here where they are unknown.
 const TEXT_VARIABLES: [&str; 5] = ["filename", "filepath", "extension", "filetype", "owner"];
 
-/// Compiled rules.
+/// An engine that matches compiled YARA rules.
 #[derive(Debug)]
 pub struct Yara {
     scanner: Scanner,
     version: String,
 }
 
-/// What was loaded.
+/// How loading went: what was compiled and what was left out.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct YaraReport {
     /// Files that were read.
@@ -46,18 +46,18 @@ pub struct YaraReport {
     pub rules: usize,
     /// File, line (beginning with 1) and mistake.
     pub problems: Vec<YaraProblem>,
-    /// Mistakes in all.
+    /// Mistakes in all; `problems` has the first 100.
     pub problems_all: usize,
 }
 
 /// A mistake in a file of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YaraProblem {
-    /// The file.
+    /// The file with the mistake, which may be an included one.
     pub path: PathBuf,
     /// The line, 0 if it is the whole file.
     pub line: usize,
-    /// What is wrong.
+    /// What the compiler says, or why an include cannot be read.
     pub text: String,
 }
 

@@ -18,7 +18,6 @@ use gauntlet_sniff::FileKind;
 
 use crate::unpack::Unpacker;
 
-/// Reads a PDF.
 pub(crate) fn decode(_kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let document = document::Document::read(bytes, unpacker);
     action::read(&document, unpacker);

@@ -17,7 +17,6 @@ use crate::unpack::Unpacker;
 
 pub(super) use gray::Gray;
 
-/// Reads a picture.
 pub(crate) fn decode(_kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let Some(header) = header::read(bytes) else {
         unpacker.defect(DefectKind::Corrupt, "the header of a picture");

@@ -1,6 +1,6 @@
 //! The cipher RC4, which older PDF files and documents of Office have.
 
-/// Encrypts or decrypts.
+/// Encrypts or decrypts, which are the same operation.
 pub(super) fn rc4(key: &[u8], data: &[u8]) -> Vec<u8> {
     let mut state: [u8; 256] = std::array::from_fn(|n| n as u8);
     let mut j = 0_u8;

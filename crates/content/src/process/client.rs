@@ -58,9 +58,9 @@ struct Supervisor {
 /// A process that a supervisor has started.
 #[derive(Debug, Clone, Copy)]
 struct Started {
-    /// By the system.
+    /// Process id, as fork(2) gave it to the supervisor.
     number: i32,
-    /// The supervisor's.
+    /// Supervisors that were left when it started: tells whether its own still runs.
     supervisor: u32,
 }
 

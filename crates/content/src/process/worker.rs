@@ -132,7 +132,6 @@ fn alarms(limits: &Limits) {
 /// Clocks of the kernel's timers (setitimer(2)).
 #[derive(Debug, Clone, Copy)]
 enum Clock {
-    /// On the wall.
     Wall,
     /// CPU time of this process, in the kernel too.
     Cpu,

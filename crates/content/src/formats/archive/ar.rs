@@ -7,7 +7,6 @@ use crate::unpack::Unpacker;
 
 const HEADER_BYTES: usize = 60;
 
-/// Adds every member.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let mut at = 8;
     let mut long_names: &[u8] = b"";

@@ -33,7 +33,6 @@ struct Entry<'b> {
     is_cut: bool,
 }
 
-/// Adds every file.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let Some((main, mut at)) = header(bytes, 0) else {
         return unpacker.defect(DefectKind::Corrupt, "no main header");

@@ -25,7 +25,6 @@ struct Entry {
     length: usize,
 }
 
-/// Adds every file.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let Some((entries, content)) = directory(bytes) else {
         return unpacker.defect(DefectKind::Corrupt, "no directory");

@@ -26,7 +26,7 @@ pub(crate) struct PackedFile<'b> {
     pub(crate) method: u16,
     pub(crate) time: u16,
     pub(crate) crc: u32,
-    /// Compressed.
+    /// As it stands in the archive, compressed.
     pub(crate) data: &'b [u8],
     /// Bytes of the file.
     pub(crate) size: u64,

@@ -26,7 +26,7 @@ impl Stream {
     }
 }
 
-/// A file's streams.
+/// The streams of a compound file (MS-CFB).
 pub(super) struct Compound {
     pub(super) streams: Vec<Stream>,
     /// Class of the root storage, 16 bytes as they stand.

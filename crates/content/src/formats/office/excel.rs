@@ -49,7 +49,6 @@ fn records(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     std::iter::from_fn(next).take(RECORDS_MAX)
 }
 
-/// Reads a workbook.
 pub(super) fn read(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let pass = records(bytes).take(64).find(|record| record.kind == FILE_PASS);
     match pass {

@@ -18,7 +18,6 @@ const TEXT_BYTES_MAX: usize = 4 << 20;
 /// Characters of a run of text that is kept.
 const RUN_CHARS_MIN: usize = 6;
 
-/// Reads every stream.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let Some(compound) = Compound::read(bytes) else {
         return unpacker.defect(DefectKind::Corrupt, "no directory");

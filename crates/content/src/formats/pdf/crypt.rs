@@ -207,7 +207,6 @@ impl Key {
         self.decrypt(self.strings, number, generation, data)
     }
 
-    /// A stream, decrypted.
     pub(super) fn stream(&self, number: u32, generation: u32, data: &[u8]) -> Vec<u8> {
         self.decrypt(self.streams, number, generation, data)
     }

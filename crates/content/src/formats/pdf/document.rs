@@ -22,7 +22,6 @@ const READS_MAX: usize = 4;
 /// Trailers that are kept.
 const TRAILERS_MAX: usize = 64;
 
-/// An indirect object.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: u32,
@@ -36,7 +35,6 @@ pub(super) struct Entry {
     inside: bool,
 }
 
-/// A document.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     bytes: &'a [u8],

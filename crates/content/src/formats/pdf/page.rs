@@ -50,7 +50,6 @@ struct Canvas {
     is_dark_saved: Vec<bool>,
 }
 
-/// Reads all pages.
 pub(super) fn read(document: &Document<'_>, unpacker: &mut Unpacker<'_>) {
     let mut numbers = HashSet::new();
     let pages: Vec<&Entry> = document

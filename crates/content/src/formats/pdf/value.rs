@@ -1,6 +1,5 @@
 //! Values of a PDF (ISO 32000-2 section 7.3), and their tokens, read as leniently as readers do.
 
-/// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -56,7 +55,6 @@ impl Value {
 /// Containers inside each other.
 const DEPTH_MAX: usize = 64;
 
-/// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token<'a> {
     Number(f64),
@@ -69,7 +67,6 @@ pub(super) enum Token<'a> {
     Word(&'a [u8]),
 }
 
-/// Reads tokens.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lexer<'a> {
     pub(super) bytes: &'a [u8],

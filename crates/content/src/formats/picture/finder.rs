@@ -8,7 +8,7 @@ use super::gray::Bits;
 pub(crate) struct Finder {
     pub(crate) x: usize,
     pub(crate) y: usize,
-    /// Pixels across.
+    /// Width of the pattern in pixels.
     pub(crate) size: usize,
 }
 

@@ -41,7 +41,6 @@ pub(crate) fn over_white(shade: u8, alpha: u8) -> u8 {
 }
 
 impl Gray {
-    /// A row.
     pub(crate) fn row(&self, y: usize) -> &[u8] {
         let start = y.saturating_mul(self.width);
         self.pixels.get(start..start + self.width).unwrap_or_default()
@@ -77,7 +76,7 @@ impl Gray {
         Gray { width, height, pixels }
     }
 
-    /// Light for dark.
+    /// Dark for light and light for dark: codes may be printed either way.
     pub(crate) fn inverted(&self) -> Gray {
         let pixels = self.pixels.iter().map(|p| 255 - p).collect();
         Gray { width: self.width, height: self.height, pixels }

@@ -3,7 +3,6 @@
 //! PNG (W3C PNG section 11.2.2), JPEG (ITU T.81 annex B), GIF89a, BMP, WebP (RFC 9649), TIFF 6.0
 //! and Windows icons.
 
-/// Formats of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Png,
@@ -34,7 +33,6 @@ impl Header {
         self.width >= SIDE_MIN && self.height >= SIDE_MIN
     }
 
-    /// Width times height.
     pub(crate) fn pixels(&self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }

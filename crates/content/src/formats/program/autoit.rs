@@ -176,7 +176,7 @@ fn words(script: &[u8]) -> String {
     out
 }
 
-/// Repetitions and bytes.
+/// Reads compressed data: literal bytes, and repetitions of earlier output.
 struct Packed<'b> {
     bits: Bits<'b>,
     version: &'b Version,

@@ -31,7 +31,7 @@ use super::image::{IMAGES_END, Image};
 const STEPS_AT_ONCE: u64 = 1 << 16;
 /// Memory that a program may ask for beside its image.
 const HEAP_BYTES_MAX: usize = 16 << 20;
-/// Above every image.
+/// The stack begins above every image.
 const STACK_START: u32 = IMAGES_END;
 const STACK_BYTES: usize = 0x10_0000;
 /// The thread's block and the process's, which follows it.

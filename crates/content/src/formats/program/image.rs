@@ -34,7 +34,6 @@ pub(super) struct Image {
     pub(super) imports: Vec<Import>,
 }
 
-/// A section.
 #[derive(Debug, Clone, Copy)]
 struct Section {
     /// Where its header stands.

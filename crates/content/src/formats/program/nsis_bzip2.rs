@@ -40,7 +40,7 @@ impl<'b> NsisBzip2<'b> {
         Ok(())
     }
 
-    /// Bytes that occur.
+    /// Bytes that occur in the block, by two levels of bit maps.
     fn alphabet(&mut self) -> io::Result<Vec<u8>> {
         let rows = self.bits.number(16)?;
         let mut bytes = Vec::new();

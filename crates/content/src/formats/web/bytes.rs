@@ -78,7 +78,7 @@ pub(super) fn unescaped(text: &str) -> String {
     out
 }
 
-/// `%xx` as bytes.
+/// Replaces each `%xx` by its byte.
 pub(super) fn percent(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

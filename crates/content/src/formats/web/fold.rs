@@ -41,7 +41,6 @@ pub(super) enum Found {
     Address(Rc<str>),
 }
 
-/// The evaluator.
 pub(super) struct Folder<'t> {
     tokens: &'t [Token<'t>],
     names: HashMap<&'t str, Value>,

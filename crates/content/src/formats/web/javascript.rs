@@ -1,6 +1,5 @@
 //! JavaScript as tokens, enough to find its strings, numbers and calls.
 
-/// A token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token<'a> {
     Word(&'a str),

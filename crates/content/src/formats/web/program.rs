@@ -72,7 +72,6 @@ pub(super) fn is_one(extension: &str, text: &str) -> bool {
         && WORDS.iter().any(|word| head.contains(word))
 }
 
-/// Reads a script.
 pub(super) fn read(extension: &str, text: &str, unpacker: &mut Unpacker<'_>) {
     let decoded = encoded::decode(text);
     let text = decoded.as_deref().unwrap_or(text);

@@ -7,10 +7,12 @@ pub(super) enum Piece<'a> {
     /// Text between tags, with its references not yet replaced.
     Text(&'a str),
     /// A start tag, with the text of an element that has text only (script, style, title).
-    Open { name: String, attributes: Vec<(String, String)>, raw: Option<&'a str> },
-    /// An end tag.
+    Open {
+        name: String,
+        attributes: Vec<(String, String)>,
+        raw: Option<&'a str>,
+    },
     Close(String),
-    /// A comment.
     Comment(&'a str),
 }
 
@@ -19,7 +21,7 @@ const ATTRIBUTES_MAX: usize = 256;
 /// Elements whose content is text.
 const RAW: [&str; 6] = ["script", "style", "textarea", "title", "xmp", "noembed"];
 
-/// Splits a page.
+/// Splits a page into texts, tags and comments, as browsers do.
 pub(super) struct Pieces<'a> {
     text: &'a str,
     at: usize,

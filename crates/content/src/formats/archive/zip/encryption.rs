@@ -26,7 +26,7 @@ const HEADER_BYTES: usize = 12;
 pub(super) enum Opened {
     /// The file, and the password that opens it.
     File(Vec<u8>, String),
-    /// Why not.
+    /// The entry cannot be decrypted: the defect, and its detail.
     No(DefectKind, &'static str),
 }
 
@@ -62,7 +62,7 @@ pub(super) fn open(
     }
 }
 
-/// Keys of ZipCrypto.
+/// The three keys of ZipCrypto (APPNOTE section 6.1.5).
 struct Keys([u32; 3]);
 
 impl Keys {

@@ -34,7 +34,7 @@ pub(super) fn is_one(sector: &[u8]) -> bool {
         && (1..=4).contains(&sector[16])
 }
 
-/// Where things stand.
+/// The layout of a file system FAT12, FAT16 or FAT32, with its table.
 struct Fat<'d> {
     disk: &'d Disk<'d>,
     /// Bits of an entry of the table.

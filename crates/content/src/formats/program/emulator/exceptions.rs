@@ -15,7 +15,7 @@ const NESTED_MAX: usize = 16;
 /// Bytes of EXCEPTION_RECORD and CONTEXT.
 const RECORD_BYTES: u32 = 80;
 const CONTEXT_BYTES: u32 = 0x2cc;
-/// Registers in CONTEXT.
+/// Offsets of registers in CONTEXT, with their numbers.
 const CONTEXT: [(u32, usize); 8] = [
     (0x9c, EDI),
     (0xa0, ESI),

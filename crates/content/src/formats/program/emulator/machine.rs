@@ -29,7 +29,6 @@ pub(super) const EDI: usize = 7;
 pub(super) enum Place {
     /// A register by its number.
     Register(usize),
-    /// An address.
     Memory(u32),
 }
 
@@ -49,7 +48,7 @@ pub(super) struct Prefixes {
     /// Bits of an operand that is no byte.
     pub(super) bits: u32,
     pub(super) has_short_addresses: bool,
-    /// Added to addresses.
+    /// Base of the segment, added to addresses.
     pub(super) segment: u32,
     pub(super) repeat: Repeat,
 }
@@ -84,7 +83,7 @@ impl Machine {
         self.flags = value & SETTABLE | 0x202;
     }
 
-    /// Counts repetitions.
+    /// Counts a repetition as an instruction, so that a long one reaches the limit, too.
     pub(super) fn count(&mut self) -> Result<(), Trap> {
         self.steps += 1;
         if self.steps > self.steps_max { Err(Trap::Over) } else { Ok(()) }

@@ -5,7 +5,7 @@
 pub(super) enum Trap {
     /// What Windows would hand to the program's own handlers.
     Exception {
-        /// Its code (STATUS_...).
+        /// Code of the exception, such as STATUS_ACCESS_VIOLATION.
         code: u32,
         /// The address that could not be read or written.
         address: u32,

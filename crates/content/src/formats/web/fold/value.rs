@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-/// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Unknown,
