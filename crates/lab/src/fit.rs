@@ -70,7 +70,7 @@ struct Row {
     /// Points of the filters.
     given: f64,
     spam: bool,
-    /// Source and class.
+    /// Position among the groups: messages of one source and one class.
     group: usize,
     weight: f64,
 }

@@ -77,7 +77,6 @@ pub struct Args {
 const SETTINGS: [&str; 6] =
     ["threads", "placement", "allocator", "automata", "batch", "sync-interval"];
 
-/// Both parts.
 #[derive(serde::Serialize)]
 struct Both {
     tuning: Option<tune::Report>,

@@ -20,7 +20,6 @@ const COLUMNS: usize = 60;
 
 /// A curve with its name.
 pub(crate) struct Line {
-    /// Shown beside it.
     pub(crate) name: String,
     /// `(share of ham, share of spam)` from (0, 0) to (1, 1).
     pub(crate) points: Vec<(f64, f64)>,

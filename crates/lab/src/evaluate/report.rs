@@ -14,13 +14,11 @@ use super::chart::{self, Line};
 /// What one filter, or one source, came to.
 pub(crate) struct Series<'a> {
     pub(crate) name: &'a str,
-    /// Scores and labels.
     pub(crate) scored: &'a [Scored],
 }
 
 /// A table: column names, and rows of as many cells.
 pub(crate) struct Table {
-    /// What it shows.
     pub(crate) caption: &'static str,
     /// Names of the columns.
     pub(crate) columns: Vec<String>,

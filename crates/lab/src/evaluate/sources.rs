@@ -34,7 +34,6 @@ pub(crate) struct AtThreshold {
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SourceAccuracy {
-    /// Its name.
     pub(crate) source: String,
     /// Measures over thresholds; those that need both classes are 0 without one.
     #[serde(flatten)]

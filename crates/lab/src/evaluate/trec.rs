@@ -23,7 +23,7 @@ const BATCH_MESSAGES_MAX: u32 = 1_000;
 /// Which filter to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LearnerChoice {
-    /// Ours.
+    /// Learners on header, body and Subject apart, whose scores are fused.
     Default,
     /// Byte 4-grams of the first 3,500 bytes, logistic regression with rate 0.004.
     Baseline,
@@ -36,9 +36,9 @@ pub(crate) enum LearnerChoice {
 pub(crate) enum Feedback {
     /// After every message.
     Immediate,
-    /// After batches.
+    /// After batches of random size, 1,000 messages at most.
     Delayed,
-    /// For some recipients.
+    /// After every message of some recipients, drawn by the seed.
     Partial,
 }
 
@@ -56,9 +56,8 @@ pub(crate) struct Protocol {
 /// One line of the index.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// Gold standard.
+    /// The gold standard of the index.
     pub(crate) spam: bool,
-    /// The message.
     pub(crate) path: PathBuf,
 }
 

@@ -21,9 +21,7 @@ use crate::train::corpus::{self, CorpusArgs};
 /// What became of one source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Verdicts {
-    /// Its name.
     pub(crate) source: String,
-    /// Good messages.
     pub(crate) ham: u64,
     /// Good messages called spam or worse.
     pub(crate) false_positives: u64,
@@ -32,7 +30,6 @@ pub(crate) struct Verdicts {
     pub(crate) false_positive_bound_percent: f64,
     /// Good messages called suspect.
     pub(crate) ham_suspect: u64,
-    /// Unwanted messages.
     pub(crate) spam: u64,
     /// Unwanted messages called spam or worse.
     pub(crate) caught: u64,

@@ -35,7 +35,6 @@ pub(crate) struct CorpusArgs {
     pub(crate) exclude_bodies_of: Vec<PathBuf>,
 }
 
-/// One labelled message.
 #[derive(Debug)]
 pub(crate) struct Labelled {
     /// Its features, label and source.

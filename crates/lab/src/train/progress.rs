@@ -30,7 +30,6 @@ impl Progress {
         Progress(bar)
     }
 
-    /// One more.
     pub(crate) fn step(&self) {
         self.0.inc(1);
     }

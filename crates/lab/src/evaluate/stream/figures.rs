@@ -83,7 +83,7 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Run {
     pub(crate) filter: String,
-    /// Version and settings.
+    /// Version and settings of the filter, as it names them.
     pub(crate) about: String,
     /// How it was told, in words.
     pub(crate) told: String,

@@ -19,7 +19,6 @@ pub(crate) enum Order {
     List,
 }
 
-/// A labelled message.
 #[derive(Debug, Clone)]
 pub(crate) struct Mail {
     pub(crate) raw: Vec<u8>,

@@ -8,7 +8,7 @@ use super::Common;
 use super::figures::{AtRate, Part, Run, Share};
 use super::mailbox::Mailbox;
 
-/// The JSON object.
+/// The JSON object that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     stream: &'a str,

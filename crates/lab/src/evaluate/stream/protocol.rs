@@ -13,7 +13,6 @@ use crate::train::progress::Progress;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Told {
-    /// Any.
     Any,
     /// Those that were judged wrongly.
     Errors,
