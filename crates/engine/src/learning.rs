@@ -13,13 +13,13 @@ use crate::snapshot::Snapshot;
 /// A message that somebody says something about, with what is known of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'m> {
-    /// The message.
+    /// The message, parsed as the engine reads it.
     pub message: &'m Message<'m>,
     /// The envelope that it came with.
     pub envelope: &'m Envelope,
     /// What the network said when it came.
     pub facts: &'m Facts,
-    /// Unwanted, or good.
+    /// True if it is unwanted, false if it is good mail.
     pub spam: bool,
     /// Hash of who says so; 0 is the administrator.
     pub reporter: u64,

@@ -15,7 +15,7 @@ use crate::metrics::{Counter, Metrics};
 /// Whom a task works for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Sessions and services.
+    /// SMTP sessions and the scan services.
     Receiving,
     /// Connections to next hops.
     PassingOn,

@@ -96,7 +96,6 @@ impl Evaluation<'_> {
         if self.explains { because() } else { String::new() }
     }
 
-    /// Collects answers.
     fn all(&self) -> All {
         All { explains: self.explains, ..All::default() }
     }

@@ -68,17 +68,17 @@ pub struct Shares {
 /// The same over some rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SharesEstimate {
-    /// See [`Shares::receiving`].
+    /// CPU microseconds of a message, as [`Shares::receiving`].
     pub receiving: Estimate,
-    /// See [`Shares::scanning`].
+    /// CPU microseconds of a message, as [`Shares::scanning`].
     pub scanning: Estimate,
-    /// See [`Shares::storing`].
+    /// CPU microseconds of a message, as [`Shares::storing`].
     pub storing: Estimate,
-    /// See [`Shares::logging`].
+    /// CPU microseconds of a message, as [`Shares::logging`].
     pub logging: Estimate,
-    /// See [`Shares::passing_on`].
+    /// CPU microseconds of a message, as [`Shares::passing_on`].
     pub passing_on: Estimate,
-    /// See [`Shares::other`].
+    /// CPU microseconds of a message, as [`Shares::other`].
     pub other: Estimate,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Look {
 /// Nanoseconds that the threads for sockets worked.
 #[derive(Debug, Clone, Copy)]
 struct Worked {
-    /// Judging included.
+    /// What was judged on these threads included.
     receiving: f64,
     judging: f64,
     passing_on: f64,
@@ -170,7 +170,7 @@ impl Look {
     }
 }
 
-/// A node's `/metrics`.
+/// Reads `/metrics` of a node, at most [`ANSWER_BYTES_MAX`] bytes.
 fn ask(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;

@@ -17,7 +17,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Whether rspamd's neural module runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Neural {
-    /// It does not.
+    /// The module is switched off.
     Off,
     /// It trains itself, and on what it is told.
     On,

@@ -30,7 +30,7 @@ const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
 /// Most log odds of a text in a language that the model has not learned: below what is suspect.
 const UNREAD_LOG_ODDS_MAX: f64 = 3.0;
 
-/// Asks the model.
+/// The filter that runs the trained model over the words and features of a message.
 #[derive(Debug)]
 pub struct Classifier {
     model: Arc<Model>,

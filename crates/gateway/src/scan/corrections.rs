@@ -17,7 +17,7 @@ use crate::scan::judge::Judge;
 /// What is known of how a message came, for who says something about it later.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
-    /// Its envelope.
+    /// Client, HELO, MAIL FROM and RCPT TO of the session that brought it.
     pub envelope: Envelope,
     /// What the network said of it.
     pub facts: Facts,
@@ -71,9 +71,9 @@ fn correction(
 pub struct Opinion {
     /// The message as it was received.
     pub raw: Bytes,
-    /// How it came.
+    /// Its envelope and facts at the time of receipt.
     pub came: Circumstances,
-    /// What judged it.
+    /// The snapshot, policy and bounds that judged it.
     pub judge: Arc<Judge>,
     /// Spam, or else good mail.
     pub spam: bool,

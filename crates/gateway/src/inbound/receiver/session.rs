@@ -78,7 +78,7 @@ struct Conversation {
     used: usize,
     memory: MemoryShare,
     admitted: Admitted,
-    /// The node stops.
+    /// Becomes true when the node stops.
     stopping: watch::Receiver<bool>,
     incoming: Option<Incoming>,
     messages: usize,

@@ -251,7 +251,6 @@ struct ActionPoints {
     add_header: f64,
 }
 
-/// Texts for people.
 #[derive(Serialize)]
 struct Messages {
     /// The text of a refusal.
