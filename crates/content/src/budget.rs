@@ -1,5 +1,5 @@
-//! Time of one request: the CPU time that its thread may take, and the time of the wall clock behind
-//! which nobody waits any more.
+//! Time of one request: the CPU time that its thread may take, and the time of the wall clock
+//! behind which nobody waits any more.
 //!
 //! CPU time is what a file costs. On a busy machine the wall clock runs while other processes work,
 //! and good mail must not become unscannable by that.

@@ -1,5 +1,5 @@
-//! Unpacking costs time in proportion to the length of a file, whatever stands in it: one four times
-//! as long takes about four times as long, not sixteen times.
+//! Unpacking costs time in proportion to the length of a file, whatever stands in it: one four
+//! times as long takes about four times as long, not sixteen times.
 //!
 //! CPU time of the thread is measured, so that other processes do not count; what is too steep is
 //! measured again before it counts, since they share caches.

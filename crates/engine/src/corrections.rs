@@ -21,8 +21,8 @@ pub struct Correction {
     pub reporter: u64,
     /// Unix time in seconds at which it was said.
     pub at: i64,
-    /// The log odds that the engine gave without what the site has learned, so that only what it does
-    /// not know is learned.
+    /// The log odds that the engine gave without what the site has learned, so that only what it
+    /// does not know is learned.
     pub base: f32,
     /// Indices into the table of weights, group after group.
     pub features: Vec<u32>,

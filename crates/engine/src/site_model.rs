@@ -5,7 +5,7 @@
 //! corrections ─▶ weights ──────────────────────────▶ evidence of a message (log odds)
 //!          └───▶ weights without a fifth, five times: what each correction would have been judged
 //!                  ├─▶ trust in the weights        ├─▶ bias of a mailbox that taught enough
-//!                  └─▶ upper end of good mail's log odds ─▶ probabilities that keep the promised errors
+//!                  └─▶ upper end of good mail's log odds ─▶ probabilities that keep the errors
 //! ```
 //!
 //! All of it is a pure function of the current corrections: learning a message twice changes
@@ -43,8 +43,8 @@ pub const REPORTER_SHARE: f32 = 20.0;
 /// message of a person, since steps adapt to small weights and many messages reach more words than
 /// a few.
 pub const POLICY_SHARE: f32 = REPORTER_SHARE / 40.0;
-/// Messages by which the corrections of one kind, unwanted or good, may outweigh those of the other:
-/// who only ever releases mail must not make all mail good.
+/// Messages by which the corrections of one kind, unwanted or good, may outweigh those of the
+/// other: who only ever releases mail must not make all mail good.
 pub const ONE_SIDED_MAX: f32 = 15.0;
 /// Most that the site's weights move a message's log odds.
 pub const LOGIT_BOUND: f64 = 12.0;
@@ -156,7 +156,8 @@ impl SiteModel {
         REPORTER_PREFIXES.iter().find_map(bias).copied().unwrap_or(0.0)
     }
 
-    /// Where classes begin for this site's mail: the configured errors as the corrections carry them.
+    /// Where classes begin for this site's mail: the configured errors as the corrections carry
+    /// them.
     pub fn thresholds(&self, configured: &Thresholds) -> Thresholds {
         thresholds::of_site(configured, &self.tail())
     }
@@ -165,7 +166,8 @@ impl SiteModel {
         Tail::fit(thresholds::shipped_tail(), self.good.clone())
     }
 
-    /// What is promised, what was found on corrections that had no part in it, and how sure that is.
+    /// What is promised, what was found on corrections that had no part in it, and how sure that
+    /// is.
     pub fn calibration(&self, configured: &Thresholds) -> SiteCalibration {
         let checks = thresholds::checks(configured, &self.tail(), &self.good);
         SiteCalibration { spam: self.counts.0, good: self.counts.1, trust: self.trust, checks }

@@ -365,7 +365,8 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// How the text is written down: as mail programs write UTF-8 that is mostly not ASCII, or as it is.
+/// How the text is written down: as mail programs write UTF-8 that is mostly not ASCII, or as it
+/// is.
 #[derive(Clone, Copy, Debug)]
 enum Encoding {
     Base64,

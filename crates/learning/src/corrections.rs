@@ -55,8 +55,8 @@ pub fn move_old_journal(data: &Path) -> io::Result<()> {
 }
 /// Corrections by rules of the policy (`learn`), all of them together, that are kept.
 pub const POLICY_CORRECTIONS_MAX: usize = 2_000;
-/// Corrections of one reporter that are kept, the administrator's apart: a script that teaches without
-/// end crowds out its own words, not those of others.
+/// Corrections of one reporter that are kept, the administrator's apart: a script that teaches
+/// without end crowds out its own words, not those of others.
 pub const REPORTER_CORRECTIONS_MAX: usize = 2_000;
 const MAGIC: &[u8; 8] = b"GNTLCORR";
 const HEADER_BYTES: u64 = 12;

@@ -185,8 +185,8 @@ pub struct Facts {
     pub sender_seen: Option<u32>,
     /// Share of spam in `sender_seen`, 0 to 1.
     pub sender_spam_share: Option<f32>,
-    /// Days since somebody of this site last wrote to the author of the From field, or released mail
-    /// of theirs; none if nobody did.
+    /// Days since somebody of this site last wrote to the author of the From field, or released
+    /// mail of theirs; none if nobody did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correspondent_days: Option<u32>,
 }

@@ -3,10 +3,13 @@
 //!
 //! | Texts | What they are |
 //! |---|---|
-//! | `body` | the Subject, then each paragraph of each text part as a person reads it (HTML rendered), runs of white space as one space; then what cannot be seen, for rules that do not speak for good mail |
+//! | `body` | the Subject, then each paragraph of each text part as a person reads it; see below |
 //! | `rawbody` | each text part decoded, HTML as its source |
 //! | `uri` | URLs as they were written and as they are looked up |
 //! | `full` | the message as it came |
+//!
+//! In `body` HTML is rendered and a run of white space is one space; behind it stands what cannot
+//! be seen, for rules that do not speak for good mail.
 //!
 //! Evidence refers to the message's own text by part and byte offset, as that of every filter.
 

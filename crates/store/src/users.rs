@@ -176,8 +176,8 @@ impl UserDatabase {
     ) -> Result<T, StoreError> {
         let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let run = || {
-            // A change reads before it writes. A transaction that begins by reading gets "database is
-            // locked" at once, without waiting, if another process has written in between.
+            // A change reads before it writes. A transaction that begins by reading gets "database
+            // is locked" at once, without waiting, if another process has written in between.
             let batch = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = change(&batch)?;
             batch.commit()?;

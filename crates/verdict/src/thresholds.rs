@@ -28,7 +28,8 @@ pub struct Thresholds {
     /// Below this probability points that only several rules reach together say nothing: the whole
     /// message looks good. 0: points always count.
     pub contradicted: f64,
-    /// Shares of good mail that the three probabilities promise: what a site's own calibration keeps.
+    /// Shares of good mail that the three probabilities promise: what a site's own calibration
+    /// keeps.
     pub errors: [f64; 3],
 }
 
@@ -75,8 +76,8 @@ impl Thresholds {
 }
 
 /// Shares of good mail and the log odds that they reach: 494 good messages of 2014 to 2026 from 41
-/// sources, each judged by a model that has seen nothing of its source, with the default weights. The
-/// last was found at 5.0, by one message alone, and is set higher for that.
+/// sources, each judged by a model that has seen nothing of its source, with the default weights.
+/// The last was found at 5.0, by one message alone, and is set higher for that.
 const GOOD_MAIL_REACHES: [(f64, f64); 3] = [(0.03, 2.68), (0.01, 3.4), (0.0025, 6.0)];
 
 /// The probability that this share (0 to 1) of good mail reaches: what a threshold must be for an

@@ -1,5 +1,5 @@
-//! ClamAV's daemon, by its own protocol (clamd(8)): sessions of many files over one connection, files
-//! as a stream of chunks (`INSTREAM`) or as an open file over a unix socket (`FILDES`).
+//! ClamAV's daemon, by its own protocol (clamd(8)): sessions of many files over one connection,
+//! files as a stream of chunks (`INSTREAM`) or as an open file over a unix socket (`FILDES`).
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -157,7 +157,8 @@ impl Engine for Clamd {
         {
             return Ok(version.clone());
         }
-        // Asked without the lock: whoever waits for a daemon that hangs waits for its own time only.
+        // Asked without the lock: whoever waits for a daemon that hangs waits for its own time
+        // only.
         let version = self.ask(until, |connection| connection.write_all(b"zVERSION\0"))?;
         if !version.starts_with("ClamAV") {
             // What is no clamd, or one that is being reloaded, is not asked about files.

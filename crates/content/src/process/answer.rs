@@ -1,5 +1,5 @@
-//! What a worker answers is checked against the limits that it was given: it may be an intruder's by
-//! now, and the node keeps, shows and judges what it says.
+//! What a worker answers is checked against the limits that it was given: it may be an intruder's
+//! by now, and the node keeps, shows and judges what it says.
 
 use std::io;
 

@@ -90,8 +90,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
-    /// Starts the supervisors. `command` runs [`super::supervisor::serve`] on its standard input. At
-    /// most `workers_max` workers run at once; a request that finds none free waits.
+    /// Starts the supervisors. `command` runs [`super::supervisor::serve`] on its standard input.
+    /// At most `workers_max` workers run at once; a request that finds none free waits.
     ///
     /// # Errors
     /// If it cannot be started.

@@ -1,8 +1,8 @@
 //! Frames between a node, its supervisor and its workers.
 //!
-//! A frame is a kind (one byte), a length (eight bytes, little-endian) and so many bytes. Values are
-//! in MessagePack. Both ends are one program, yet neither believes the other: a worker that runs an
-//! intruder's code may send anything.
+//! A frame is a kind (one byte), a length (eight bytes, little-endian) and so many bytes. Values
+//! are in MessagePack. Both ends are one program, yet neither believes the other: a worker that
+//! runs an intruder's code may send anything.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

@@ -67,8 +67,8 @@ pub fn serve(
     Ok(())
 }
 
-/// What the supervisor and all that it starts may use: what a tool needs of the system. Result: what
-/// the kernel does not do.
+/// What the supervisor and all that it starts may use: what a tool needs of the system. Result:
+/// what the kernel does not do.
 fn confine() -> Vec<String> {
     let files = || -> io::Result<()> {
         let rules = Ruleset::new()?;

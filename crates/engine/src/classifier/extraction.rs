@@ -2,9 +2,10 @@
 //!
 //! **What a collector or the receiving side added is not looked at**, so that a model cannot learn
 //! where its training mail came from: only the header fields of [`FIELDS`] and those that sending
-//! services write (`known.rs`) count, which excludes `Received`, `Return-Path`, `Delivered-To`, `List-*`, `Authentication-Results`, `X-MS-*`, DKIM
-//! and ARC; of recipients it is read only whether the sender names them; `[tags]` of the Subject, the names of addresses in text and
-//! the footers of mailing lists are left out. A feature that is not here cannot be learned.
+//! services write (`known.rs`) count, which excludes `Received`, `Return-Path`, `Delivered-To`,
+//! `List-*`, `Authentication-Results`, `X-MS-*`, DKIM and ARC; of recipients it is read only
+//! whether the sender names them; `[tags]` of the Subject, the names of addresses in text and the
+//! footers of mailing lists are left out. A feature that is not here cannot be learned.
 //!
 //! Features come in [`Group`]s. Each group's sum is divided by the square root of its number of
 //! features, and bounded, so that padding dilutes one group and can never outvote the others.

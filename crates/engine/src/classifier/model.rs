@@ -85,8 +85,8 @@ impl Model {
         (slope, offset): (f32, f32),
         description: String,
     ) -> Self {
-        // One scale serves all groups, since a feature's group is not known from its index; how well
-        // a group holds on other mail is on top.
+        // One scale serves all groups, since a feature's group is not known from its index; how
+        // well a group holds on other mail is on top.
         let largest = weights.iter().fold(0f32, |m, w| m.max(w.abs()));
         let scale = if largest > 0.0 { largest / 127.0 } else { 1.0 };
         let quantise = |w: &f32| (w / scale).round().clamp(-127.0, 127.0) as i8;

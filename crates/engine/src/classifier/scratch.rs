@@ -112,10 +112,10 @@ impl ClassifierScratch {
         &self.sequence
     }
 
-    /// Whether the text is in another language than English, if `has_other_letters` says that it has
-    /// letters of one: of its first words less than one in twenty is one of the commonest of English.
-    /// Without such letters one in twenty must be one of the commonest of other languages, since
-    /// lists of goods have none of either.
+    /// Whether the text is in another language than English, if `has_other_letters` says that it
+    /// has letters of one: of its first words less than one in twenty is one of the commonest of
+    /// English. Without such letters one in twenty must be one of the commonest of other languages,
+    /// since lists of goods have none of either.
     pub fn is_unread(&self, has_other_letters: bool) -> bool {
         let words = self.sequence.get(..SEQUENCE_READ).unwrap_or(&self.sequence);
         let share = |of: &[u64]| words.iter().filter(|word| of.contains(word)).count() * 20;

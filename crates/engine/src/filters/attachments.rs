@@ -3,16 +3,16 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `ATTACH_EXECUTABLE` | 4.0 | a program by its name or by its first bytes |
-//! | `ATTACH_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe`: the last extension is hidden by many programs |
+//! | `ATTACH_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe`: many programs hide the last extension |
 //! | `ATTACH_NAME_TRICK` | 4.0 | a name with a direction override, or blanks before its extension |
-//! | `ATTACH_TYPE_MISMATCH` | 2.5 | a harmless type is declared, the bytes are a program or archive |
+//! | `ATTACH_TYPE_MISMATCH` | 2.5 | a harmless type is declared, the bytes are program or archive |
 //! | `ATTACH_ENCRYPTED` | 1.5 | an encrypted archive, which cannot be scanned |
 //! | `ATTACH_MACROS` | 2.0 | an office document that holds macros |
 //! | `ATTACH_DISK_IMAGE` | 2.5 | a disk image, which carries programs past their mark of origin |
 //! | `ATTACH_SHORTCUT` | 4.0 | a shortcut or link file that starts something |
-//! | `ATTACH_ACTIVE_DOCUMENT` | 2.0 | a document that carries files to be started, or fetches what it shows |
+//! | `ATTACH_ACTIVE_DOCUMENT` | 2.0 | a document with files to start, or that fetches content |
 //! | `ATTACH_HTML` | 0.4 | a web page as attachment |
-//! | `ATTACH_HTML_SCRIPT` | 2.5 phishing | a web page as attachment that has a form for a password or unpacks itself by script |
+//! | `ATTACH_HTML_SCRIPT` | 2.5 phishing | a page with a password form, or unpacked by script |
 //! | `ATTACH_PATH` | 2.0 | a name with a path that leads out of its folder |
 //!
 //! All names of a part count, in all interpretations ([`gauntlet_mail::names`]), and each is judged

@@ -2,7 +2,7 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `CLASSIFIER_SPAM` | 0 | the classifier leans to spam; the evidence names the features that pushed |
+//! | `CLASSIFIER_SPAM` | 0 | the classifier leans to spam; the evidence names the features |
 //! | `CLASSIFIER_HAM` | 0 | the classifier leans to ham |
 //!
 //! No points: the log odds go into the probability (`fusion`), beside the rules. The evidence of
@@ -10,10 +10,10 @@
 //!
 //! About a message without a single byte to read it says nothing: there is no probability then.
 //! **Little evidence makes nothing suspect.** Where there is neither a subject nor text, link or
-//! attachment, only the header's form counts, and the model has hardly seen that alone: its log odds
-//! are bounded by 2 either way. A plain text may have 0.5 and a quarter for each of its words, 1.5 more
-//! if it has a link. Good mail in other languages than English is hardly known to the model: where
-//! the text has none of that, its log odds are at most 3.0.
+//! attachment, only the header's form counts, and the model has hardly seen that alone: its log
+//! odds are bounded by 2 either way. A plain text may have 0.5 and a quarter for each of its words,
+//! 1.5 more if it has a link. Good mail in other languages than English is hardly known to the
+//! model: where the text has none of that, its log odds are at most 3.0.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@
 //! | `HEADER_8BIT` | 1.0 | Subject or From with bytes that are neither ASCII nor UTF-8 |
 //! | `HEADER_NUL` | 2.0 | a NUL byte in the header block |
 //! | `FROM_NOT_ADDRESS` | 2.5 | From holds no address with a dotted domain |
-//! | `FROM_BARE_NAME` | 2.0 | the first sender is a name without an address (often a comma without quotes) |
+//! | `FROM_BARE_NAME` | 2.0 | the first sender is a name without an address (an unquoted comma) |
 //! | `DATE_INVALID` | 1.6 | Date cannot be read |
 //! | `DATE_FUTURE` | 2.5 | Date is more than 6 hours after reception |
 //! | `DATE_PAST` | 0.8 | Date is more than 4 days before reception |

@@ -6,15 +6,15 @@
 //! | `SPF_FAILED` | 1.5 | the sender's domain says that this client may not send for it |
 //! | `SPF_SOFT` | 0.5 | the sender's domain doubts this client |
 //! | `DMARC_REJECT` | 3.5 | nothing proves the From domain, which asks to reject such mail |
-//! | `DMARC_QUARANTINE` | 2.0 | nothing proves the From domain, which asks to quarantine such mail |
-//! | `DMARC_FORWARDED` | 0.5 | the same, but trusted forwarders say that it passed when it came to them (ARC) |
+//! | `DMARC_QUARANTINE` | 2.0 | nothing proves the From domain, which asks to quarantine it |
+//! | `DMARC_FORWARDED` | 0.5 | the same, but it passed where trusted forwarders got it (ARC) |
 //! | `DMARC_UNKNOWN` | 0.5 | the policy of the From domain could not be asked, or not be read |
 //! | `CLIENT_NAMELESS` | 1.0 | the DNS has no name for the client |
 //! | `CLIENT_NAME_FALSE` | 0.6 | the client's name has another address |
-//! | `DNS_LISTED` | of the lists, at most 10 | block lists of the DNS that name client, sender or links |
+//! | `DNS_LISTED` | of the lists, at most 10 | DNS block lists name client, sender or links |
 //! | `DNS_WELCOME` | of the lists, at least -6 | welcome lists of the DNS |
 //! | `SENDER_OFTEN_SPAM` | 2.0 | at least eight in ten messages of this sender were spam |
-//! | `SENDER_WELL_KNOWN` | -1.0 | at most one in fifty of the many messages of this sender was spam |
+//! | `SENDER_WELL_KNOWN` | -1.0 | at most one in fifty of many messages of this sender was spam |
 //!
 //! A fact that is unknown hits nothing.
 

@@ -3,8 +3,7 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `OBJECT_MALWARE` | 1000 | an engine or a list of known files names it: class malware |
-//! | `OBJECT_HIDDEN_PROGRAM` | 20 | a program that only other readings of an ambiguous message show: class
-//! malware |
+//! | `OBJECT_HIDDEN_PROGRAM` | 20 | only other readings of a message show this program: malware |
 //! | `OBJECT_SUSPICIOUS` | 3.0 | an engine calls it unwanted or unusual |
 //! | `OBJECT_EXECUTABLE` | 4.0 | a program inside an archive |
 //! | `OBJECT_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe` inside an archive |

@@ -2,11 +2,11 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `LINKS_TO_SENDER` | -0.8 of each point of phishing words | a link leads to the sender's own domain |
+//! | `LINKS_TO_SENDER` | -0.8 of each point of phishing words | a link to the sender's domain |
 //!
-//! A bank's warning and its forgery use the same words; what tells them apart is where the reader is
-//! sent. Of the modern good messages that words of phishing were found in, three quarters link to
-//! their sender's own domain, of phishing one in twenty. So the points of rules about words
+//! A bank's warning and its forgery use the same words; what tells them apart is where the reader
+//! is sent. Of the modern good messages that words of phishing were found in, three quarters link
+//! to their sender's own domain, of phishing one in twenty. So the points of rules about words
 //! ([`WORDS`]) count a fifth then, unless something says that the sender is not who it seems
 //! ([`DECEIT`], a free mail box, DMARC).
 //!

@@ -5,8 +5,8 @@
 //! | `HELO_NUMBER` | 1.5 | the client calls itself by a bare number |
 //! | `HELO_LOCAL` | 1.6 | the client calls itself `localhost` or by a word without a dot |
 //! | `HELO_RECIPIENT` | 1.0 | the client calls itself by the domain of the recipient |
-//! | `CLIENT_DIAL_UP` | 1.5 | the client's reverse DNS name contains its address and is that of a dynamic or residential address |
-//! | `FREEMAIL_ELSEWHERE` | 2.0 | a sender at a free mail provider, and none of its servers on the way |
+//! | `CLIENT_DIAL_UP` | 1.5 | the client's name has its address and is dynamic or residential |
+//! | `FREEMAIL_ELSEWHERE` | 2.0 | a free mail sender, and none of its servers on the way |
 //!
 //! The client is the envelope's when there is one, else that of the Received field by which the
 //! message came in from outside. Messages that came by a mailing list are spared the last rule.

@@ -2,13 +2,13 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organizational domain |
-//! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | the display name holds a host of a much imitated firm, the address is elsewhere |
-//! | `FROM_NAME_BRAND` | 2.5 phishing | the display name is that of a much imitated firm, the address is not |
+//! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the name is an address of another organization |
+//! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | a much imitated firm's host, the address elsewhere |
+//! | `FROM_NAME_BRAND` | 2.5 phishing | the name of a much imitated firm, the address is not |
 //! | `FROM_LOOKALIKE` | 3.0 phishing | the domain looks like that of a much imitated firm |
 //! | `FROM_BRAND_INSIDE` | 2.0 phishing | a brand name in the domain of another owner |
 //! | `REPLY_TO_FREEMAIL` | 2.0 | replies go to a free mail box, the sender is elsewhere |
-//! | `REPLY_TO_OTHER_FREEMAIL` | 1.8 | the sender and the address for replies are different free mail boxes |
+//! | `REPLY_TO_OTHER_FREEMAIL` | 1.8 | From and Reply-To are different free mail boxes |
 //! | `ENVELOPE_FREEMAIL` | 0.5 | the envelope's sender is a free mail box elsewhere |
 //! | `FROM_IS_TO` | 0.6 | the sender is the recipient |
 //! | `FROM_MANY_DIGITS` | 0.7 | the local part has many digits between letters |

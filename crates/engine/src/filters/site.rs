@@ -5,12 +5,13 @@
 //! | `SITE_SPAM` | 0 | what people of this site corrected makes such mail unwanted here |
 //! | `SITE_HAM` | 0 | it makes such mail wanted here, or somebody here writes to its author |
 //!
-//! No points: the log odds go into the probability (`fusion`). The evidence says how far corrections
-//! move it, how far the recipient's own mailbox does, and since when the author is known.
+//! No points: the log odds go into the probability (`fusion`). The evidence says how far
+//! corrections move it, how far the recipient's own mailbox does, and since when the author is
+//! known.
 //!
 //! An author that somebody here wrote to, or whose mail somebody released, is worth
-//! [`CORRESPONDENT_ODDS`] if DMARC proves the author, [`UNPROVEN_ODDS`] if nothing contradicts them,
-//! and nothing if something does; half as much for each [`HALF_LIFE_DAYS`] since.
+//! [`CORRESPONDENT_ODDS`] if DMARC proves the author, [`UNPROVEN_ODDS`] if nothing contradicts
+//! them, and nothing if something does; half as much for each [`HALF_LIFE_DAYS`] since.
 
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Evidence, Facts, View};

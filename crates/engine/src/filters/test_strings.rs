@@ -4,7 +4,7 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `GTUBE` | 1000 | the text holds the spam test string: class spam |
-//! | `EICAR` | 1000 | an attachment holds the anti-virus test file, or a text begins with it: class malware |
+//! | `EICAR` | 1000 | the anti-virus test file, attached or beginning a text: class malware |
 //!
 //! GTUBE counts in the message as it came, in the Subject, in the source of texts, in what they
 //! show (through tags, references, white space and invisible characters) and in attachments.

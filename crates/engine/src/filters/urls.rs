@@ -2,8 +2,8 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `URL_TEXT_BRAND` | 3.0 phishing | the link's text is an address of a much imitated firm, the link goes elsewhere |
-//! | `URL_TEXT_MISMATCH` | 0.5 | the link's text is an address, the link goes to another organizational domain |
+//! | `URL_TEXT_BRAND` | 3.0 phishing | the text is an imitated firm's address, the link is not |
+//! | `URL_TEXT_MISMATCH` | 0.5 | the text is an address, the link goes to another organization |
 //! | `URL_LOOKALIKE` | 2.5 phishing | the host looks like that of a much imitated firm |
 //! | `URL_BRAND_INSIDE` | 0.4 phishing | a brand name in the host of another owner |
 //! | `URL_PUNYCODE` | 0.8 | a host in another alphabet |

@@ -2,7 +2,7 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `WORDS_SOME` | 1.0 | words that unwanted mail likes; one in a hundred good messages goes so far |
+//! | `WORDS_SOME` | 1.0 | words that unwanted mail likes; one good message in a hundred has them |
 //! | `WORDS_MANY` | 2.2 | one in three hundred does |
 //! | `WORDS_MOST` | 3.5 | one in a thousand does |
 //!

@@ -1,10 +1,11 @@
 //! How far the site's evidence is trusted, and which probability keeps a promised rate of errors
 //! on the site's own mail.
 //!
-//! Both are found on corrections that had no part in the weights that judge them (cross-validation),
-//! and both begin at what ships and move only as far as there are corrections: a promise about one
-//! good message in a thousand cannot be checked with fifty. The tail of the good mail's log odds is
-//! taken to fall off exponentially (the peaks over a threshold of Pickands, 1975, with shape 0).
+//! Both are found on corrections that had no part in the weights that judge them
+//! (cross-validation), and both begin at what ships and move only as far as there are corrections:
+//! a promise about one good message in a thousand cannot be checked with fifty. The tail of the
+//! good mail's log odds is taken to fall off exponentially (the peaks over a threshold of Pickands,
+//! 1975, with shape 0).
 
 /// Share of good mail above which the tail begins.
 const TAIL_SHARE: f64 = 0.1;
@@ -38,9 +39,9 @@ pub(crate) struct HeldOut {
     pub(crate) share: f64,
 }
 
-/// By how much the site's evidence is multiplied: what makes the held-out corrections most probable.
-/// Both kinds count the same, and as much as there are of the rarer: who only ever releases mail says
-/// nothing about how far the evidence against mail can be trusted.
+/// By how much the site's evidence is multiplied: what makes the held-out corrections most
+/// probable. Both kinds count the same, and as much as there are of the rarer: who only ever
+/// releases mail says nothing about how far the evidence against mail can be trusted.
 pub(crate) fn trust(held_out: &[HeldOut]) -> f64 {
     let all = |spam: bool| -> f64 {
         held_out.iter().filter(|one| one.spam == spam).map(|one| one.share).sum()
@@ -71,7 +72,8 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The tail of these held-out log odds of good mail with their shares, begun at the shipped one.
+    /// The tail of these held-out log odds of good mail with their shares, begun at the shipped
+    /// one.
     pub(crate) fn fit(shipped: Tail, mut odds: Vec<(f64, f64)>) -> Tail {
         odds.sort_by(|a, b| b.0.total_cmp(&a.0));
         let good: f64 = odds.iter().map(|o| o.1).sum();
@@ -112,8 +114,8 @@ impl Tail {
     }
 }
 
-/// How far a mailbox's mail is from what is expected of it, in log odds: the most probable one, with
-/// no bias expected beforehand.
+/// How far a mailbox's mail is from what is expected of it, in log odds: the most probable one,
+/// with no bias expected beforehand.
 pub(crate) fn bias(said: &[(f64, bool)]) -> f64 {
     let mut bias = 0.0_f64;
     for _ in 0..20 {

@@ -7,8 +7,8 @@ pub(crate) const IDENTITY_BITS: u32 = 18;
 const EPOCHS: u32 = 3;
 /// Step of a weight.
 const RATE: f32 = 2.0;
-/// What the log odds of all that ships count while the weights are trained. If they counted in full,
-/// mail that they know already would teach nothing of what the site's mail looks like.
+/// What the log odds of all that ships count while the weights are trained. If they counted in
+/// full, mail that they know already would teach nothing of what the site's mail looks like.
 const BASE_SHARE: f32 = 0.3;
 /// Most that one group of features, or the identities, move the log odds: words cannot outvote who
 /// sent them.

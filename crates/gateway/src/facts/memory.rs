@@ -40,8 +40,8 @@ pub fn remember_recipients(history: &History, envelope: &Envelope) {
     }
 }
 
-/// Puts into the facts when somebody here last wrote to the author. Of several authors, or of one that
-/// mail programs read differently, nobody can tell who it is that is known.
+/// Puts into the facts when somebody here last wrote to the author. Of several authors, or of one
+/// that mail programs read differently, nobody can tell who it is that is known.
 pub fn recall_author(history: &History, authors: &Authors, now_s: i64, facts: &mut Facts) {
     if let [author] = &*authors.mailboxes
         && authors.others.is_empty()

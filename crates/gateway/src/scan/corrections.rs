@@ -1,5 +1,5 @@
-//! What people, services and policies say about messages, written to the journal that the site's model
-//! learns from.
+//! What people, services and policies say about messages, written to the journal that the site's
+//! model learns from.
 
 use std::path::Path;
 use std::sync::Arc;

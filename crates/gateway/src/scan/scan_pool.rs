@@ -2,8 +2,8 @@
 //!
 //! A small message is judged where it was received: handing it to another thread and the verdict
 //! back wakes two threads, which takes a third of the time of its scan. A large one goes to the
-//! pool, one thread a CPU with a bounded queue before it: sockets do not wait for it, and the system
-//! shares the CPUs between it and small ones. So does one whose files were unpacked.
+//! pool, one thread a CPU with a bounded queue before it: sockets do not wait for it, and the
+//! system shares the CPUs between it and small ones. So does one whose files were unpacked.
 //!
 //! A permit comes before the queue, so that the queue can never be full; who gets none in time
 //! answers 451. A scan that panics costs its message a 451 and nothing else.
@@ -117,9 +117,9 @@ pub struct ScanPool {
 }
 
 impl ScanPool {
-    /// Starts `threads` threads, which judge all mail; or, with 0, one for each CPU that the process
-    /// may use, for messages that are not small. `queue_max` messages may wait, each at most
-    /// `wait_max`.
+    /// Starts `threads` threads, which judge all mail; or, with 0, one for each CPU that the
+    /// process may use, for messages that are not small. `queue_max` messages may wait, each at
+    /// most `wait_max`.
     ///
     /// # Errors
     /// If a thread cannot be started.

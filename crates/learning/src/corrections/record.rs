@@ -8,7 +8,8 @@ use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
 /// Longest record; longer ones are a broken length.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Good, as earlier builds wrote it: the log odds are the classifier's, and there are no identities.
+/// Good, as earlier builds wrote it: the log odds are the classifier's, and there are no
+/// identities.
 const KIND_HAM_OLD: u8 = 0;
 
 const KIND_SPAM_OLD: u8 = 1;

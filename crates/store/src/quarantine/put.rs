@@ -100,8 +100,8 @@ impl Quarantine {
         Ok(planned)
     }
 
-    /// Whether an item is known, and what its row refers to can be read. A commit that failed may be
-    /// there after a crash all the same (SQLite's log had it, only its sync failed); its records
+    /// Whether an item is known, and what its row refers to can be read. A commit that failed may
+    /// be there after a crash all the same (SQLite's log had it, only its sync failed); its records
     /// were taken back. The spool still has the message, and it is stored again.
     fn is_held_whole(
         &self,

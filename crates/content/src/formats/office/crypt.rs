@@ -1,5 +1,5 @@
-//! Encrypted documents of Office (MS-OFFCRYPTO): packages of OOXML by "agile" (section 2.3.4.10) and
-//! "standard" encryption (section 2.3.4.5), and the RC4 of the older formats (section 2.3.6 and
+//! Encrypted documents of Office (MS-OFFCRYPTO): packages of OOXML by "agile" (section 2.3.4.10)
+//! and "standard" encryption (section 2.3.4.5), and the RC4 of the older formats (section 2.3.6 and
 //! 2.3.5).
 
 mod agile;

@@ -27,7 +27,8 @@ const SPLIT: &[u8] = b"PK\x07\x08";
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
-    /// General purpose bit flags; bit 0 says that it is encrypted, bit 3 that sizes follow the data.
+    /// General purpose bit flags; bit 0 says that it is encrypted, bit 3 that sizes follow the
+    /// data.
     pub(super) flags: u16,
     pub(super) method: u16,
     /// Time of the last change, of which ZipCrypto uses the high byte.
