@@ -74,7 +74,7 @@ fn round(text: &str, removed: &mut BTreeSet<&'static str>) -> String {
             removed.insert(what);
             let end = match tag.is_end {
                 true => tag.range.end,
-                // Browsers do not heed `<script/>`.
+                // Browsers ignore the slash of `<script/>`.
                 false => end_of_element(text, &Tag { is_empty: false, ..tag.clone() }),
             };
             edits.push((tag.range.start..end, String::new()));

@@ -136,18 +136,18 @@ fn is_closed(error: &io::Error) -> bool {
 /// # Errors
 /// [`EngineError::Failed`] for an error, and for what is no answer.
 pub fn answer(text: &str) -> Result<Answer, EngineError> {
-    let said = text.split_once(": ").map_or(text, |(_, said)| said);
-    if said == "OK" {
+    let status = text.split_once(": ").map_or(text, |(_, status)| status);
+    if status == "OK" {
         return Ok(Answer::Clean);
     }
-    if let Some(name) = said.strip_suffix(" FOUND") {
+    if let Some(name) = status.strip_suffix(" FOUND") {
         return Ok(Answer::Found(vec![name.to_owned()]));
     }
     if text.contains("size limit exceeded") {
         return Ok(Answer::TooLarge);
     }
-    let said: String = said.chars().take(120).collect();
-    Err(EngineError::Failed(format!("clamd answers {said:?}")))
+    let status: String = status.chars().take(120).collect();
+    Err(EngineError::Failed(format!("clamd answers {status:?}")))
 }
 
 impl Engine for Clamd {
@@ -162,8 +162,8 @@ impl Engine for Clamd {
         let version = self.ask(until, |connection| connection.write_all(b"zVERSION\0"))?;
         if !version.starts_with("ClamAV") {
             // What is no clamd, or one that is being reloaded, is not asked about files.
-            let said: String = version.chars().take(120).collect();
-            return Err(EngineError::Unreachable(format!("clamd answers VERSION with {said:?}")));
+            let start: String = version.chars().take(120).collect();
+            return Err(EngineError::Unreachable(format!("clamd answers VERSION with {start:?}")));
         }
         *self.known_version() = Some((version.clone(), Instant::now()));
         Ok(version)
@@ -179,7 +179,7 @@ impl Engine for Clamd {
                 Err(EngineError::Failed(_)) => {
                     self.refuses_descriptors.store(true, Ordering::Relaxed);
                 }
-                said => return said,
+                result => return result,
             }
         }
         answer(&self.stream(item.bytes, until)?)

@@ -238,12 +238,12 @@ impl CommandMeaning {
         if self.clean_codes.contains(&code) {
             return Ok(name.map_or(Answer::Clean, |name| Answer::Found(vec![name])));
         }
-        let said: String = first_line();
+        let line: String = first_line();
         Err(match code {
             OUT_OF_TIME => EngineError::OutOfTime,
-            NOT_STARTED => EngineError::Unreachable(said),
+            NOT_STARTED => EngineError::Unreachable(line),
             SIGNALLED => EngineError::Failed("a signal ended it".to_owned()),
-            _ => EngineError::Failed(format!("exit code {code}: {said}")),
+            _ => EngineError::Failed(format!("exit code {code}: {line}")),
         })
     }
 }

@@ -275,24 +275,24 @@ impl EngineSet {
                 *answer = Some(known);
                 continue;
             }
-            let said = match member.engine.scan(item, until) {
+            let scanned = match member.engine.scan(item, until) {
                 // It answers, so that it is no case for the breaker: who sends files that it cannot
                 // read would close it for everybody.
                 Err(EngineError::Failed(why)) => Answer::Unreadable(why),
-                said => said.inspect_err(failed)?,
+                result => result.inspect_err(failed)?,
             };
             member.breaker.report(None, Instant::now());
             outcome.report.scanned += 1;
-            if keeps && !matches!(said, Answer::Unreadable(_)) {
+            if keeps && !matches!(scanned, Answer::Unreadable(_)) {
                 let now = Instant::now();
-                self.cache.put(&member.name, &version, item.sha256, said.clone(), now);
+                self.cache.put(&member.name, &version, item.sha256, scanned.clone(), now);
             }
-            *answer = Some(said);
+            *answer = Some(scanned);
         }
         Ok(())
     }
 
-    /// Writes what the engines said into the tree.
+    /// Writes the findings and failures of the engines into the tree.
     fn write(
         &self,
         tree: &mut Tree,
@@ -300,25 +300,25 @@ impl EngineSet {
         message: Option<Object>,
         outcomes: Vec<Outcome>,
     ) {
-        let mut said: HashMap<&str, Said> = HashMap::new();
-        let mut of_message = Said::default();
+        let mut by_content: HashMap<&str, Findings> = HashMap::new();
+        let mut of_message = Findings::default();
         for (member, outcome) in self.members.iter().zip(outcomes) {
             let last = keys.len().wrapping_sub(1);
             for (index, (key, answer)) in keys.iter().zip(outcome.answers).enumerate() {
                 let Some(answer) = answer else { continue };
                 let is_message = message.is_some() && index == last;
-                let said = match is_message {
+                let findings = match is_message {
                     true => &mut of_message,
-                    false => said.entry(key).or_default(),
+                    false => by_content.entry(key).or_default(),
                 };
-                said.add(member, answer);
+                findings.add(member, answer);
             }
             tree.engines.push(outcome.report);
         }
         for object in &mut tree.objects {
-            if let Some(said) = said.get(object.sha256.as_str()) {
-                object.properties.extend(said.properties.iter().cloned());
-                object.defects.extend(said.defects.iter().cloned());
+            if let Some(findings) = by_content.get(object.sha256.as_str()) {
+                object.properties.extend(findings.properties.iter().cloned());
+                object.defects.extend(findings.defects.iter().cloned());
             }
         }
         if let Some(mut object) = message
@@ -330,19 +330,19 @@ impl EngineSet {
     }
 }
 
-/// What all engines said of one content.
+/// What all engines found in one content, and why some could not read it.
 #[derive(Debug, Default)]
-struct Said {
+struct Findings {
     properties: Vec<Property>,
     defects: Vec<ObjectDefect>,
 }
 
-impl Said {
+impl Findings {
     fn add(&mut self, member: &Member, answer: Answer) {
         let options = &member.options;
         let detail = |name: &str| {
-            let said = format!("{}: {}", member.name, text::printable(name));
-            text::bounded(&said, DETAIL_BYTES_MAX)
+            let named = format!("{}: {}", member.name, text::printable(name));
+            text::bounded(&named, DETAIL_BYTES_MAX)
         };
         match answer {
             Answer::Clean => {}

@@ -14,7 +14,7 @@ use crate::unpack::Unpacker;
 /// Reads an object of one of these kinds.
 pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     match kind {
-        K::DiskImage if disk::is_one(bytes) => disk::decode(bytes, unpacker),
+        K::DiskImage if disk::is_match(bytes) => disk::decode(bytes, unpacker),
         K::Rar | K::Cab | K::Lha | K::DiskImage => {
             if kind == K::Rar && gauntlet_sniff::is_encrypted(bytes) {
                 unpacker.property(PropertyKind::Encrypted, "");

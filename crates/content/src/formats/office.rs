@@ -33,7 +33,7 @@ pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
 
 /// Whether a text is a sheet, which has no signature of its own.
 pub(super) fn is_sheet(bytes: &[u8]) -> bool {
-    slk::is_one(bytes)
+    slk::is_match(bytes)
 }
 
 /// Reads such a sheet.

@@ -41,8 +41,8 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         _ if text.trim_start_matches('\u{feff}').trim_start().starts_with("BEGIN:VC") => {
             calendar::read(&text, unpacker);
         }
-        _ if shortcut::is_one(&extension, &text) => shortcut::read(&extension, &text, unpacker),
-        _ if kind == FileKind::Script || program::is_one(&extension, &text) => {
+        _ if shortcut::is_match(&extension, &text) => shortcut::read(&extension, &text, unpacker),
+        _ if kind == FileKind::Script || program::is_match(&extension, &text) => {
             program::read(&extension, &text, unpacker);
         }
         _ if PAGES.contains(&extension.as_str()) || is_page(&text) => html::read(&text, unpacker),
@@ -55,7 +55,7 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         }
     }
     // A script of Windows in a page has both natures.
-    if extension == "hta" || (kind == FileKind::Html && program::is_one(&extension, &text)) {
+    if extension == "hta" || (kind == FileKind::Html && program::is_match(&extension, &text)) {
         program::note(&extension, &text, unpacker);
     }
 }

@@ -20,12 +20,12 @@ const REASON_BYTES_MAX: usize = 1_000;
 /// Words for what was taken out of a file that was disarmed.
 const REMOVED_MAX: usize = 64;
 
-fn lie(what: &str) -> io::Error {
+fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the worker's answer breaks a rule: {what}"))
 }
 
 fn ensure(holds: bool, what: &str) -> io::Result<()> {
-    if holds { Ok(()) } else { Err(lie(what)) }
+    if holds { Ok(()) } else { Err(invalid(what)) }
 }
 
 /// Whether a tree can be that of these files within these limits.
@@ -69,7 +69,8 @@ pub(super) fn check(tree: &Tree, roots: &[Root<'_>], limits: &Limits) -> io::Res
 /// # Errors
 /// As [`check`].
 pub(super) fn check_object(object: &Object, roots: &[Root<'_>], limits: &Limits) -> io::Result<()> {
-    let root = roots.get(object.root as usize).ok_or_else(|| lie("a file that was not given"))?;
+    let root =
+        roots.get(object.root as usize).ok_or_else(|| invalid("a file that was not given"))?;
     let given = root.bytes.len() as u64;
     ensure(object.size <= size_max(limits, given), "size of an object")?;
     ensure(object.parent.is_some() || object.size == given, "size of a file")?;
@@ -149,7 +150,7 @@ mod tests {
     }
 
     /// What a worker would answer, with an object inside the first file.
-    fn honest() -> Tree {
+    fn valid_tree() -> Tree {
         let mut tree = crate::process::client::failed(&roots(), DefectKind::OutOfTime, "slow");
         let mut inner = tree.objects[0].clone();
         (inner.parent, inner.path, inner.name) = (Some(0), "a.zip/x".into(), "x".into());
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_unpacking_makes_is_taken() {
-        check(&honest(), &roots(), &Limits::default()).unwrap();
+        check(&valid_tree(), &roots(), &Limits::default()).unwrap();
         let made = crate::unpack(&roots(), &Limits::default(), &[], &mut crate::NoHost);
         check(&made, &roots(), &Limits::default()).unwrap();
         let few = Limits { objects_max: 1, ..Limits::default() };
@@ -170,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_told() {
-        type Lie = (&'static str, fn(&mut Tree));
-        let lies: [Lie; 24] = [
+    fn every_broken_rule_is_refused() {
+        type Forgery = (&'static str, fn(&mut Tree));
+        let forgeries: [Forgery; 24] = [
             ("number of objects", |t| {
                 let one = t.objects[1].clone();
                 t.objects.extend(std::iter::repeat_n(one, 2_000));
@@ -224,9 +225,9 @@ mod tests {
                 }
             }),
         ];
-        for (what, tell) in lies {
-            let mut tree = honest();
-            tell(&mut tree);
+        for (what, forge) in forgeries {
+            let mut tree = valid_tree();
+            forge(&mut tree);
             let error = check(&tree, &roots(), &Limits::default()).unwrap_err().to_string();
             assert!(error.ends_with(what), "{what}: {error}");
         }

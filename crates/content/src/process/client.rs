@@ -279,8 +279,8 @@ impl Pool {
                     if bytes.len() as u64 != object.size {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
-                    if let Some(look) = on_object.as_deref_mut() {
-                        look(&object, &bytes);
+                    if let Some(callback) = on_object.as_deref_mut() {
+                        callback(&object, &bytes);
                     }
                 }
                 (Kind::Convert, body) => {

@@ -126,13 +126,13 @@ fn start(
         number => {
             children.insert(number);
             drop(theirs);
-            hand_over(control, number, ours.as_fd())
+            send_socket(control, number, ours.as_fd())
         }
     }
 }
 
 /// Sends the child's number with its socket.
-fn hand_over(control: &UnixStream, number: i32, socket: BorrowedFd<'_>) -> io::Result<()> {
+fn send_socket(control: &UnixStream, number: i32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let sockets = [socket];

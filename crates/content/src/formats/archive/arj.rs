@@ -41,7 +41,7 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         unpacker.property(PropertyKind::Volume, "");
         unpacker.defect(DefectKind::MissingVolume, "");
     }
-    let mut word = None;
+    let mut password = None;
     loop {
         if unpacker.is_over() {
             return;
@@ -52,7 +52,7 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
             unpacker.defect(DefectKind::Truncated, &entry.name);
         }
         if entry.file_type < FOLDER {
-            file(&entry, &mut word, unpacker);
+            file(&entry, &mut password, unpacker);
         }
     }
     let ends = u16_at(bytes, at) == Some(MAGIC_NUMBER) && u16_at(bytes, at + 2) == Some(0);
@@ -103,7 +103,7 @@ fn entry(bytes: &[u8], at: usize) -> Option<(Entry<'_>, usize)> {
     Some((entry, data_at + data.len()))
 }
 
-fn file(entry: &Entry<'_>, word: &mut Option<String>, unpacker: &mut Unpacker<'_>) {
+fn file(entry: &Entry<'_>, password: &mut Option<String>, unpacker: &mut Unpacker<'_>) {
     if entry.flags & 0x04 != 0 {
         unpacker.defect(DefectKind::MissingVolume, &entry.name);
     }
@@ -116,20 +116,20 @@ fn file(entry: &Entry<'_>, word: &mut Option<String>, unpacker: &mut Unpacker<'_
         let body = unpacker.read(&mut reader(entry, entry.data), packed, &entry.name);
         return unpacker.child(Child::named(&entry.name), &body);
     }
-    let opens = |word: &str| {
-        let plain = ungarbled(entry, word);
+    let opens = |password: &str| {
+        let plain = ungarbled(entry, password);
         let mut file = Vec::new();
         let read = reader(entry, &plain).take(TRY_BYTES_MAX).read_to_end(&mut file);
         let is_whole = read.is_ok() && file.len() as u64 == entry.size.min(TRY_BYTES_MAX);
         // Of a large file only the beginning is tried: its checksum comes too late.
         let is_right = entry.size > TRY_BYTES_MAX || crc32fast::hash(&file) == entry.crc;
-        (is_whole && is_right && !word.is_empty()).then(|| word.to_owned())
+        (is_whole && is_right && !password.is_empty()).then(|| password.to_owned())
     };
-    let known = word.as_deref().and_then(opens);
-    *word = known.or_else(|| unpacker.with_password(opens)).or(word.take());
-    match word.as_deref().and_then(opens) {
-        Some(word) => {
-            let plain = ungarbled(entry, &word);
+    let known = password.as_deref().and_then(opens);
+    *password = known.or_else(|| unpacker.with_password(opens)).or(password.take());
+    match password.as_deref().and_then(opens) {
+        Some(password) => {
+            let plain = ungarbled(entry, &password);
             let body = unpacker.read(&mut reader(entry, &plain), packed, &entry.name);
             unpacker.child(Child::named(&entry.name), &body);
         }
@@ -142,8 +142,8 @@ fn file(entry: &Entry<'_>, word: &mut Option<String>, unpacker: &mut Unpacker<'_
 }
 
 /// The compressed bytes without the password: an exclusive or with its bytes.
-fn ungarbled(entry: &Entry<'_>, word: &str) -> Vec<u8> {
-    let key = word.bytes().map(|b| b.wrapping_add(entry.modifier)).collect::<Vec<_>>();
+fn ungarbled(entry: &Entry<'_>, password: &str) -> Vec<u8> {
+    let key = password.bytes().map(|b| b.wrapping_add(entry.modifier)).collect::<Vec<_>>();
     entry.data.iter().zip(key.iter().cycle()).map(|(b, k)| b ^ k).collect()
 }
 

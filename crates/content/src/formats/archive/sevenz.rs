@@ -58,10 +58,10 @@ fn works(bytes: &[u8], archive: &Archive, password: Password) -> Result<(), Erro
 
 /// Tries the passwords; what stays closed is a defect, its names objects without bytes.
 fn open(bytes: &[u8], known: Option<&Archive>, unpacker: &mut Unpacker<'_>) {
-    let opened = unpacker.with_password(|word| {
-        let archive = Archive::read(&mut Cursor::new(bytes), &Password::from(word)).ok()?;
-        works(bytes, &archive, Password::from(word)).ok()?;
-        Some((archive, Password::from(word)))
+    let opened = unpacker.with_password(|text| {
+        let archive = Archive::read(&mut Cursor::new(bytes), &Password::from(text)).ok()?;
+        works(bytes, &archive, Password::from(text)).ok()?;
+        Some((archive, Password::from(text)))
     });
     match opened {
         Some((archive, password)) => extract(bytes, archive, password, unpacker),

@@ -77,8 +77,8 @@ fn is_header(header: &[u8]) -> bool {
         .sum();
     let high = header.iter().enumerate();
     let high = high.filter(|(i, b)| **b >= 128 && !(148..156).contains(i)).count() as u64;
-    let said = number(&header[148..156]);
-    said == sum || said == sum.wrapping_sub(256 * high)
+    let stored = number(&header[148..156]);
+    stored == sum || stored == sum.wrapping_sub(256 * high)
 }
 
 /// Octal digits, or a number in base 256 (GNU).

@@ -174,7 +174,7 @@ fn entry(entry: &Entry, bytes: &[u8], known: &mut Option<String>, unpacker: &mut
             *known = Some(password);
             unpacker.child(Child::named(name), &file);
         }
-        encryption::Opened::No(kind, why) => {
+        encryption::Opened::Failed(kind, why) => {
             let detail = if why.is_empty() { name.clone() } else { format!("{name}: {why}") };
             unpacker.defect(kind, &detail);
             // Its name is known all the same: rules may look at it.

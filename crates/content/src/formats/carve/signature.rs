@@ -68,14 +68,14 @@ pub(super) fn zip_record_end(bytes: &[u8], at: usize) -> usize {
 /// Where the first entry of a ZIP begins, by the record at its end.
 pub(super) fn zip_start(bytes: &[u8], end: usize) -> Option<usize> {
     let size = u32_at(bytes, end + 12)? as usize;
-    let said = u32_at(bytes, end + 16)? as usize;
+    let stored = u32_at(bytes, end + 16)? as usize;
     let real = end.checked_sub(size)?;
     if !bytes[real..].starts_with(b"PK\x01\x02") {
         return None;
     }
     let first = u32_at(bytes, real + 42)? as usize;
     // Offsets count from the beginning of the archive, or of the file.
-    let start = first.checked_add(real.saturating_sub(said))?;
+    let start = first.checked_add(real.saturating_sub(stored))?;
     bytes.get(start..)?.starts_with(b"PK\x03\x04").then_some(start)
 }
 

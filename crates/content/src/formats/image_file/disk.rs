@@ -78,7 +78,7 @@ fn u64_be(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Whether a disk image is one of these, and not one of ISO 9660 or UDF.
-pub(super) fn is_one(bytes: &[u8]) -> bool {
+pub(super) fn is_match(bytes: &[u8]) -> bool {
     let has_boot_sector = bytes.get(510..512) == Some(&[0x55, 0xaa]);
     let is_optical = ["CD001", "BEA01"]
         .iter()
@@ -95,7 +95,7 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         return unpacker.defect(DefectKind::Corrupt, "the header of a virtual disk");
     };
     let first = disk.get(0, SECTOR_BYTES);
-    if fat::is_one(&first) {
+    if fat::is_match(&first) {
         return fat::decode(&disk, 0, unpacker);
     }
     let mut found = false;
@@ -106,7 +106,7 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         }
         found = true;
         let at = u64::from(start) * SECTOR_BYTES as u64;
-        if fat::is_one(&disk.get(at, SECTOR_BYTES)) {
+        if fat::is_match(&disk.get(at, SECTOR_BYTES)) {
             fat::decode(&disk, at, unpacker);
         } else {
             let detail = format!("a partition of type {kind:#04x}");

@@ -7,7 +7,7 @@ use crate::unpack::Unpacker;
 const LINES_MAX: usize = 200_000;
 
 /// Whether a text is one.
-pub(super) fn is_one(bytes: &[u8]) -> bool {
+pub(super) fn is_match(bytes: &[u8]) -> bool {
     bytes.starts_with(b"ID;")
 }
 

@@ -171,7 +171,7 @@ impl Handler {
             if self.revision == 5 {
                 digest(&SHA256, &[password, salt, more].concat()).as_ref().to_vec()
             } else {
-                hardened(password, salt, more)
+                hash_2b(password, salt, more)
             }
         };
         let (key, wrapped) = if hash(&user[32..40], &[]) == user[..32] {
@@ -285,8 +285,8 @@ fn cbc_encrypt(key: &[u8; 16], start: &[u8; 16], data: &mut [u8]) {
     }
 }
 
-/// Algorithm 2.B.
-fn hardened(password: &[u8], salt: &[u8], more: &[u8]) -> Vec<u8> {
+/// Hash of a password for revision 6 (algorithm 2.B).
+fn hash_2b(password: &[u8], salt: &[u8], more: &[u8]) -> Vec<u8> {
     let mut key = digest(&SHA256, &[password, salt, more].concat()).as_ref().to_vec();
     for round in 0..ROUNDS_MAX {
         let mut data = [password, &key, more].concat().repeat(64);
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn revision_6_opens_with_its_password() {
         let key = [0x42; 32];
-        let salted = |salt: &[u8]| hardened(b"word", salt, &[]);
+        let salted = |salt: &[u8]| hash_2b(b"word", salt, &[]);
         let user = [salted(b"validate"), b"validate".to_vec(), b"key salt".to_vec()].concat();
         let wrapped = cbc_encrypt_256(&salted(b"key salt"), [0; 16], &key);
         let handler = Handler {

@@ -62,7 +62,7 @@ const COMMANDS_MAX: usize = 32;
 const COMMAND_BYTES_MIN: usize = 16;
 
 /// Whether the name or words of the text say so.
-pub(super) fn is_one(extension: &str, text: &str) -> bool {
+pub(super) fn is_match(extension: &str, text: &str) -> bool {
     if ENDINGS.contains(&extension) {
         return true;
     }

@@ -57,7 +57,7 @@ const ELEMENTS: [&str; 6] =
     ["<url>", "<string>", "<deeplink>", "<applicationinformation>", "<query>", "<codebase>"];
 
 /// Whether the name or the first words say so.
-pub(super) fn is_one(extension: &str, text: &str) -> bool {
+pub(super) fn is_match(extension: &str, text: &str) -> bool {
     if ENDINGS.contains(&extension) {
         return true;
     }

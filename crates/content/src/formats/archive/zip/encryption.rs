@@ -27,7 +27,7 @@ pub(super) enum Opened {
     /// The file, and the password that opens it.
     File(Vec<u8>, String),
     /// The entry cannot be decrypted: the defect, and its detail.
-    No(DefectKind, &'static str),
+    Failed(DefectKind, &'static str),
 }
 
 /// Tries the password that opened an entry before, then all of them.
@@ -38,27 +38,27 @@ pub(super) fn open(
     unpacker: &mut Unpacker<'_>,
 ) -> Opened {
     if entry.flags & 0x40 != 0 && entry.method != AES_METHOD {
-        return Opened::No(DefectKind::Unsupported, "PKWARE's strong encryption");
+        return Opened::Failed(DefectKind::Unsupported, "PKWARE's strong encryption");
     }
     // A try is a reading, too: as much as one object may have.
     let limits = *unpacker.limits();
     let ratio = limits.ratio_max.saturating_mul(data.len() as u64).max(limits.ratio_bytes_min);
     let size_max = limits.object_bytes_max.min(ratio);
-    let attempt = |word: &str| -> Option<(Vec<u8>, String)> {
+    let attempt = |password: &str| -> Option<(Vec<u8>, String)> {
         let file = match entry.method {
-            AES_METHOD => aes(entry, data, word, size_max),
-            _ => zip_crypto(entry, data, word, size_max),
+            AES_METHOD => aes(entry, data, password, size_max),
+            _ => zip_crypto(entry, data, password, size_max),
         };
-        file.map(|file| (file, word.to_owned()))
+        file.map(|file| (file, password.to_owned()))
     };
     let opened = known.and_then(attempt).or_else(|| unpacker.with_password(attempt));
     match opened {
-        Some((file, word)) => {
+        Some((file, password)) => {
             // Counted as what every other entry yields.
             let file = unpacker.read(&mut file.as_slice(), data.len() as u64, "");
-            Opened::File(file, word)
+            Opened::File(file, password)
         }
-        None => Opened::No(DefectKind::Encrypted, ""),
+        None => Opened::Failed(DefectKind::Encrypted, ""),
     }
 }
 
@@ -107,9 +107,9 @@ fn crc(old: u32, byte: u8) -> u32 {
     old >> 8 ^ TABLE[usize::from(old.to_le_bytes()[0] ^ byte)]
 }
 
-fn zip_crypto(entry: &Entry, data: &[u8], word: &str, size_max: u64) -> Option<Vec<u8>> {
+fn zip_crypto(entry: &Entry, data: &[u8], password: &str, size_max: u64) -> Option<Vec<u8>> {
     let (header, body) = data.split_at_checked(HEADER_BYTES)?;
-    let mut keys = Keys::new(word);
+    let mut keys = Keys::new(password);
     let last = header.iter().map(|&b| keys.decrypt(b)).last()?;
     // One of 256 wrong passwords passes; the checksum of the file tells the rest.
     let by_crc = entry.crc.to_be_bytes()[0];
@@ -123,7 +123,7 @@ fn zip_crypto(entry: &Entry, data: &[u8], word: &str, size_max: u64) -> Option<V
     (!whole || crc32fast::hash(&file) == entry.crc).then_some(file)
 }
 
-fn aes(entry: &Entry, data: &[u8], word: &str, size_max: u64) -> Option<Vec<u8>> {
+fn aes(entry: &Entry, data: &[u8], password: &str, size_max: u64) -> Option<Vec<u8>> {
     let (strength, method) = aes_parameters(&entry.extra)?;
     let key_bytes = 8 + 8 * usize::from(strength);
     let (salt, rest) = data.split_at_checked(key_bytes / 2)?;
@@ -131,7 +131,7 @@ fn aes(entry: &Entry, data: &[u8], word: &str, size_max: u64) -> Option<Vec<u8>>
     let (body, code) = rest.split_at_checked(rest.len().checked_sub(CODE_BYTES)?)?;
     let mut keys = vec![0; 2 * key_bytes + 2];
     let rounds = NonZeroU32::new(ROUNDS)?;
-    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA1, rounds, salt, word.as_bytes(), &mut keys);
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA1, rounds, salt, password.as_bytes(), &mut keys);
     if keys[2 * key_bytes..] != *check {
         return None;
     }

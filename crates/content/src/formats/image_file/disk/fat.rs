@@ -25,7 +25,7 @@ const FOLDER: u8 = 0x10;
 const LONG_NAME: u8 = 0x0f;
 
 /// Whether a sector begins a FAT file system.
-pub(super) fn is_one(sector: &[u8]) -> bool {
+pub(super) fn is_match(sector: &[u8]) -> bool {
     let sector_bytes = u16_at(sector, 11).unwrap_or(0);
     sector.get(510..512) == Some(&[0x55, 0xaa])
         && matches!(sector[0], 0xeb | 0xe9)

@@ -67,8 +67,8 @@ impl Agile {
         let mut input = open(&FOR_INPUT, &self.input);
         input.truncate(own.salt.len());
         let right = cipher::hash(own.hash, &[&input]);
-        let said = open(&FOR_HASH, &self.hash);
-        let is_right = !right.is_empty() && said.starts_with(&right);
+        let stored = open(&FOR_HASH, &self.hash);
+        let is_right = !right.is_empty() && stored.starts_with(&right);
         is_right.then(|| fitted(open(&FOR_KEY, &self.key), self.package.key_bytes))
     }
 

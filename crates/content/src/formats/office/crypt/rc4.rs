@@ -65,10 +65,10 @@ impl Rc4Info {
         };
         // Input and hash are one stream.
         let plain = rc4(&keys.key(0), &[&self.input[..], &self.hash].concat());
-        let (input, said) = plain.split_at(self.input.len());
+        let (input, stored) = plain.split_at(self.input.len());
         let is_right = match self.key_bytes {
-            Some(_) => cipher::hash(&SHA1, &[input]) == said,
-            None => Md5::digest(input)[..] == *said,
+            Some(_) => cipher::hash(&SHA1, &[input]) == stored,
+            None => Md5::digest(input)[..] == *stored,
         };
         is_right.then_some(keys)
     }
