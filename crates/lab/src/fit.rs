@@ -103,13 +103,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             most: 0.0,
         })
         .collect();
-    let (mut rows, earlier, groups) = look(args, rules, &fitted)?;
+    let (mut rows, earlier, groups) = read_rows(args, rules, &fitted)?;
     let chosen = |of: bool, rows: &[Row]| -> Vec<usize> {
         (0..rows.len()).filter(|i| earlier.contains(i) == of).collect()
     };
     let (older, newer) = (chosen(true, &rows), chosen(false, &rows));
-    weigh(&mut rows, &older, groups.len());
-    bound(&mut fitted, &rows, &older, groups.len());
+    set_weights(&mut rows, &older, groups.len());
+    set_bounds(&mut fitted, &rows, &older, groups.len());
     descend(&mut fitted, &rows, &older, args);
     print(&mut io::stdout().lock(), &fitted, &rows, &newer, &groups)?;
     if let Some(path) = &args.out {
@@ -129,7 +129,7 @@ type Seen = (Vec<Row>, HashSet<usize>, Vec<(String, bool)>);
 
 /// Judges all mail by filters and rules: a row for each message, which of them are the older part,
 /// and the names of the groups.
-fn look(args: &Args, rules: Ruleset, fitted: &[Fitted]) -> anyhow::Result<Seen> {
+fn read_rows(args: &Args, rules: Ruleset, fitted: &[Fitted]) -> anyhow::Result<Seen> {
     let places: HashMap<&str, usize> =
         fitted.iter().enumerate().map(|(i, f)| (&*f.name, i)).collect();
     let settings = Settings {
@@ -172,7 +172,7 @@ fn look(args: &Args, rules: Ruleset, fitted: &[Fitted]) -> anyhow::Result<Seen> 
 }
 
 /// Every group weighs as the root of its size, so that a large source does not drown the others.
-fn weigh(rows: &mut [Row], of: &[usize], groups: usize) {
+fn set_weights(rows: &mut [Row], of: &[usize], groups: usize) {
     let mut sizes = vec![0usize; groups];
     of.iter().for_each(|&i| sizes[rows[i].group] += 1);
     for row in rows {
@@ -181,7 +181,7 @@ fn weigh(rows: &mut [Row], of: &[usize], groups: usize) {
 }
 
 /// Sets the bounds of each rule's points from how often it hits ham and spam.
-fn bound(fitted: &mut [Fitted], rows: &[Row], of: &[usize], groups: usize) {
+fn set_bounds(fitted: &mut [Fitted], rows: &[Row], of: &[usize], groups: usize) {
     let mut sizes = vec![(0.0f64, false); groups];
     let mut counts = vec![vec![0.0f64; groups]; fitted.len()];
     for row in of.iter().map(|&i| &rows[i]) {
@@ -294,8 +294,8 @@ mod tests {
         rows.extend((0..1000).map(|_| row(&[1], false)));
         let of: Vec<usize> = (0..rows.len()).collect();
         let mut fitted = vec![rule(2.0), rule(2.0), rule(1.3)];
-        weigh(&mut rows, &of, 2);
-        bound(&mut fitted, &rows, &of, 2);
+        set_weights(&mut rows, &of, 2);
+        set_bounds(&mut fitted, &rows, &of, 2);
         let args = Args {
             corpus: CorpusArgs {
                 lists: vec![],

@@ -54,7 +54,7 @@ impl Example {
 /// Parameters of a training run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recipe {
-    /// Times that all messages are gone through.
+    /// Passes over all messages.
     pub epochs: u32,
     /// First step; AdaGrad makes it smaller, weight by weight.
     pub rate: f32,

@@ -3,7 +3,7 @@
 
 /// Bits of the table of identities: 262,144 weights.
 pub(crate) const IDENTITY_BITS: u32 = 18;
-/// Times that all corrections are gone through.
+/// Passes over all corrections.
 const EPOCHS: u32 = 3;
 /// Step of a weight.
 const RATE: f32 = 2.0;

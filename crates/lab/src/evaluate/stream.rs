@@ -1,5 +1,5 @@
 //! `gauntlet evaluate --stream`: a mailbox as it comes. Filters judge each message in its turn, and
-//! are told some of the truth later, as people tell it.
+//! get some of the labels later, as people give them.
 //!
 //! ```text
 //! list ─▶ mailbox, in order ─▶ judge ─▶ outcome ─▶ figures by block, half and all
@@ -30,7 +30,7 @@ use gauntlet_inputs::bodies::Bodies;
 use self::engine::Engine;
 use self::figures::Run;
 use self::mailbox::{Mailbox, Order};
-use self::protocol::{Outcome, Protocol, Told};
+use self::protocol::{LabelScope, Outcome, Protocol};
 
 /// Good and bad messages from which SpamAssassin's Bayes speaks where it is to speak early.
 const BAYES_EARLY: u32 = 20;
@@ -38,24 +38,24 @@ const BAYES_EARLY: u32 = 20;
 /// Arguments of a stream.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StreamArgs {
-    /// A mailbox as it comes: judge the messages of this list in their order, and tell the filter
-    /// what they are, as people do
+    /// A mailbox as it comes: judge the messages of this list in their order, and give the filter
+    /// labels, as people do
     #[arg(long = "stream", value_name = "LIST", conflicts_with_all = ["trec", "lists", "ham", "spam"])]
     pub(crate) list: Option<PathBuf>,
-    /// Shares of the messages whose truth is told, drawn by --seed; a run for each
+    /// Shares of the messages whose label the filter gets, drawn by --seed; a run for each
     #[arg(long, value_name = "SHARES", value_delimiter = ',', default_values_t = [1.0, 0.1],
           value_parser = share, requires = "list")]
     pub(crate) told: Vec<f64>,
-    /// Tell only of messages that were judged wrongly
+    /// Give labels only of messages that were judged wrongly
     #[arg(long, requires = "list")]
     pub(crate) errors_only: bool,
-    /// Messages that come before the truth about one is told
+    /// Messages between a message and its label
     #[arg(long, value_name = "N", default_value_t = 0, requires = "list")]
     pub(crate) delay: usize,
-    /// Tell the truth about the first N messages beforehand; they are not judged
+    /// Give the labels of the first N messages beforehand; they are not judged
     #[arg(long, value_name = "N", default_value_t = 0, requires = "list")]
     pub(crate) beforehand: usize,
-    /// Tell the truth about all of this list beforehand, too
+    /// Give the labels of all of this list beforehand, too
     #[arg(long, value_name = "LIST", requires = "list")]
     pub(crate) beforehand_list: Vec<PathBuf>,
     /// Which messages come first
@@ -118,7 +118,7 @@ pub(crate) struct Common<'a> {
     pub(crate) json: bool,
 }
 
-/// Runs the stream through the engine and the peers, once for each share that is told.
+/// Runs the stream through the engine and the peers, once for each share of labels.
 ///
 /// # Errors
 /// If mail cannot be read, a peer is missing or fails, or the report cannot be written.
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &StreamArgs, common: &Common<'_>) -> anyhow::Result<()> 
 }
 
 fn protocol(args: &StreamArgs, share: f64, seed: u64) -> Protocol {
-    let told = if args.errors_only { Told::Errors } else { Told::Any };
+    let told = if args.errors_only { LabelScope::Errors } else { LabelScope::Any };
     Protocol { told, share, delay: args.delay, beforehand: args.beforehand, seed }
 }
 
@@ -175,7 +175,7 @@ fn finished(
     Run::new((filter.name(), filter.about()), protocol, judged, &figures)
 }
 
-/// What is told before the stream begins. What the model knows already may be told all the same.
+/// Labelled mail from before the stream. It may be mail that the model has learned from.
 fn beforehand(args: &StreamArgs) -> anyhow::Result<Vec<mailbox::Mail>> {
     let mut all = Vec::new();
     for list in &args.beforehand_list {

@@ -108,12 +108,12 @@ pub(crate) fn run(
     choice: LearnerChoice,
     protocol: &Protocol,
 ) -> anyhow::Result<Vec<Run>> {
-    let mut students = Vec::new();
+    let mut learners = Vec::new();
     if choice != LearnerChoice::Baseline {
-        students.push(OnlineLearner::new("default", OnlineFilter::views(), protocol));
+        learners.push(OnlineLearner::new("default", OnlineFilter::views(), protocol));
     }
     if choice != LearnerChoice::Default {
-        students.push(OnlineLearner::new("baseline", OnlineFilter::baseline(), protocol));
+        learners.push(OnlineLearner::new("baseline", OnlineFilter::baseline(), protocol));
     }
     let progress = Progress::of(index.len(), "messages");
     for block in index.chunks(BLOCK_MESSAGES) {
@@ -122,12 +122,12 @@ pub(crate) fn run(
             messages.push((read_start(&entry.path)?, entry.spam));
             progress.step();
         }
-        for learner in &mut students {
+        for learner in &mut learners {
             learner.block(&messages, protocol);
         }
     }
     progress.end();
-    let runs = students.into_iter().map(|s| Run { name: s.name, scored: s.scored, spent: s.spent });
+    let runs = learners.into_iter().map(|s| Run { name: s.name, scored: s.scored, spent: s.spent });
     Ok(runs.collect())
 }
 

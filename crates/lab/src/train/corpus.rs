@@ -69,12 +69,12 @@ pub(crate) fn read(args: &CorpusArgs, without: &Bodies) -> anyhow::Result<Corpus
     read_with(args, without, &mut |_, _| {})
 }
 
-/// The same, and shows `look` the position and the bytes of every message that is kept. Positions
+/// The same, and hands `on_message` the position and the bytes of every message that is kept. Positions
 /// are the same each time.
 pub(crate) fn read_with(
     args: &CorpusArgs,
     without: &Bodies,
-    look: &mut dyn FnMut(usize, &[u8]),
+    on_message: &mut dyn FnMut(usize, &[u8]),
 ) -> anyhow::Result<Corpus> {
     let excluded = bodies(&args.exclude_bodies_of)?;
     let mut reader = Reader {
@@ -84,7 +84,7 @@ pub(crate) fn read_with(
         excluded,
         without,
         progress: Progress::new("messages read"),
-        look,
+        on_message,
     };
     for list in &args.lists {
         reader.list(list, &args.exclude_sources)?;
@@ -119,7 +119,7 @@ struct Reader<'l> {
     excluded: HashSet<u64>,
     without: &'l Bodies,
     progress: Progress,
-    look: &'l mut dyn FnMut(usize, &[u8]),
+    on_message: &'l mut dyn FnMut(usize, &[u8]),
 }
 
 impl Reader<'_> {
@@ -169,7 +169,7 @@ impl Reader<'_> {
         let message = Message::parse(raw);
         self.scratch.read(&message);
         let example = Example::new(&self.scratch, spam, index);
-        (self.look)(self.corpus.mail.len(), raw);
+        (self.on_message)(self.corpus.mail.len(), raw);
         let (date, file) = (date(&message), file.to_owned());
         self.corpus.mail.push(Labelled { example, date, body, language: language(&message), file });
     }

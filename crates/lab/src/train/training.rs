@@ -11,7 +11,7 @@ use super::corpus::{Corpus, Labelled};
 /// How to train.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TrainingArgs {
-    /// Times that all mail is gone through
+    /// Passes over all mail
     #[arg(long, default_value_t = Recipe::default().epochs)]
     pub(crate) epochs: u32,
     /// Learning rate

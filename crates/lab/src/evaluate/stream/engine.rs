@@ -21,7 +21,7 @@ const EACH_UP_TO: usize = 400;
 /// Share of the corrections that are to be new before it is made anew beyond that, as a divisor.
 const NEWS_SHARE: usize = 100;
 
-/// The engine, what it was told, and what it remembers of senders.
+/// The engine, the labels that it was given, and what it remembers of senders.
 pub(super) struct Engine {
     snapshot: Snapshot,
     model: Arc<Model>,
@@ -34,7 +34,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// One that was told nothing.
+    /// One without any label.
     pub(super) fn new(model: Arc<Model>) -> anyhow::Result<Self> {
         let settings = Settings { model: Some(Arc::clone(&model)), ..Settings::default() };
         let folder = tempfile::tempdir().context("cannot make a folder for sender history")?;

@@ -61,7 +61,7 @@ pub(crate) struct Part {
     pub(crate) from: usize,
     /// Position of the last.
     pub(crate) to: usize,
-    /// Messages whose truth was known before the last was judged.
+    /// Messages whose label the filter had before the last was judged.
     pub(crate) known: usize,
     /// Spam called spam, phishing or malware.
     pub(crate) caught: Share,
@@ -85,7 +85,7 @@ pub(crate) struct Run {
     pub(crate) filter: String,
     /// Version and settings of the filter, as it names them.
     pub(crate) about: String,
-    /// How it was told, in words.
+    /// How the filter got labels, in words.
     pub(crate) told: String,
     pub(crate) protocol: Protocol,
     pub(crate) blocks: Vec<Part>,
@@ -160,7 +160,7 @@ fn part(judged: &[Outcome], from: usize, to: usize, settings: &Settings) -> Part
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluate::stream::protocol::Told;
+    use crate::evaluate::stream::protocol::LabelScope;
 
     #[test]
     fn intervals_hold_the_share() {
@@ -181,7 +181,8 @@ mod tests {
             known: i,
         };
         let judged: Vec<Outcome> = (0..20).map(outcome).collect();
-        let protocol = Protocol { told: Told::Any, share: 1.0, delay: 0, beforehand: 0, seed: 1 };
+        let protocol =
+            Protocol { told: LabelScope::Any, share: 1.0, delay: 0, beforehand: 0, seed: 1 };
         let settings = Settings { block: 10, bootstrap: 20, seed: 1 };
         let run = Run::new(("x".into(), String::new()), &protocol, &judged, &settings);
         assert_eq!((run.blocks.len(), run.blocks[1].from, run.blocks[1].to), (2, 11, 20));

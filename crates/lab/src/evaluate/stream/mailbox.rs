@@ -13,7 +13,7 @@ const MESSAGES_MAX: usize = 200_000;
 /// Which messages come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Order {
-    /// By the time of delivery; the list's order where messages do not tell it.
+    /// By the time of delivery; the list's order where messages have none.
     Date,
     /// As the list has them.
     List,
@@ -23,7 +23,7 @@ pub(crate) enum Order {
 pub(crate) struct Mail {
     pub(crate) raw: Vec<u8>,
     pub(crate) spam: bool,
-    /// Unix time in seconds of its delivery; 0 if it does not tell it.
+    /// Unix time in seconds of its delivery; 0 if it has none.
     pub(crate) date: i64,
 }
 
@@ -88,7 +88,7 @@ impl Mailbox {
         if undated > 0 {
             let _ = writeln!(
                 std::io::stderr(),
-                "{undated} messages do not tell when they came; they keep their place behind the one before"
+                "{undated} messages have no time of delivery; they keep their place behind the one before"
             );
         }
         let mut last = 0;

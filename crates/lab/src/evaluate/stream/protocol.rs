@@ -1,4 +1,4 @@
-//! Who is told what, and when.
+//! Of which messages a filter gets the label, and when.
 
 use std::collections::VecDeque;
 
@@ -9,26 +9,26 @@ use serde::Serialize;
 use super::mailbox::Mail;
 use crate::train::progress::Progress;
 
-/// Of which messages the truth may be told.
+/// Of which messages the filter may get the label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Told {
+pub(crate) enum LabelScope {
     Any,
     /// Those that were judged wrongly.
     Errors,
 }
 
-/// How the filter learns the truth.
+/// How the filter gets labels.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Protocol {
-    pub(crate) told: Told,
-    /// Share of those messages whose truth is told.
+    pub(crate) told: LabelScope,
+    /// Share of those messages whose label is given, 0 to 1.
     pub(crate) share: f64,
     /// Messages that come in between.
     pub(crate) delay: usize,
-    /// First messages of the stream whose truth is told before anything is judged.
+    /// First messages of the stream whose label is given before anything is judged.
     pub(crate) beforehand: usize,
-    /// Draws which are told.
+    /// Draws whose labels are given.
     pub(crate) seed: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Outcome {
     pub(crate) suspect: bool,
     /// How much it looks like spam.
     pub(crate) score: f64,
-    /// Messages of the stream whose truth the filter knew.
+    /// Messages whose label the filter had.
     pub(crate) known: usize,
 }
 
@@ -68,18 +68,18 @@ impl Protocol {
         let mut known = before.len() + first.len();
         let mut outcomes = Vec::with_capacity(rest.len());
         for (at, mail) in rest.iter().enumerate() {
-            while let Some(&(_, told)) = waiting.front().filter(|(due, _)| *due <= at) {
-                filter.teach(&told.raw, told.spam)?;
+            while let Some(&(_, labelled)) = waiting.front().filter(|(due, _)| *due <= at) {
+                filter.teach(&labelled.raw, labelled.spam)?;
                 known += 1;
                 waiting.pop_front();
             }
-            let said = filter.judge(&mail.raw)?;
-            let (spam, called) = (mail.spam, said.spam);
-            let (suspect, score) = (said.suspect, said.score);
+            let opinion = filter.judge(&mail.raw)?;
+            let (spam, called) = (mail.spam, opinion.spam);
+            let (suspect, score) = (opinion.suspect, opinion.score);
             outcomes.push(Outcome { spam, called, suspect, score, known });
-            // Drawn for each message, so that the same ones are told to every filter.
+            // Drawn for each message, so that every filter gets the same labels.
             let drawn = f64::from(random.unit()) < self.share;
-            if drawn && (self.told == Told::Any || called != spam) {
+            if drawn && (self.told == LabelScope::Any || called != spam) {
                 waiting.push_back((at + 1 + self.delay, mail));
             }
             progress.step();
@@ -90,7 +90,7 @@ impl Protocol {
 
     /// `told 10 %`, `told errors, 20 later`.
     pub(crate) fn name(&self) -> String {
-        let what = if self.told == Told::Errors { " of the errors" } else { "" };
+        let what = if self.told == LabelScope::Errors { " of the errors" } else { "" };
         let mut name = format!("told {:.0} %{what}", 100.0 * self.share);
         if self.delay > 0 {
             name += &format!(", {} later", self.delay);
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use gauntlet_bench::learners::Opinion;
 
-    /// Says what it was told last.
+    /// Answers with the last label that it was given.
     #[derive(Default)]
     struct Parrot(bool, usize);
 
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_comes_when_it_is_told() {
-        let all = Protocol { told: Told::Any, share: 1.0, delay: 0, beforehand: 0, seed: 1 };
+    fn labels_come_by_scope_delay_and_beforehand() {
+        let all = Protocol { told: LabelScope::Any, share: 1.0, delay: 0, beforehand: 0, seed: 1 };
         assert_eq!(called(all), (vec![false, true, true, false, false], 4));
         let late = Protocol { delay: 1, ..all };
         assert_eq!(called(late), (vec![false, false, true, true, false], 3));
-        let errors = Protocol { told: Told::Errors, ..all };
+        let errors = Protocol { told: LabelScope::Errors, ..all };
         assert_eq!(called(errors), (vec![false, true, true, false, false], 2));
         assert_eq!(called(Protocol { share: 0.0, ..all }).1, 0);
         let before = Protocol { beforehand: 2, share: 0.0, ..all };
