@@ -167,12 +167,12 @@ pub fn run(
     let runner =
         Runner { workload, snapshot, next: AtomicUsize::new(0), stop: AtomicBool::new(false) };
     let warm = workload.messages.len();
-    runner.race(threads, Some(warm), time)?;
+    runner.run_threads(threads, Some(warm), time)?;
     let cpu_before = usage::cpu_seconds();
     runner.next.store(0, Ordering::Relaxed);
     runner.stop.store(false, Ordering::Relaxed);
     let start = Instant::now();
-    let times = runner.race(threads, None, time)?;
+    let times = runner.run_threads(threads, None, time)?;
     let seconds = start.elapsed().as_secs_f64();
     let cpu = usage::cpu_seconds() - cpu_before;
     let messages = times.histogram.len();
@@ -268,7 +268,12 @@ impl Times {
 
 impl Runner<'_> {
     /// Runs the threads until `count` messages are scanned, or for the time.
-    fn race(&self, threads: usize, count: Option<usize>, time: Duration) -> anyhow::Result<Times> {
+    fn run_threads(
+        &self,
+        threads: usize,
+        count: Option<usize>,
+        time: Duration,
+    ) -> anyhow::Result<Times> {
         std::thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..threads).map(|_| scope.spawn(move || self.work(count))).collect();

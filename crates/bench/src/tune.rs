@@ -391,10 +391,10 @@ impl<'a> Workbench<'a> {
         node.start()
     }
 
-    /// [`Workbench::beside`]; none, which is noted under the name of the step, if no message was
-    /// tried in a run.
+    /// [`Workbench::measure_pair`]; none, which is noted under the name of the step, if no message
+    /// was tried in a run.
     fn measure(&mut self, step: &str, new: &Setup, old: &Setup) -> anyhow::Result<Option<Beside>> {
-        match self.beside(new, old, self.options.rounds) {
+        match self.measure_pair(new, old, self.options.rounds) {
             Err(error) if error.is::<NothingTried>() => {
                 self.unmeasured.push(format!("{step}: {error}, after {ATTEMPTS_MAX} attempts"));
                 Ok(None)
@@ -404,7 +404,7 @@ impl<'a> Workbench<'a> {
     }
 
     /// Both in turn, now the one first, now the other.
-    fn beside(&mut self, new: &Setup, old: &Setup, rounds: u32) -> anyhow::Result<Beside> {
+    fn measure_pair(&mut self, new: &Setup, old: &Setup, rounds: u32) -> anyhow::Result<Beside> {
         let (new, old) = (self.start(new)?, self.start(old)?);
         let (mut news, mut olds) = (Vec::new(), Vec::new());
         for turn in 0..=rounds.clamp(1, ROUNDS_MAX) {

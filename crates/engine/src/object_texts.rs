@@ -48,7 +48,7 @@ pub(crate) fn judge(
     }
     for hit in &found.hits {
         if let Some(hit) = of_objects(hit, &objects) {
-            adopt(hit, &found, findings);
+            add_hit(hit, &found, findings);
         }
     }
 }
@@ -106,7 +106,7 @@ fn of_objects(hit: &Hit, objects: &[&Object]) -> Option<Hit> {
 }
 
 /// Adds the hit and what it says beside its points, unless the rule fired on the message itself.
-fn adopt(hit: Hit, found: &Findings, findings: &mut Findings) {
+fn add_hit(hit: Hit, found: &Findings, findings: &mut Findings) {
     if findings.hits.iter().any(|known| known.rule == hit.rule) {
         return;
     }

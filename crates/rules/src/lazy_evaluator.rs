@@ -140,7 +140,7 @@ impl<'a> LazyEvaluator<'a> {
                 self.meta(index, limits, &mut blocked);
             }
         }
-        let is_decided = limits.is_some_and(|limits| self.pursue(limits));
+        let is_decided = limits.is_some_and(|limits| self.evaluate_open(limits));
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
             set(&mut self.truths, *rule, Some(false));
         }
@@ -162,7 +162,7 @@ impl<'a> LazyEvaluator<'a> {
 
     /// Evaluates the open metas, those with most points for their cost first, until the rest cannot
     /// change the class; returns whether any is left.
-    fn pursue(&mut self, limits: &ScoreBounds) -> bool {
+    fn evaluate_open(&mut self, limits: &ScoreBounds) -> bool {
         let mut open = BinaryHeap::from(std::mem::take(&mut self.open));
         // Those that another meta needed have been evaluated and are in the score.
         open.retain(|meta| self.is_waiting(meta.rule));
@@ -180,7 +180,7 @@ impl<'a> LazyEvaluator<'a> {
                     open.push(meta);
                     continue;
                 }
-                self.answer(meta.rule);
+                self.evaluate(meta.rule);
             }
             // Its points are certain now: the end of the range that had not counted them moves.
             if self.tally.count(meta.rule) > 0.0 {
@@ -206,7 +206,7 @@ impl<'a> LazyEvaluator<'a> {
             let bounds = self.bounds_of(index);
             let next = if bounds.truth.is_none() { self.next(index) } else { None };
             match next {
-                Some((rule, cost)) if cost <= cost_max => self.answer(rule),
+                Some((rule, cost)) if cost <= cost_max => self.evaluate(rule),
                 next => return (next.map(|next| next.1), bounds),
             }
         }
@@ -314,7 +314,7 @@ impl<'a> LazyEvaluator<'a> {
     /// The value of a meta after all its operands are evaluated.
     fn value_at_once(&mut self, index: usize) -> f64 {
         let meta = &self.program.metas.programs[index];
-        meta.operands.iter().for_each(|rule| self.answer(*rule));
+        meta.operands.iter().for_each(|rule| self.evaluate(*rule));
         let counts = &self.tally.counts;
         let value = meta.expr.value(&|r| counts.get(*r as usize).copied().unwrap_or(0.0));
         value.unwrap_or(0.0)
@@ -337,7 +337,7 @@ impl<'a> LazyEvaluator<'a> {
                 None => {}
             }
             match self.next(index) {
-                Some((rule, _)) => self.answer(rule),
+                Some((rule, _)) => self.evaluate(rule),
                 None => return self.value_at_once(index),
             }
         }
@@ -373,7 +373,7 @@ impl<'a> LazyEvaluator<'a> {
     }
 
     /// Does the deferred work of a rule.
-    fn answer(&mut self, rule: u32) {
+    fn evaluate(&mut self, rule: u32) {
         match self.tally.pending.take(rule) {
             Work::Done => return,
             Work::Texts(last) => {

@@ -9,7 +9,7 @@ use crate::report::{Chart, Page, Table};
 pub fn sheet(report: &Report, price: Option<f64>) -> Page {
     let ladders = report.subjects.iter().filter(|s| !s.ladder.is_empty());
     let mut tables = vec![rates(report)];
-    tables.extend(ladders.map(ladder));
+    tables.extend(ladders.map(concurrency_table));
     tables.extend(download(report));
     tables.push(energy(report, price));
     let of = |subject: &Subject| {
@@ -99,7 +99,7 @@ fn rates(report: &Report) -> Table {
     table
 }
 
-fn ladder(subject: &Subject) -> Table {
+fn concurrency_table(subject: &Subject) -> Table {
     let mut table = Table::new(
         &format!("Latency against concurrency: {}", subject.target.url),
         &[

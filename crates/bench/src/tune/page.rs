@@ -11,7 +11,7 @@ pub fn sheet(report: Option<&Report>, experiment: Option<&parallel::Report>) -> 
     let manifest = report.map(|r| &r.manifest).or(experiment.map(|e| &e.manifest))?.clone();
     let mut tables = Vec::new();
     if let Some(report) = report {
-        tables.extend([ladder(report), steps(report)]);
+        tables.extend([gain_table(report), steps(report)]);
     }
     if let Some(experiment) = experiment {
         tables.extend(Program::both().map(|program| shared(experiment, program)));
@@ -49,7 +49,7 @@ pub fn settings(report: &Report) -> String {
     text
 }
 
-fn ladder(report: &Report) -> Table {
+fn gain_table(report: &Report) -> Table {
     let mut table = Table::new("From out of the box to tuned", &["state", "messages/s", "gain"]);
     let rows = report.ladder.iter().map(|rung| {
         let gain = rung.gain.as_ref().map(estimate).unwrap_or_default();

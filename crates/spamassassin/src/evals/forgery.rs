@@ -4,7 +4,7 @@ use super::args::Args;
 use super::context::EvalContext;
 use super::memo::Hotmail;
 use super::net::ADDRESS;
-use super::text::{is_word, look, re, squeeze};
+use super::text::{collapse_space, is_word, look, re};
 use crate::views::{find, find_no_case};
 
 /// `gated_through_received_hdr_remover()`: a list manager or gateway that removes Received fields,
@@ -51,7 +51,7 @@ fn hotmail(cx: &EvalContext<'_>) -> Hotmail {
         if !claims_sender && find(&received, b"hotmail.com").is_none() {
             return Hotmail::Fine;
         }
-        let received = squeeze(&received);
+        let received = collapse_space(&received);
         let claims_relay = re!(r"(?:from |HELO |helo=)\S*hotmail\.com\b").is_match(&received);
         // The rest is expensive and irrelevant if neither is claimed.
         if !claims_relay && !claims_sender || hotmail_is_fine(cx, &received) {
@@ -118,7 +118,7 @@ pub(super) fn eudoramail(cx: &EvalContext<'_>, args: &Args) -> bool {
     if !is_at(&cx.text("From:addr"), b"eudoramail.com") || received_removed(cx, args) {
         return false;
     }
-    let received = squeeze(&cx.text("Received"));
+    let received = collapse_space(&cx.text("Received"));
     let has_client = look!(ADDRESS.as_str()).is_match(&cx.text("X-Sender-Ip"));
     !(has_client && re!(r"by \S*whowhere.com;").is_match(&received))
 }
@@ -136,7 +136,7 @@ pub(super) fn yahoo(cx: &EvalContext<'_>, args: &Args) -> bool {
             received = resent;
         }
     }
-    let received = squeeze(&received);
+    let received = collapse_space(&received);
     if received_removed(cx, args) {
         return false;
     }
@@ -199,7 +199,7 @@ pub(super) fn aol_relay(cx: &EvalContext<'_>, _: &Args) -> bool {
     if find_no_case(&received, b"rly-").is_none() {
         return false;
     }
-    let received = squeeze(&received);
+    let received = collapse_space(&received);
     re!(r"(?i) rly-[a-z][a-z]\d\d\.").is_match(&received)
         && !re!(r"/AOL-\d+\.\d+\.\d+\)").is_match(&received)
         && !re!(r"ESMTP id (?:RELAY|MAILRELAY|MAILIN)").is_match(&received)

@@ -203,7 +203,7 @@ fn has_relays(cx: &EvalContext<'_>) -> bool {
 }
 
 /// The relays that may confirm a sender: the newest untrusted one, or all if all are trusted.
-fn vouching<'a>(cx: &'a EvalContext<'_>) -> impl Iterator<Item = &'a Relay> {
+fn confirming_relays<'a>(cx: &'a EvalContext<'_>) -> impl Iterator<Item = &'a Relay> {
     let relays = cx.views.relays();
     let trusted = if relays.untrusted().is_empty() { relays.trusted() } else { &[] };
     relays.untrusted().iter().take(1).chain(trusted)
@@ -216,7 +216,7 @@ fn relay_fits(cx: &EvalContext<'_>, voucher: &[u8]) -> bool {
         let end = memchr::memrchr(b']', rest)?;
         Some((&rest[..end], &rest[end + 1..]))
     });
-    vouching(cx).any(|relay| match literal {
+    confirming_relays(cx).any(|relay| match literal {
         Some((address, bits)) => net::in_range(&[address, bits].concat(), &relay.ip),
         None => {
             let name = relay.lc_rdns();
@@ -237,7 +237,7 @@ pub(super) fn envelope_matches_relay(cx: &EvalContext<'_>, _: &Args) -> bool {
         return false;
     }
     let domain = cx.tables.boundaries.trim(host);
-    vouching(cx)
+    confirming_relays(cx)
         .any(|relay| !relay.rdns.is_empty() && cx.tables.boundaries.trim(&relay.rdns) == domain)
 }
 

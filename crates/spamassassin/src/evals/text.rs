@@ -78,7 +78,7 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// One space for every run of white space.
-pub(crate) fn squeeze(text: &[u8]) -> Vec<u8> {
+pub(crate) fn collapse_space(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for &byte in text {
         if !is_space(byte) {
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn perl_notions() {
         assert_eq!(trim(b" \x0b a b\n"), b"a b");
-        assert_eq!(squeeze(b"a \n\tb "), b"a b ");
+        assert_eq!(collapse_space(b"a \n\tb "), b"a b ");
         assert_eq!(find_ignore_case(b"aBab", b"AB").collect::<Vec<_>>(), [0, 2]);
         assert_eq!(find_ignore_case(b"abc", b"").count(), 0);
         for (text, number) in [("-12", -12.0), (".05", 0.05), ("0400", 400.0), ("undef", 0.0)] {

@@ -76,10 +76,10 @@ pub(crate) fn body<'r>(
     let mut text = subject.map_or_else(Vec::new, |f| f.value().to_vec());
     text.push(b'\n');
     if wide || chars.is_ascii() {
-        squeeze(&chars, wide, &mut text);
+        collapse_space(&chars, wide, &mut text);
     } else {
         let mut squeezed = Vec::new();
-        squeeze(&chars, wide, &mut squeezed);
+        collapse_space(&chars, wide, &mut squeezed);
         let squeezed = String::from_utf8(squeezed).unwrap_or_default();
         text.extend_from_slice(&perl::to_bytes(&squeezed, wide));
     }
@@ -100,7 +100,7 @@ fn cut_chars(text: &str, max: usize) -> &str {
 
 /// Appends the text as UTF-8: a paragraph break (white space with two line ends or more) becomes
 /// one line end, any other white space one space. A NUL is a line end too.
-fn squeeze(text: &str, wide: bool, out: &mut Vec<u8>) {
+fn collapse_space(text: &str, wide: bool, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len());
     let mut i = 0;
@@ -252,7 +252,7 @@ mod tests {
     fn white_space() {
         let squeezed = |text: &str, wide: bool| {
             let mut out = Vec::new();
-            squeeze(text, wide, &mut out);
+            collapse_space(text, wide, &mut out);
             String::from_utf8(out).unwrap()
         };
         assert_eq!(squeezed("a  b\n c \n \n d\0e", false), "a b c \n d\ne");

@@ -21,7 +21,7 @@ use self::element::Element;
 use self::entities::Piece;
 use self::parser::{Attributes, Parser};
 use self::style::StyleStack;
-use self::words::{head_word, in_word, other_spaces, pixels, squeeze, tail_word};
+use self::words::{collapse_space, head_word, in_word, other_spaces, pixels, tail_word};
 use super::perl::{self, Text};
 use gauntlet_rules::hash::HashMap;
 
@@ -309,7 +309,7 @@ impl HtmlState {
         let is_after_space = self.pieces.count > 0 && !hidden && self.pieces.last_is_space;
         if self.begin_piece(text.wide, false, hidden) {
             let start = self.pieces.last_start;
-            squeeze(&text.chars, &mut self.rendered.chars);
+            collapse_space(&text.chars, &mut self.rendered.chars);
             if is_after_space && self.rendered.chars[start..].starts_with(' ') {
                 self.rendered.chars.remove(start);
             }
@@ -395,7 +395,7 @@ mod tests {
                 text.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
             }
             let mut out = "|".to_owned();
-            squeeze(&text, &mut out);
+            collapse_space(&text, &mut out);
             assert_eq!(out[1..], *plain.replace_all(&text, " "), "{text:?}");
         }
     }

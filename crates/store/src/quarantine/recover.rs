@@ -81,7 +81,7 @@ impl Quarantine {
         now_ms: i64,
     ) -> Result<Recovered, StoreError> {
         let path = folder.join("quarantine.db");
-        let aside = put_aside(&path, now_ms)?;
+        let aside = move_aside(&path, now_ms)?;
         let quarantine = Self::open_database(folder, packs, keys)?;
         let mut recovered = quarantine.recover(Changes::InOrder)?;
         quarantine.mark_all_noted()?;
@@ -341,8 +341,8 @@ fn newest_open(connection: &Connection) -> rusqlite::Result<BTreeMap<String, Pac
     Ok(newest.into_iter().filter(|(_, row)| row.state == PackState::Open).collect())
 }
 
-/// Puts a database aside with what belongs to it. None if there is none, or an empty one.
-fn put_aside(path: &Path, now_ms: i64) -> Result<Option<PathBuf>, StoreError> {
+/// Moves a database aside with what belongs to it. None if there is none, or an empty one.
+fn move_aside(path: &Path, now_ms: i64) -> Result<Option<PathBuf>, StoreError> {
     let beside = |path: &Path, suffix: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);

@@ -64,7 +64,7 @@ pub(super) fn has_text(text: &str) -> bool {
 
 /// Appends the text; runs of white space become one space, so does a no-break space that was
 /// decoded as Latin-1.
-pub(super) fn squeeze(text: &str, out: &mut String) {
+pub(super) fn collapse_space(text: &str, out: &mut String) {
     const NO_BREAK: &str = "\u{c2}\u{a0}";
     let bytes = text.as_bytes();
     let mut i = 0;
