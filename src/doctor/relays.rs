@@ -11,7 +11,7 @@ use gauntlet_gateway::network::Network;
 use super::{Findings, Status};
 
 /// Patience with a listener.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Proves that no listener relays for strangers, or names the one that does.
 pub(super) fn open_relay(config: &Config, found: &mut Findings) {
@@ -99,9 +99,9 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 /// Offers a message for a domain that cannot exist (RFC 6761); the reply if it is taken.
 fn takes_strangers(address: SocketAddr) -> std::io::Result<Option<String>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, IO_TIMEOUT)?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     let mut replies = BufReader::new(stream.try_clone()?);
     let mut reply = move || -> std::io::Result<String> {
         // A reply may have several lines; the last has a blank after its code.

@@ -169,7 +169,7 @@ pub(crate) async fn run(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%client, %error, "a connection of the console broke off");
+        tracing::debug!(%client, %error, "a connection to the console was aborted");
     }
 }
 
@@ -180,7 +180,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 
 /// Answers 503 to a client that has too many connections.
 pub(crate) fn reject(stream: &TcpStream, client: IpAddr) {
-    tracing::warn!(%client, "turned away: console.connections_per_client_max");
+    tracing::warn!(%client, "connection refused: console.connections_per_client_max");
     let words = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\n\
                   Connection: close\r\n\r\n";
     // Best effort: the buffer of a new connection has room for a few words.

@@ -27,7 +27,7 @@ const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// Messages listed at once.
 pub const LIST_MAX: usize = 10_000;
 /// A client that says nothing is given up after this.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,18 +218,18 @@ pub fn serve(node: Arc<Node>) -> io::Result<()> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            if let Err(error) = talk(&node, &stream) {
-                tracing::debug!(%error, "a control connection broke off");
+            if let Err(error) = serve_connection(&node, &stream) {
+                tracing::debug!(%error, "a control connection was aborted");
             }
         }
     })?;
     Ok(())
 }
 
-fn talk(node: &Node, mut stream: &UnixStream) -> io::Result<()> {
+fn serve_connection(node: &Node, mut stream: &UnixStream) -> io::Result<()> {
     use std::io::Read;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {

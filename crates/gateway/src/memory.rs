@@ -109,13 +109,13 @@ impl MemoryBudget {
         MemoryBudget(Mutex::new(Held { limits, total: 0, by_holder: HashMap::new() }))
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Other limits from now on.
     pub fn set_limits(&self, limits: BudgetLimits) {
-        self.held().limits = limits;
+        self.lock().limits = limits;
     }
 
     /// An empty share without holders: bounded by the whole budget only.
@@ -130,12 +130,12 @@ impl MemoryBudget {
 
     /// Units that all shares together hold.
     pub fn used(&self) -> u64 {
-        self.held().total
+        self.lock().total
     }
 
     /// At least so many per cent are in use.
     pub fn is_used_from(&self, percent: u32) -> bool {
-        let held = self.held();
+        let held = self.lock();
         let used = u128::from(held.total) * 100;
         held.total > 0 && used >= u128::from(held.limits.max) * u128::from(percent)
     }
@@ -149,7 +149,7 @@ impl MemoryShare {
 
     /// There is room for so many more, within the shares of its holders.
     pub fn has_room(&self, more: u64) -> bool {
-        self.fits(&self.budget.held(), more, Reach::Alone)
+        self.fits(&self.budget.lock(), more, Reach::Alone)
     }
 
     fn fits(&self, held: &Held, more: u64, reach: Reach) -> bool {
@@ -187,7 +187,7 @@ impl MemoryShare {
             if self.set(units, Reach::Whole) {
                 return true;
             }
-            if units > self.budget.held().limits.max || clock.elapsed(began) >= wait {
+            if units > self.budget.lock().limits.max || clock.elapsed(began) >= wait {
                 return false;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -199,7 +199,7 @@ impl MemoryShare {
             return true;
         }
         let budget = self.budget.clone();
-        let mut held = budget.held();
+        let mut held = budget.lock();
         if units > self.units && !self.fits(&held, units - self.units, reach) {
             return false;
         }
@@ -269,6 +269,6 @@ mod tests {
         assert!(service.resize_alone(60) && !service.resize_alone(61));
         drop(service);
         assert_eq!(budget.used(), 0);
-        assert!(budget.held().by_holder.is_empty());
+        assert!(budget.lock().by_holder.is_empty());
     }
 }

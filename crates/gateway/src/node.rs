@@ -290,7 +290,7 @@ impl Node {
             let _written_before = steady.write();
             spool.flush();
             if let Err(error) = history.write(now_s) {
-                tracing::warn!(%error, "what was remembered of senders cannot be written");
+                tracing::warn!(%error, "the history of senders cannot be written");
             }
             logged
         });

@@ -73,11 +73,11 @@ fn enter(app: &App, request: &RequestContext, link: &Link) -> Result<Response, R
     let users = &app.state.users;
     let Some(user) = users.user_for_address(&link.address, request.now_ms)? else {
         let why = t("Your account may do more than see your own mail: sign in with your password.");
-        return Ok(said(StatusCode::FORBIDDEN, translatable("Sign in"), why));
+        return Ok(notice_page(StatusCode::FORBIDDEN, translatable("Sign in"), why));
     };
     if matches!(users.second_factor(&user.login)?, SecondFactor::On { .. }) {
         let why = t("Your account has a second factor: sign in with your password and a code.");
-        return Ok(said(StatusCode::FORBIDDEN, translatable("Sign in"), why));
+        return Ok(notice_page(StatusCode::FORBIDDEN, translatable("Sign in"), why));
     }
     if let Some(old) = &request.token {
         users.end_session(old)?;
@@ -107,9 +107,9 @@ fn release(
                 };
                 text = html! { (text) " " (also) };
             }
-            Ok(said(StatusCode::OK, translatable("Released"), text))
+            Ok(notice_page(StatusCode::OK, translatable("Released"), text))
         }
-        Ok(Released::NotHeld(state)) => Ok(past(state)),
+        Ok(Released::NotHeld(state)) => Ok(already_decided(state)),
         Ok(Released::NotAllowed) => Ok(not_allowed()),
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
@@ -118,7 +118,7 @@ fn release(
             let why = translatable(
                 "It could not be released now. The link still works: try again later.",
             );
-            Ok(said(StatusCode::SERVICE_UNAVAILABLE, translatable("Not now"), t(why)))
+            Ok(notice_page(StatusCode::SERVICE_UNAVAILABLE, translatable("Not now"), t(why)))
         }
     }
 }
@@ -155,7 +155,7 @@ fn decidable(app: &App, link: &Link, held: Option<&Held>) -> Result<(), Box<Resp
     match held {
         None if link.kind == LinkKind::Enter => Ok(()),
         None => Err(Box::new(gone())),
-        Some(held) if held.state != State::Held => Err(Box::new(past(held.state))),
+        Some(held) if held.state != State::Held => Err(Box::new(already_decided(held.state))),
         Some(held) if may(held) => Ok(()),
         Some(_) => Err(Box::new(not_allowed())),
     }
@@ -163,7 +163,7 @@ fn decidable(app: &App, link: &Link, held: Option<&Held>) -> Result<(), Box<Resp
 
 fn not_allowed() -> Response {
     let why = translatable("Only an administrator can release this message.");
-    said(StatusCode::FORBIDDEN, translatable("Not possible"), t(why))
+    notice_page(StatusCode::FORBIDDEN, translatable("Not possible"), t(why))
 }
 
 fn about(held: &Held) -> Markup {
@@ -180,17 +180,17 @@ fn about(held: &Held) -> Markup {
     }
 }
 
-fn past(state: State) -> Response {
+fn already_decided(state: State) -> Response {
     let text = match state {
         State::Deleted => translatable("This message was deleted. Nothing brings it back."),
         _ => translatable("This message was released before. It is delivered once."),
     };
-    said(StatusCode::CONFLICT, translatable("Already decided"), t(text))
+    notice_page(StatusCode::CONFLICT, translatable("Already decided"), t(text))
 }
 
 fn gone() -> Response {
     let text = translatable("This message is not kept any more.");
-    said(StatusCode::GONE, translatable("Gone"), t(text))
+    notice_page(StatusCode::GONE, translatable("Gone"), t(text))
 }
 
 fn refused(shown: &LinkStatus) -> Response {
@@ -213,10 +213,10 @@ fn refused(shown: &LinkStatus) -> Response {
             translatable("This link is invalid or incomplete. Open it as the digest has it."),
         ),
     };
-    said(status, title, t(text))
+    notice_page(status, title, t(text))
 }
 
-fn said(status: StatusCode, title: &str, text: impl Render) -> Response {
+fn notice_page(status: StatusCode, title: &str, text: impl Render) -> Response {
     let body = html! { section.card.narrow { h1 { (t(title)) } p role="status" { (text) } } };
     response::page(status, layout::bare(t(title), &body))
 }

@@ -133,7 +133,7 @@ fn of_database(config: &Config, group: &GroupSettings) -> anyhow::Result<Vec<Str
         let rows = rows.with_context(|| format!("{address:?}"))?;
         Ok(rows.into_iter().map(|(first, _)| first).collect())
     });
-    asked.join().map_err(|_| anyhow::anyhow!("the question broke off"))?
+    asked.join().map_err(|_| anyhow::anyhow!("the thread of the query failed"))?
 }
 
 /// Where a group is kept: named by what is asked, so that another question has another answer.

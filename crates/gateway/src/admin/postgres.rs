@@ -211,7 +211,7 @@ impl Session<'_> {
                 }
                 10 => {
                     let ours = rest.split(|b| *b == 0).any(|m| m == b"SCRAM-SHA-256");
-                    ensure!(ours, "the server offers no way of logging in that is known here");
+                    ensure!(ours, "the server offers no authentication method that is supported");
                     let began = Scram::new()?;
                     let first = began.first();
                     let mut message = b"SCRAM-SHA-256\0".to_vec();
@@ -231,7 +231,7 @@ impl Session<'_> {
                     is_proven = true;
                 }
                 5 => bail!("the server wants MD5; set password_encryption = scram-sha-256 there"),
-                other => bail!("a way of logging in that is not known here ({other})"),
+                other => bail!("authentication method {other} is not supported"),
             }
         }
     }

@@ -135,7 +135,9 @@ impl Remote {
         while let Some(frame) =
             tokio::time::timeout(STEP_TIMEOUT, body.frame()).await.context("no answer")?
         {
-            let Ok(data) = frame.context("the answer broke off")?.into_data() else { continue };
+            let Ok(data) = frame.context("the response was cut short")?.into_data() else {
+                continue;
+            };
             bytes += data.len() as u64;
             ensure!(bytes <= self.bytes_max, "larger than bytes_max = {}", self.bytes_max);
             file.write_all(&data)?;
@@ -183,7 +185,7 @@ async fn ask(tls: &HopTls, url: &Uri, known: &Validators) -> anyhow::Result<Resp
     // Ends with the last of sender and body.
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "the connection of a list broke off");
+            tracing::debug!(%error, "the connection for a list was aborted");
         }
     });
     let target = url.path_and_query().map_or("/", |p| p.as_str());

@@ -101,7 +101,7 @@ impl RuleLookups {
             (questions, text.filter(|(_, text)| text.bytes() <= TEXT_BYTES_MAX))
         });
         worked_out.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "what rules ask about a message could not be worked out");
+            tracing::error!(%error, "the DNS questions of rules could not be determined");
             (Vec::new(), None)
         })
     }

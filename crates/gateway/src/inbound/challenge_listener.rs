@@ -31,7 +31,7 @@ pub struct ChallengeListener {
     listener: TcpListener,
     limits: SessionLimits,
     /// A connection is closed after this, answered or not.
-    patience: Duration,
+    time_max: Duration,
 }
 
 impl ChallengeListener {
@@ -51,7 +51,7 @@ impl ChallengeListener {
         Ok(ChallengeListener {
             listener: TcpListener::from_std(listener)?,
             limits: SessionLimits::of_connections(settings.connections_max, own, IDLE_MIN),
-            patience: Duration::from_secs(settings.seconds_max),
+            time_max: Duration::from_secs(settings.seconds_max),
         })
     }
 
@@ -71,8 +71,8 @@ impl ChallengeListener {
                 Ok((stream, peer)) => {
                     // Closed at once if its address has too many: an authority asks from several.
                     let Ok(admitted) = admission.admit(peer.ip(), false, || true) else { continue };
-                    let (proofs, patience) = (proofs.clone(), self.patience);
-                    tokio::spawn(serve(stream, proofs, patience, admitted));
+                    let (proofs, time_max) = (proofs.clone(), self.time_max);
+                    tokio::spawn(serve(stream, proofs, time_max, admitted));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection at acme.address");
@@ -83,7 +83,7 @@ impl ChallengeListener {
     }
 }
 
-async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, admitted: Admitted) {
+async fn serve(stream: TcpStream, proofs: Arc<Proofs>, time_max: Duration, admitted: Admitted) {
     admitted.wait();
     let service = hyper::service::service_fn(move |request| {
         let answer = answer(&request, &proofs);
@@ -91,13 +91,13 @@ async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, admit
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(patience)
+        .header_read_timeout(time_max)
         .max_buf_size(HEAD_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // Done, broken off, or too slow: all the same here.
-        _ = tokio::time::timeout(patience, connection) => {}
+        _ = tokio::time::timeout(time_max, connection) => {}
         () = admitted.evicted() => {}
     }
 }

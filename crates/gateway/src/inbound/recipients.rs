@@ -96,7 +96,7 @@ impl Recipients {
                 Ok(Ok(true)) => return RecipientStatus::Exists,
                 Ok(Ok(false)) => {}
                 Ok(Err(error)) => {
-                    tracing::error!(%error, "recipients.sqlite cannot be asked");
+                    tracing::error!(%error, "recipients.sqlite cannot be queried");
                     return RecipientStatus::Undecided;
                 }
                 Err(_) => return RecipientStatus::Undecided,

@@ -38,8 +38,8 @@ use crate::network::Network;
 use crate::scan::scan_pool::NoVerdict;
 use crate::wire::Wire;
 
-/// A client that is turned away has so long to take the words.
-const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
+/// Time that a refused client has to read the response.
+const REFUSAL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What judges for services.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ struct ServiceContext {
     learn_limits: LearnLimits,
 }
 
-/// Why a correction was not taken.
+/// Why a correction was refused.
 #[derive(Debug)]
 enum NotLearned {
     /// The settings do not allow it.
@@ -131,7 +131,7 @@ enum NotLearned {
 
 impl ServiceContext {
     /// Wait for the next piece of a request.
-    fn patience(&self) -> Duration {
+    fn io_timeout(&self) -> Duration {
         Duration::from_secs(self.settings.seconds_max)
     }
 
@@ -211,7 +211,7 @@ impl ServiceContext {
             Ok(Some(user)) => format!("{protocol}:{user}"),
             Ok(None) => protocol.to_owned(),
             Err(why) => {
-                tracing::warn!(?client, protocol, why, "a correction was not taken");
+                tracing::warn!(?client, protocol, why, "a correction was refused");
                 return Err(NotLearned::TooOften(why));
             }
         };
@@ -314,21 +314,21 @@ impl Service {
             if let Some(client) = client
                 && !self.networks.iter().any(|n| n.contains(client))
             {
-                tracing::warn!(%client, "turned away: not in service.networks");
+                tracing::warn!(%client, "connection refused: not in service.networks");
                 continue;
             }
             // Programs of this machine share one address: they are held to the whole number only.
             let counted = client.filter(|ip| !ip.is_loopback());
             let Ok(admitted) = admission.admit(counted, false, || true) else {
-                tracing::warn!(?client, "turned away: service.connections_per_client_max");
-                tokio::spawn(context.clone().turn_away(wire));
+                tracing::warn!(?client, "connection refused: service.connections_per_client_max");
+                tokio::spawn(context.clone().refuse(wire));
                 continue;
             };
             let (context, metrics) = (context.clone(), context.core.intake.metrics.clone());
             let serve = async move {
                 if let Err(error) = context.serve(wire, client, admitted).await {
                     let protocol = context.settings.protocol.name();
-                    tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
+                    tracing::debug!(protocol, ?client, %error, "a service connection was aborted");
                 }
             };
             tokio::spawn(Timed::new(serve, Work::Receiving, metrics));
@@ -355,8 +355,8 @@ impl ServiceContext {
     /// Tells a client to come again later, in its protocol's words. A milter has none for that
     /// before an MTA spoke: the MTA then does what it does without its filter (Postfix:
     /// milter_default_action).
-    async fn turn_away(self: Arc<Self>, mut wire: Wire) {
-        let words: &[u8] = match self.settings.protocol {
+    async fn refuse(self: Arc<Self>, mut wire: Wire) {
+        let response: &[u8] = match self.settings.protocol {
             ServiceProtocol::Spamd => b"SPAMD/1.1 75 too many connections, try again later\r\n\r\n",
             ServiceProtocol::Milter => b"",
             ServiceProtocol::Rspamd | ServiceProtocol::Http => {
@@ -364,11 +364,11 @@ impl ServiceContext {
                   Connection: close\r\n\r\n"
             }
         };
-        let say = async {
-            wire.write_all(words).await?;
+        let send = async {
+            wire.write_all(response).await?;
             wire.shutdown().await
         };
         // Best effort: the buffer of a new connection has room for a few words.
-        let _said_or_not = tokio::time::timeout(TURN_AWAY_MAX, say).await;
+        let _sent_or_not = tokio::time::timeout(REFUSAL_TIME_MAX, send).await;
     }
 }

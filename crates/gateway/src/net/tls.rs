@@ -191,7 +191,7 @@ pub(crate) fn read_all(
             Ok(given) => return Ok(vec![Arc::new(given)]),
             Err(error) if path.exists() => {
                 let error = format!("{error:#}");
-                tracing::error!(error, "the certificate cannot be used; it is asked for anew");
+                tracing::error!(error, "the certificate cannot be used; a new one is requested");
             }
             Err(_) => {}
         }

@@ -16,7 +16,7 @@ use crate::net::tls::{Certificate, HopTls};
 use crate::wire::Wire;
 
 /// Patience with a server, over all.
-const PATIENCE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -37,7 +37,7 @@ pub struct Asked {
 /// The server cannot be reached or verified, or its answer is too long or no text.
 pub async fn ask(asked: &Asked, tls: &HopTls) -> anyhow::Result<(u16, String)> {
     let asking = send(asked, tls);
-    tokio::time::timeout(PATIENCE, asking).await.context("no answer in time")?
+    tokio::time::timeout(ANSWER_TIMEOUT, asking).await.context("no answer in time")?
 }
 
 async fn send(asked: &Asked, tls: &HopTls) -> anyhow::Result<(u16, String)> {
@@ -62,7 +62,7 @@ pub async fn exchange(
     request: Request<Full<Bytes>>,
     tls: &HopTls,
 ) -> anyhow::Result<Response<Bytes>> {
-    let answer = tokio::time::timeout(PATIENCE, conversation(request, tls)).await;
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, conversation(request, tls)).await;
     answer.context("no answer in time")?
 }
 
@@ -92,7 +92,7 @@ async fn conversation(
         hyper::client::conn::http1::handshake(TokioIo::new(wire)).await.context("HTTP")?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to a web server broke off");
+            tracing::debug!(%error, "a connection to a web server was aborted");
         }
     });
     let authority = url.authority().map_or(host.as_str(), |a| a.as_str());

@@ -75,7 +75,7 @@ impl Node {
         };
         let failed = match got.await {
             Ok(()) => {
-                tracing::info!(names, "a new certificate is shown from now on");
+                tracing::info!(names, "a new certificate is in use");
                 None
             }
             Err(error) => {

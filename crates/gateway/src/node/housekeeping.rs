@@ -160,7 +160,7 @@ impl Node {
                 node.retention.clock.write()
             });
             if let Ok(Err(error)) = written.await {
-                tracing::warn!(%error, "the time cannot be written down");
+                tracing::warn!(%error, "the time cannot be stored");
             }
             tokio::select! {
                 () = tokio::time::sleep(STAMP_PAUSE) => {}

@@ -43,7 +43,7 @@ impl Node {
                 node.history.forget_waiting(&rules, now_s)
             });
             if let Ok(Err(error)) = done.await {
-                tracing::warn!(%error, "what was remembered of senders cannot be written");
+                tracing::warn!(%error, "the history of senders cannot be written");
             }
             tokio::select! {
                 () = tokio::time::sleep(WATCH_PAUSE) => {}

@@ -205,7 +205,7 @@ impl MtaSts {
                 Some(policy)
             }
             Err(error) => {
-                tracing::warn!(domain, error, "the MTA-STS policy cannot be had");
+                tracing::warn!(domain, error, "the MTA-STS policy cannot be fetched");
                 let mut state = self.state();
                 if state.failed.len() >= POLICIES_MAX {
                     state.failed.clear();

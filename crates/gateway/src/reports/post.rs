@@ -76,7 +76,7 @@ pub async fn post(
              Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
-        let said = say(tls, host, peer, request.as_bytes(), body);
+        let said = send_request(tls, host, peer, request.as_bytes(), body);
         let cause = match tokio::time::timeout(WAIT, said).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
@@ -106,7 +106,7 @@ fn parts(url: &str) -> Option<(&str, u16, &str)> {
     fits.then_some((host, port, path))
 }
 
-async fn say(
+async fn send_request(
     tls: &HopTls,
     host: &str,
     peer: SocketAddr,

@@ -158,7 +158,7 @@ impl Unpacking {
         }));
         let mut tree = match roots.is_empty() {
             true => Tree::default(),
-            false => self.pool.unpack(&roots, &self.limits, &self.words(message), look),
+            false => self.pool.unpack(&roots, &self.limits, &self.passwords(message), look),
         };
         for object in tree.objects.iter_mut().filter(|o| o.parent.is_none()) {
             let other = (object.root as usize).checked_sub(files.len());
@@ -171,7 +171,7 @@ impl Unpacking {
         tree
     }
 
-    fn words(&self, message: &Message<'_>) -> Vec<Password> {
+    fn passwords(&self, message: &Message<'_>) -> Vec<Password> {
         let max = self.limits.passwords_max.saturating_sub(self.words.len());
         let of_message = passwords::candidates(message, max).into_iter();
         let word = |(word, source): (String, &str)| Password { word, source: source.to_owned() };

@@ -69,8 +69,8 @@ pub(crate) fn read(args: &CorpusArgs, without: &Bodies) -> anyhow::Result<Corpus
     read_with(args, without, &mut |_, _| {})
 }
 
-/// The same, and hands `on_message` the position and the bytes of every message that is kept. Positions
-/// are the same each time.
+/// The same, and hands `on_message` the position and the bytes of every message that is kept.
+/// Positions are the same each time.
 pub(crate) fn read_with(
     args: &CorpusArgs,
     without: &Bodies,

@@ -49,7 +49,7 @@ pub(super) async fn run(
     match conversation.run().await {
         Ok(reason) => tracing::debug!(target: RECEIVER, client = %address, reason, "session ended"),
         Err(error) => {
-            tracing::debug!(target: RECEIVER, client = %address, %error, "session broken off");
+            tracing::debug!(target: RECEIVER, client = %address, %error, "session aborted");
         }
     }
     metrics.sessions.add(-1);
@@ -149,7 +149,7 @@ impl Conversation {
                         }
                         return Ok("closed");
                     }
-                    other => event = self.react(other).await?,
+                    other => event = self.handle_event(other).await?,
                 }
             }
             if self.should_stop() {
@@ -166,7 +166,7 @@ impl Conversation {
             return Err(io::Error::other("STARTTLS without a certificate"));
         };
         let plain = std::mem::replace(&mut self.wire, Box::new(tokio::io::empty()));
-        let limit = HANDSHAKE_TIMEOUT.min(self.patience());
+        let limit = HANDSHAKE_TIMEOUT.min(self.read_timeout());
         let accepted = tokio::time::timeout(limit, tls.accept(plain)).await;
         let (wire, session) = match accepted {
             Ok(accepted) => accepted?,
@@ -220,8 +220,8 @@ impl Conversation {
             false => None,
         };
         let limit = match self.pace_left() {
-            Some(left) => self.patience().min(left),
-            None => self.patience(),
+            Some(left) => self.read_timeout().min(left),
+            None => self.read_timeout(),
         };
         let waiting = Instant::now();
         let idle = !self.session.in_transaction();
@@ -253,7 +253,7 @@ impl Conversation {
             Ok(event) => event,
             Err(_) if slow => self.give_up("the message comes too slowly").await,
             // Only the while is over that the pace is counted in.
-            Err(_) if waiting.elapsed() < self.patience() => Ok(Some(Event::More)),
+            Err(_) if waiting.elapsed() < self.read_timeout() => Ok(Some(Event::More)),
             Err(_) => self.give_up("timeout").await,
         }
     }
@@ -275,7 +275,7 @@ impl Conversation {
     }
 
     /// How long to wait for the next bytes.
-    fn patience(&self) -> Duration {
+    fn read_timeout(&self) -> Duration {
         let settings = &self.receiver.settings.get().receiver;
         if let Some(since) = self.skipping_since {
             // As a whole it may take as long as a command: it has neither pace nor memory of its
@@ -320,7 +320,7 @@ impl Conversation {
             return Ok(());
         }
         let out = std::mem::take(&mut self.out);
-        let limit = WRITE_TIMEOUT.min(self.patience());
+        let limit = WRITE_TIMEOUT.min(self.read_timeout());
         match tokio::time::timeout(limit, self.wire.write_all(&out)).await {
             Ok(written) => written,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -329,7 +329,7 @@ impl Conversation {
 
     /// Answers a question of the state machine. What takes long is boxed: an idle session must not
     /// hold room for it.
-    async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
+    async fn handle_event(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
             Event::Mail(mail) => {
                 // What is left of a message that was taken back (RSET).

@@ -100,7 +100,7 @@ pub(super) async fn read(
     let (head, mut stream) = request.into_parts();
     let mut body = Vec::new();
     loop {
-        let next = tokio::time::timeout(context.patience(), stream.frame()).await;
+        let next = tokio::time::timeout(context.io_timeout(), stream.frame()).await;
         let next = next.map_err(|_| {
             let hint = "send it faster, or raise service.seconds_max";
             Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", hint)

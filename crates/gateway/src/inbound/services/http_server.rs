@@ -34,7 +34,7 @@ pub(super) async fn serve(
     admitted.wait();
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(context.patience())
+        .header_read_timeout(context.io_timeout())
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(FIELDS_MAX)
         .serve_connection(TokioIo::new(wire), service);

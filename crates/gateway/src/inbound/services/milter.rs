@@ -89,7 +89,7 @@ pub(super) async fn serve(
             false => None,
         };
         let until = packet_end
-            .map_or(idle_end, |end| end.min(tokio::time::Instant::now() + context.patience()));
+            .map_or(idle_end, |end| end.min(tokio::time::Instant::now() + context.io_timeout()));
         let busy = session.is_busy();
         let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
         let read = tokio::select! {
@@ -121,7 +121,7 @@ pub(super) async fn serve(
 
 async fn flush(wire: &mut Wire, out: &mut Vec<u8>, context: &ServiceContext) -> io::Result<()> {
     if !out.is_empty() {
-        tokio::time::timeout(context.patience(), wire.write_all(out)).await??;
+        tokio::time::timeout(context.io_timeout(), wire.write_all(out)).await??;
         out.clear();
     }
     Ok(())

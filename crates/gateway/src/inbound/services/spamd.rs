@@ -38,7 +38,7 @@ pub(super) async fn serve(
     client: Option<IpAddr>,
     admitted: &Admitted,
 ) -> io::Result<()> {
-    let patience = context.patience();
+    let io_timeout = context.io_timeout();
     let mut memory = context.memory_of(client);
     admitted.wait();
     let read = tokio::select! {
@@ -59,7 +59,7 @@ pub(super) async fn serve(
         stream.write_all(&answer).await?;
         stream.shutdown().await
     };
-    tokio::time::timeout(patience, write).await?
+    tokio::time::timeout(io_timeout, write).await?
 }
 
 /// Reads a request. Its memory is booked as it is announced, and as it comes.
@@ -72,7 +72,7 @@ async fn read(
     let mut reader = RequestReader::new(limits);
     loop {
         let piece = read_with(stream, |bytes| reader.push(bytes));
-        let pushed = tokio::time::timeout(context.patience(), piece).await??;
+        let pushed = tokio::time::timeout(context.io_timeout(), piece).await??;
         match pushed {
             None => return Ok(reader.end().map_err(refusal)),
             Some(Ok(Some(request))) => {

@@ -90,8 +90,8 @@ async fn order(acme_store: AcmeStore<'_>, proofs: &Arc<Proofs>) -> anyhow::Resul
     let mut order = order.map_err(|e| explained(e, acme_store))?;
     let mut shown = proofs.show();
     show_proofs(&mut order, &mut shown).await?;
-    let patience = RetryPolicy::new().timeout(POLL_WAIT);
-    match order.poll_ready(&patience).await {
+    let retry_policy = RetryPolicy::new().timeout(POLL_WAIT);
+    match order.poll_ready(&retry_policy).await {
         Ok(OrderStatus::Ready) => {}
         Ok(_) => bail!(refusal(&mut order).await.unwrap_or("it does not say why".to_owned())),
         Err(Error::Api(problem)) => {
@@ -103,7 +103,8 @@ async fn order(acme_store: AcmeStore<'_>, proofs: &Arc<Proofs>) -> anyhow::Resul
     }
     let (key, request) = acme_store.request(names)?;
     order.finalize_csr(&request).await.map_err(|e| explained(e, acme_store))?;
-    let chain = order.poll_certificate(&patience).await.map_err(|e| explained(e, acme_store))?;
+    let chain =
+        order.poll_certificate(&retry_policy).await.map_err(|e| explained(e, acme_store))?;
     Ok(Ordered { key, chain })
 }
 
@@ -144,7 +145,7 @@ async fn show_proofs(order: &mut Order, shown: &mut Shown) -> anyhow::Result<()>
         match authorization.status {
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
-            status => bail!("the authorization of {name} is {status:?}; it is asked for anew"),
+            status => bail!("the authorization of {name} is {status:?}; it is requested again"),
         }
         let challenge = authorization.challenge(ChallengeType::Http01);
         let mut challenge = challenge.with_context(|| {
@@ -163,7 +164,7 @@ async fn refusal(order: &mut Order) -> Option<String> {
         let name = authorization.identifier().to_string();
         let Ok(state) = authorization.refresh().await else { continue };
         if let Some(problem) = state.challenges.iter().find_map(|c| c.error.as_ref()) {
-            return Some(format!("{name}: {}", said(problem)));
+            return Some(format!("{name}: {}", describe(problem)));
         }
     }
     None
@@ -176,8 +177,10 @@ struct StaleNonce(String);
 
 fn plain(error: Error) -> anyhow::Error {
     match error {
-        Error::Api(problem) if kind(&problem) == "badNonce" => StaleNonce(said(&problem)).into(),
-        Error::Api(problem) => anyhow!(said(&problem)),
+        Error::Api(problem) if kind(&problem) == "badNonce" => {
+            StaleNonce(describe(&problem)).into()
+        }
+        Error::Api(problem) => anyhow!(describe(&problem)),
         other => anyhow!(other),
     }
 }
@@ -201,7 +204,7 @@ fn kind(problem: &Problem) -> &str {
 }
 
 /// What the authority said, and what to do about it (RFC 8555 section 6.7).
-fn said(problem: &Problem) -> String {
+fn describe(problem: &Problem) -> String {
     let hint = match kind(problem) {
         "connection" | "dns" | "unauthorized" | "incorrectResponse" | "tls" => {
             "the name's addresses in the DNS must be this machine's, and their port 80 must lead to \

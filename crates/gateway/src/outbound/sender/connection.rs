@@ -197,7 +197,7 @@ impl Connection {
         match attempted {
             // RFC 7435: encryption that does not work is no reason to keep the mail.
             Err(Failure::Handshake(why)) if !attempt.tls_required => {
-                tracing::info!(%peer, why, "TLS does not work there; going on without");
+                tracing::info!(%peer, why, "TLS failed; continuing without it");
                 attempt.tls = false;
                 Connection::attempt(&attempt, with).await.map_err(Failure::into_text)
             }
