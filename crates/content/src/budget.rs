@@ -34,7 +34,8 @@ impl Budget {
         if elapsed >= self.wall_max {
             return true;
         }
-        // One thread takes no more CPU time than time goes by: most requests never ask the kernel.
+        // One thread takes no more CPU time than time goes by: most requests never make the system
+        // call.
         elapsed >= self.cpu_max && thread_cpu_time().saturating_sub(self.cpu_began) >= self.cpu_max
     }
 }

@@ -1,9 +1,9 @@
 //! Malware engines: programs and lists that know files by name.
 //!
-//! Each engine answers for one file at a time ([`Engine`]). [`EngineSet`] asks all of them at once
-//! for the objects of a tree, each content once, remembers what they said ([`Cache`]), leaves an
-//! engine alone for a while that fails again and again ([`Breaker`]), and writes into the tree what
-//! they found, what they could not do, and what that means.
+//! Each engine answers for one file at a time ([`Engine`]). [`EngineSet`] queries all of them at
+//! once for the objects of a tree, each content once, remembers what they said ([`Cache`]), leaves
+//! an engine alone for a while that fails again and again ([`Breaker`]), and writes into the tree
+//! what they found, what they could not do, and what that means.
 //!
 //! Everything here blocks: call it on a thread that may wait.
 
@@ -81,10 +81,10 @@ impl From<std::io::Error> for EngineError {
 
 /// What scans one file at a time: a daemon, a command, rules or a list of hashes.
 pub trait Engine: std::fmt::Debug + Send + Sync {
-    /// Program and signatures: answers that were given under another version are asked again.
+    /// Program and signatures: an answer under another version is not reused.
     ///
     /// # Errors
-    /// If it cannot be asked until `until`.
+    /// If it does not answer before `until`.
     fn version(&self, until: Instant) -> Result<String, EngineError>;
 
     /// Looks at a file.

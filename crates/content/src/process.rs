@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The supervisor is the program itself, started before the node gives up the right to start
-//! programs. It forks a worker when it is asked for one, hands its socket to the node, and kills it
-//! when it is told to. A worker that crashes, hangs or asks for too much memory takes its one
-//! request with it: the objects of that request are unscannable, the others do not notice.
+//! programs. It forks a worker on request, hands its socket to the node, and kills it on request. A
+//! worker that crashes, hangs or asks for too much memory takes its one request with it: the
+//! objects of that request are unscannable, the others do not notice.
 
 mod answer;
 pub mod client;

@@ -3,7 +3,7 @@
 
 use memchr::memmem;
 
-/// What is said of it, as engines name themselves and what they find.
+/// Its finding, in the form of an engine's: engine, then name.
 pub(crate) const FINDING: &str = "gauntlet: EICAR-Test-File";
 
 /// Put together here, so that no scanner takes this program for the test file.

@@ -162,7 +162,7 @@ fn as_it_comes(args: &Args) -> anyhow::Result<()> {
     };
     let common = stream::Common {
         model: read_model(args.model.as_deref())?,
-        // Only what the model has learned from: how fast mail is judged is not asked here.
+        // Only what the model has learned from: speed is not measured here.
         without: Bodies { workloads: Default::default(), ..without },
         bootstrap: args.bootstrap,
         seed: args.seed,

@@ -32,7 +32,7 @@ Example:
 const POINTS_MAX: f64 = 3.0;
 /// Points of a rule that hits as much ham as spam.
 const POINTS_MIN: f64 = 0.1;
-/// Points that rules may subtract at most: all that speaks for ham can be forged.
+/// Points that rules may subtract at most: every sign of ham can be forged.
 const GOOD_POINTS_MAX: f64 = 0.8;
 /// Steps of the fit.
 const ROUNDS: usize = 400;

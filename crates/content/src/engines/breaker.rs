@@ -1,4 +1,4 @@
-//! A circuit breaker: an engine that failed several times in a row is not asked for a while, so
+//! A circuit breaker: an engine that failed several times in a row is not queried for a while, so
 //! that mail is deferred at once instead of after a time-out each.
 
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ pub struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     failures: u32,
-    /// Until when nothing is asked, and why.
+    /// Until when nothing is queried, and why.
     open: Option<(Instant, EngineError)>,
 }
 
@@ -29,8 +29,8 @@ impl Breaker {
         Breaker { failures_max, pause, state: Mutex::default() }
     }
 
-    /// Whether the engine may be asked. After the pause one caller may try; the others see the last
-    /// error until that one has reported.
+    /// Whether the engine may be queried. After the pause one caller may try; the others see the
+    /// last error until that one has reported.
     ///
     /// # Errors
     /// The error that opened it.

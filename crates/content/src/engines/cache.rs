@@ -8,8 +8,8 @@ use super::Answer;
 
 type Key = [u8; 32];
 
-/// A bounded map. Two generations stand for "least recently used": what is asked again moves to the
-/// young one; when that is full, the old one is dropped.
+/// A bounded map. Two generations stand for "least recently used": what is looked up again moves to
+/// the young one; when that is full, the old one is dropped.
 #[derive(Debug)]
 pub struct Cache {
     entries_max: usize,
@@ -29,7 +29,7 @@ impl Cache {
         Cache { entries_max, age_max, generations: Mutex::default() }
     }
 
-    /// What this version of this engine said of this content.
+    /// The answer of this version of this engine about this content, if it is not too old.
     pub fn get(&self, engine: &str, version: &str, sha256: &str, now: Instant) -> Option<Answer> {
         let key = key(engine, version, sha256);
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);

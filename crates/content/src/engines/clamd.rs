@@ -38,7 +38,7 @@ pub enum Transfer {
     Auto,
 }
 
-/// An engine that asks clamd, ClamAV's daemon.
+/// An engine that queries clamd, ClamAV's daemon.
 #[derive(Debug)]
 pub struct Clamd {
     connections: ConnectionPool,
@@ -49,7 +49,7 @@ pub struct Clamd {
 }
 
 impl Clamd {
-    /// The daemon at this address, asked over at most so many connections.
+    /// The daemon at this address, queried over at most so many connections.
     pub fn new(address: EngineAddress, connections_max: usize, transfer: Transfer) -> Self {
         Clamd {
             connections: ConnectionPool::new(address, connections_max, IDLE_MAX),
@@ -157,11 +157,11 @@ impl Engine for Clamd {
         {
             return Ok(version.clone());
         }
-        // Asked without the lock: whoever waits for a daemon that hangs waits for its own time
+        // Queried without the lock: whoever waits for a daemon that hangs waits for its own time
         // only.
         let version = self.ask(until, |connection| connection.write_all(b"zVERSION\0"))?;
         if !version.starts_with("ClamAV") {
-            // What is no clamd, or one that is being reloaded, is not asked about files.
+            // What is no clamd, or one that is being reloaded, gets no files.
             let start: String = version.chars().take(120).collect();
             return Err(EngineError::Unreachable(format!("clamd answers VERSION with {start:?}")));
         }

@@ -36,7 +36,7 @@ pub struct Icap {
     options: Mutex<Option<(Options, Instant)>>,
 }
 
-/// What a service says of itself.
+/// The options that a service announces.
 #[derive(Debug, Clone, Default)]
 struct Options {
     /// Changes whenever its answers may change (RFC 3507 section 4.7).
@@ -65,7 +65,7 @@ impl Head {
 }
 
 impl Icap {
-    /// A service at an address, asked over at most so many connections.
+    /// A service at an address, queried over at most so many connections.
     pub fn new(address: EngineAddress, service: &str, connections_max: usize) -> Self {
         let host = match &address {
             EngineAddress::Tcp(host) => host.clone(),
@@ -161,7 +161,7 @@ impl Icap {
 /// The answer to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IcapAnswer {
-    /// Status of ICAP; 100 asks for the rest of the file.
+    /// Status of ICAP; 100 requests the rest of the file.
     pub status: u16,
     /// Names of what was found, from the header fields that services use; empty if clean.
     pub names: Vec<String>,

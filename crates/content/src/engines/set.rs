@@ -1,4 +1,4 @@
-//! All engines of a node, asked for the objects of one item.
+//! All engines of a node, queried about the objects of one item.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,7 +85,7 @@ pub struct Member {
 pub struct EngineState {
     /// Its name in settings, verdicts and metrics.
     pub name: String,
-    /// Program and signatures as it reports them, or why it cannot be asked.
+    /// Program and signatures as it reports them, or why it cannot be queried.
     pub version: Result<String, EngineError>,
     /// What a failure means for mail.
     pub on_failure: OnFailure,
@@ -93,7 +93,7 @@ pub struct EngineState {
     pub statistics: Arc<EngineStatistics>,
 }
 
-/// Engines that are asked at the same time.
+/// Engines that are queried at the same time.
 #[derive(Debug)]
 pub struct EngineSet {
     members: Vec<Member>,
@@ -126,7 +126,7 @@ impl Contents {
     }
 }
 
-/// What one engine said of all objects.
+/// The answers of one engine about all objects.
 struct Outcome {
     report: EngineReport,
     /// By the object's place in the list that was asked for.
@@ -139,7 +139,7 @@ impl EngineSet {
         EngineSet { members, cache, bytes_max }
     }
 
-    /// A set that asks nothing.
+    /// A set without engines.
     pub fn none() -> Self {
         Self::new(Vec::new(), Arc::new(Cache::new(0, Duration::ZERO)), 0)
     }
@@ -176,7 +176,7 @@ impl EngineSet {
         self.members.iter().map(state).collect()
     }
 
-    /// Counts of each engine, and the error that keeps it from being asked now.
+    /// Counts of each engine, and the error for which it is not queried now.
     pub fn statistics(
         &self,
     ) -> impl Iterator<Item = (&str, &Arc<EngineStatistics>, Option<EngineError>)> {
@@ -260,7 +260,7 @@ impl EngineSet {
         }
         member.breaker.admit(Instant::now())?;
         let failed = |error: &EngineError| member.breaker.report(Some(error), Instant::now());
-        // That it says its version does not mean that it can look at files.
+        // That it reports its version does not mean that it can scan files.
         let version = member.engine.version(until).inspect_err(failed)?;
         outcome.report.version = text::bounded(&version, DETAIL_BYTES_MAX);
         for ((item, is_message), answer) in asked {
@@ -276,8 +276,8 @@ impl EngineSet {
                 continue;
             }
             let scanned = match member.engine.scan(item, until) {
-                // It answers, so that it is no case for the breaker: who sends files that it cannot
-                // read would close it for everybody.
+                // It answers, so the breaker does not count it: who sends files that it cannot read
+                // would open the breaker for everybody.
                 Err(EngineError::Failed(why)) => Answer::Unreadable(why),
                 result => result.inspect_err(failed)?,
             };

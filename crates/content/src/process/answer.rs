@@ -105,7 +105,7 @@ pub(super) fn size_max(limits: &Limits, given: u64) -> u64 {
     limits.object_bytes_max.saturating_mul(2).saturating_add(given)
 }
 
-/// What became of a disarmed file, said in few words.
+/// The outcome of a disarmed file, in a bounded text.
 ///
 /// # Errors
 /// As [`check`].

@@ -45,7 +45,7 @@ pub struct Pool {
     workers_max: usize,
 }
 
-/// The supervisors that still live; the last one is asked.
+/// The supervisors that still run; the last one gets the requests.
 #[derive(Debug, Default)]
 struct Supervisors(Vec<Supervisor>);
 
@@ -209,8 +209,8 @@ impl Pool {
         Ok(Worker { socket, process, requests: 0 })
     }
 
-    /// Has a supervisor start a process; that one, and its socket. A supervisor that is gone is
-    /// replaced by the one that waits.
+    /// Has a supervisor start a process; that one, and its socket. A supervisor that has exited
+    /// is replaced by the one in reserve.
     fn start_process(&self, command: [u8; COMMAND_BYTES]) -> io::Result<(Started, UnixStream)> {
         let mut supervisors = lock(&self.supervisors);
         loop {
@@ -234,7 +234,7 @@ impl Pool {
 
     fn kill(&self, process: Started) {
         let mut supervisors = lock(&self.supervisors);
-        // Of a supervisor that is gone the number may be another process's by now. What it had
+        // Of a supervisor that has exited the id may be another process's by now. What it had
         // started ends with its socket, or by the kernel's timer.
         let is_its_own = supervisors.0.len() == process.supervisor as usize;
         if let Some(supervisor) = supervisors.0.last_mut().filter(|_| is_its_own) {
@@ -409,7 +409,7 @@ fn expect_bytes(socket: &mut Timed<'_>, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The tree of files that no worker could read: what they are is told by their first bytes.
+/// The tree of files that no worker could read: their kinds come from their first bytes.
 pub fn failed(roots: &[Root<'_>], kind: DefectKind, why: &str) -> Tree {
     let objects = roots.iter().zip(0u32..).map(|(root, index)| {
         let (sha256, md5) = digest::of(root.bytes);

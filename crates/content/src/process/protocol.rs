@@ -83,7 +83,7 @@ impl Kind {
     ];
 }
 
-/// What a worker is asked to do.
+/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// What it may cost.

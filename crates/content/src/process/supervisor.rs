@@ -62,7 +62,7 @@ pub fn serve(
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
-    // The node is gone: nobody waits for what they do.
+    // The node has exited: nobody waits for their answers.
     children.iter().for_each(|number| kill(*number));
     Ok(())
 }

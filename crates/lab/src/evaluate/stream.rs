@@ -4,7 +4,7 @@
 //! ```text
 //! list ─▶ mailbox, in order ─▶ judge ─▶ outcome ─▶ figures by block, half and all
 //!                                │        │
-//!                                └── told (all, some, errors; later) ──▶ teach
+//!                                └── label (all, some, errors; later) ─▶ teach
 //! ```
 //!
 //! The whole engine judges, as it ships: rules, classifier, signatures, site model, calibration and
@@ -32,7 +32,7 @@ use self::figures::Run;
 use self::mailbox::{Mailbox, Order};
 use self::protocol::{LabelScope, Outcome, Protocol};
 
-/// Good and bad messages from which SpamAssassin's Bayes speaks where it is to speak early.
+/// Good and bad messages from which SpamAssassin's Bayes is used where it is to be used early.
 const BAYES_EARLY: u32 = 20;
 
 /// Arguments of a stream.
@@ -76,7 +76,7 @@ pub(crate) struct StreamArgs {
 /// A filter beside us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Peer {
-    /// spamd with Bayes as it ships: it speaks from 200 good and 200 bad messages on.
+    /// spamd with Bayes as it ships: it is used from 200 good and 200 bad messages on.
     Spamassassin,
     /// The same, its Bayes speaking from 20 on.
     SpamassassinEarly,
@@ -108,7 +108,7 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the rest of `evaluate` was asked for.
+/// Options of the rest of `evaluate`.
 pub(crate) struct Common<'a> {
     pub(crate) model: Model,
     pub(crate) without: Bodies,

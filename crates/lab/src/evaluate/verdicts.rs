@@ -95,7 +95,7 @@ pub(crate) fn measure(
         let message = Message::parse(raw);
         let (envelope, facts) = (trace::of_trace(&message, 0), Facts::default());
         let verdict = scan(&message, &envelope, &facts, snapshot, &mut scratch);
-        // Only who fits the weights pays for a second look.
+        // A second scan only where weights are fitted.
         let line = signals.map(|_| {
             let weighed = weigh(&message, &envelope, &facts, snapshot, &mut scratch);
             signals_of(&weighed, &verdict)

@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     pub(crate) score: f64,
     /// Scored hits with the rule's score.
     pub(crate) hits: BTreeMap<String, f64>,
-    /// Count of every rule that fired; empty if it was not asked for.
+    /// Count of every rule that fired; empty if it was not requested.
     #[serde(default)]
     pub(crate) sub: BTreeMap<String, f64>,
 }

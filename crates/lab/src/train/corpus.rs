@@ -44,7 +44,7 @@ pub(crate) struct Labelled {
     pub(crate) date: i64,
     /// Hash of its body without white space.
     pub(crate) body: u64,
-    /// What language its text is in, ISO 639-3; English where that cannot be told.
+    /// What language its text is in, ISO 639-3; English where it cannot be identified.
     pub(crate) language: &'static str,
     /// Its file, as the list names it; empty for mail of a folder or mailbox.
     pub(crate) file: String,
@@ -205,7 +205,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| "mail".into(), |n| n.to_string_lossy().into_owned())
 }
 
-/// Characters of a text by which its language is told.
+/// Characters of a text by which its language is identified.
 const LANGUAGE_CHARS: usize = 2_000;
 
 fn language(message: &Message<'_>) -> &'static str {
@@ -213,7 +213,7 @@ fn language(message: &Message<'_>) -> &'static str {
     let texts = message.texts().flat_map(|t| t.text.chars());
     let text: String = subject.chars().chain(texts).take(LANGUAGE_CHARS).collect();
     match whatlang::detect(&text) {
-        // A few words of another alphabet do not tell the language, but that it is not English.
+        // A few words of another alphabet do not identify the language, but exclude English.
         Some(found) if found.is_reliable() || found.script() != Script::Latin => {
             found.lang().code()
         }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// An engine that says what it is told to.
+/// An engine with scripted answers.
 #[derive(Debug)]
 struct Scripted {
     calls: Arc<AtomicU32>,

@@ -13,7 +13,7 @@ use crate::host::Child;
 use crate::object::DefectKind;
 use crate::unpack::Unpacker;
 
-/// Memory that a dictionary may ask for, in KiB.
+/// Memory of a dictionary, in KiB.
 pub(super) const DICTIONARY_KIB_MAX: u32 = 64 * 1024;
 /// Zstandard frames that are read as one file.
 const FRAMES_MAX: usize = 256;

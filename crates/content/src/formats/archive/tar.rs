@@ -17,7 +17,7 @@ pub(crate) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     while let Some(header) = bytes.get(at..at + BLOCK_BYTES) {
         at += BLOCK_BYTES;
         if header.iter().all(|&b| b == 0) {
-            // Two blocks of zeros end an archive; readers that are told to go on behind them.
+            // Two blocks of zeros end an archive; readers may be set to go on behind them.
             continue;
         }
         if !is_header(header) {

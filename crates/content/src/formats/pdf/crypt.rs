@@ -55,7 +55,7 @@ pub(super) struct Key {
 }
 
 impl Handler {
-    /// Reads the dictionary; none if another handler is asked for. `id` is the first of the
+    /// Reads the dictionary; none if another handler is required. `id` is the first of the
     /// trailer's.
     pub(super) fn new(dict: &Dict, id: &[u8]) -> Option<Handler> {
         if dict.get("Filter").and_then(Value::name).is_some_and(|name| name != b"Standard") {

@@ -29,7 +29,7 @@ use super::image::{IMAGES_END, Image};
 
 /// Instructions between two looks at the time.
 const STEPS_AT_ONCE: u64 = 1 << 16;
-/// Memory that a program may ask for beside its image.
+/// Memory that a program may allocate beside its image.
 const HEAP_BYTES_MAX: usize = 16 << 20;
 /// The stack begins above every image.
 const STACK_START: u32 = IMAGES_END;

@@ -124,7 +124,7 @@ fn solid(data: &[u8], header_size: usize, unpacker: &mut Unpacker<'_>) {
     unpacker.defect(DefectKind::TooManyObjects, "files of an installer");
 }
 
-/// What decompresses these bytes: the methods are told by their beginnings, as 7-Zip does.
+/// What decompresses these bytes: the methods are recognized by their first bytes, as 7-Zip does.
 fn reader(bytes: &[u8]) -> Option<Box<dyn Read + '_>> {
     let is_lzma = |b: &[u8]| b.starts_with(&[0x5d, 0, 0]) && b.get(4).is_some_and(|d| *d < 8);
     // A byte before it says whether a filter for programs was used.

@@ -77,7 +77,7 @@ impl<'t> Folder<'t> {
         if let Some(Token::Word(word)) = self.tokens.get(at) { Some(word) } else { None }
     }
 
-    /// Looks at one place; result: where to look next.
+    /// Evaluates the token at one place; result: the next place.
     fn statement(&mut self, at: usize, depth: usize) -> usize {
         match &self.tokens[at] {
             Token::Word("function" | "var" | "let" | "const" | "return" | "if") => at + 1,
@@ -147,7 +147,7 @@ impl<'t> Folder<'t> {
         }
     }
 
-    /// Joins; the bound is asked before the copy is made.
+    /// Joins; the bound is checked before the copy is made.
     fn join(&mut self, a: &str, b: &str) -> Value {
         if a.len() + b.len() > self.bytes_left {
             self.steps_left = 0;

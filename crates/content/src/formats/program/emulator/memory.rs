@@ -1,4 +1,4 @@
-//! What an emulated program may read and write: its image, a stack, what it has asked for, and
+//! What an emulated program may read and write: its image, a stack, what it has allocated, and
 //! pages that stand for Windows. Everywhere else is an access violation.
 
 use super::trap::{Trap, access_violation};
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     /// Where data was found last, and where code was.
     data: usize,
     code: usize,
-    /// Bytes that the program may still ask for.
+    /// Bytes that the program may still allocate.
     bytes_left: usize,
     next: u32,
 }

@@ -89,7 +89,7 @@ const EFFECTS: [(&str, Effect); 49] = [
     ("WriteFile", Effect::End),
 ];
 
-/// Modules that were loaded and functions that were asked for, by their numbers.
+/// Modules that were loaded and functions that were looked up, by their numbers.
 #[derive(Debug)]
 pub(super) struct Windows {
     modules: Vec<String>,

@@ -61,7 +61,7 @@ fn files_that_are_compressed_one_by_one() {
             sized(&deflated(b"hello"), packed),
             sized(b"stored", 0),
         ];
-        // The header's size has the highest byte by which the kind is told.
+        // The header's size has the highest byte by which the kind is recognized.
         let whole = installer(&data.concat(), header.len());
         let found = tree(&whole, "setup.exe");
         let names = ["setup.exe", "setup.exe/run.exe", "setup.exe/unnamed"];
