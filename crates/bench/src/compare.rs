@@ -143,7 +143,7 @@ pub struct Contest {
     pub entries: Vec<Entry>,
 }
 
-/// All contests of one sitting.
+/// All contests of one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// Day (UTC), `YYYY-MM-DD`.

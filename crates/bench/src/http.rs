@@ -204,7 +204,7 @@ pub struct Report {
     pub subjects: Vec<Subject>,
     /// Requests/s of the first over those of the second.
     pub rate_ratio: Option<Estimate>,
-    /// The large download, if one was asked for.
+    /// The large download, if one was requested.
     pub download: Option<Download>,
     /// Steps that were not tried, and why.
     pub missing: Vec<String>,

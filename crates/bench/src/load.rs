@@ -47,9 +47,9 @@ use crate::protocol::Protocol;
 
 /// A pause after a connection could not be opened, so that a dead server is not stormed.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
-/// Connections that may be asked for: each takes a descriptor.
+/// Connections that may be requested: each takes a descriptor.
 pub const CONNECTIONS_MAX: usize = 50_000;
-/// Messages/s that may be asked for in open loop.
+/// Messages/s that may be requested in open loop.
 pub const RATE_MAX: f64 = 1e6;
 
 /// What is sent, where, and how fast.

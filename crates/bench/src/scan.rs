@@ -142,7 +142,7 @@ pub struct Report {
     pub ruleset: String,
     /// The machine and the program.
     pub manifest: Manifest,
-    /// What a spamd beside it cost, if one was asked for.
+    /// What a spamd beside it cost, if one was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spamd: Option<SpamdReport>,
 }

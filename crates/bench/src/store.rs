@@ -36,7 +36,7 @@ use medium::{Counted, Counts, Null};
 
 /// Cases of one measurement at most.
 pub const CASES_MAX: usize = 256;
-/// Writers that may be asked for at once.
+/// Writers that may be requested at once.
 pub const WRITERS_MAX: usize = 1_024;
 /// Bytes of a message at most.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;

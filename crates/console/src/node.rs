@@ -22,7 +22,7 @@ impl NodeError {
 /// A running node, as the console sees it. Every method may block and is called off the async
 /// threads.
 pub trait NodeHandle: Send + Sync {
-    /// How the node is. Quick: it is asked for every page of the overview.
+    /// How the node is. Quick: it is called for every page of the overview.
     fn status(&self) -> NodeStatus;
 
     /// The node's metrics in Prometheus' text format, each with its `# HELP` and `# TYPE`.

@@ -35,10 +35,10 @@ use token::Keys;
 const PENDING_MAX: usize = 1_000;
 /// Milliseconds in which a sign-in must be finished.
 const PENDING_MS: i64 = 10 * 60_000;
-/// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider
-/// that does not answer does not stop the others.
+/// Sign-ins for which the provider is queried at once: fewer than pages are made, so that a
+/// provider that does not answer does not stop the others.
 const PROVIDER_REQUESTS_MAX: usize = 2;
-/// What a provider says about itself and its keys is asked again after so many milliseconds.
+/// Age in milliseconds after which a provider's metadata and keys are fetched again.
 const KNOWN_MS: i64 = 60 * 60_000;
 /// New keys are not asked for more often than this, in milliseconds.
 const KEYS_PAUSE_MS: i64 = 30_000;
@@ -88,7 +88,7 @@ struct Pending {
     nonce: String,
     verifier: String,
     next: String,
-    /// Signing in there now is asked for, not at some time before.
+    /// Signing in there now is requested, not at some time before.
     fresh: bool,
     at_ms: i64,
 }
@@ -112,7 +112,7 @@ pub(crate) struct SignIns {
     requests: AtomicUsize,
 }
 
-/// One of the sign-ins for which the provider is asked.
+/// One of the sign-ins for which the provider is queried.
 struct ProviderSlot<'a>(&'a AtomicUsize);
 
 impl<'a> ProviderSlot<'a> {

@@ -514,7 +514,7 @@ fn a_provider_that_is_silent_does_not_stop_the_console() {
         }
         let refused = console.request("GET", "/sign-in/oidc", "", "");
         assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
-        // They end; the next sign-in is asked for again.
+        // They end; the next sign-in queries the provider again.
         taken.lock().unwrap().clear();
         let mut said: Vec<u16> = all.into_iter().map(|one| one.join().unwrap()).collect();
         said.sort_unstable();

@@ -4,7 +4,7 @@
 const MASK_CHARS_MAX: usize = 64;
 
 /// The value with letters and digits as `*`, but for `head` at the beginning and `tail` at the end;
-/// separators stay. At most half of them are shown, whatever is asked for.
+/// separators stay. At most half of them are shown, whatever is requested.
 pub(crate) fn masked(value: &str, (head, tail): (usize, usize)) -> String {
     let count = value.chars().filter(|c| c.is_alphanumeric()).count();
     let (head, tail) = if (head + tail) * 2 > count { (0, count / 4) } else { (head, tail) };

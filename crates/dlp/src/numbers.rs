@@ -76,7 +76,7 @@ struct Reading {
     tried: BTreeMap<usize, usize>,
     /// How often context was looked for.
     lookups: usize,
-    /// The text in lower case, once it is asked for, and which detectors have a word anywhere in
+    /// The text in lower case, once it is requested, and which detectors have a word anywhere in
     /// it.
     lower: Option<String>,
     anywhere: BTreeMap<usize, bool>,

@@ -29,7 +29,7 @@ pub const LIST_MAX: usize = 10_000;
 /// A client that says nothing is given up after this.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What can be asked.
+/// A request of a command to the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {

@@ -239,7 +239,7 @@ impl FactCollector {
         let signatures_max = self.settings.signatures_max;
         let authors = authors(raw, self.authors_max);
         let domains = authors.domains();
-        // Policies are asked for at once: what a sender makes us ask about itself takes none of
+        // Policies are requested at once: what a sender makes us ask about itself takes none of
         // their time.
         let signed = self.verifier.verify(lookups, raw, signatures_max, envelope.received_at);
         let walks = async {

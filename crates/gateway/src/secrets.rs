@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// Names a key without revealing anything about it: a hash of its public half.
 pub(crate) type KeyId = [u8; 32];
 
-/// What the secrets process is asked. Adding a request: a line here, a line in
+/// A request to the secrets process. To add one: a line here, a line in
 /// `State::answer` of `admin/secrets_process.rs`, and a method of [`Secrets`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {

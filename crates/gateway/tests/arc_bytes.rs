@@ -13,7 +13,7 @@ use gauntlet_gateway::outbound::arc::{Chain, Sealing, seal};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Direction, Envelope};
 
-/// A key record for every name that is asked for; none of the seeds is signed by it.
+/// A key record for every name that is requested; none of the seeds is signed by it.
 const KEY: &str = "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
 
 /// Seals and verifies the input.

@@ -227,7 +227,7 @@ async fn chains_that_we_seal() {
     let (facts, fields, _) = pass_on(&collector, &ring, &sealed).await;
     assert_eq!((facts.arc, fields.as_str()), (AuthResult::Fail, ""), "{:?}", facts.notes);
 
-    // Nobody could be asked for the keys: then nobody can vouch for the chain.
+    // The keys could not be queried: then nobody can vouch for the chain.
     let nothing = ring.seal(&text.as_bytes().into(), "gw.example", AuthResult::Unknown, 1).unwrap();
     assert_eq!(nothing, "");
     let error = KeyRing::load(folder.path()).unwrap().with_seal("none.example").unwrap_err();

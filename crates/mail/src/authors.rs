@@ -26,7 +26,7 @@ pub struct Authors {
     /// Addresses that are in none of `mailboxes`, and that some program may take for the author's;
     /// in lower case. Empty if the fields are well-formed.
     pub others: BTreeSet<String>,
-    /// There were more authors than were asked for, a field over 64 KB, or an address that no
+    /// There were more authors than were requested, a field over 64 KB, or an address that no
     /// domain can be read from.
     pub incomplete: bool,
 }

@@ -33,7 +33,7 @@ pub enum AuthResult {
 }
 
 impl AuthResult {
-    /// Nothing was asked, or nothing came of it.
+    /// No query was made, or it gave no result.
     pub fn is_unknown(&self) -> bool {
         *self == AuthResult::Unknown
     }
@@ -69,12 +69,12 @@ pub enum DmarcPolicy {
     Reject,
 }
 
-/// An answer of a DNS list about one thing that was asked.
+/// An answer of a DNS list to one query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// The list's zone, e.g. `zen.example.org`.
     pub zone: String,
-    /// What was asked: an address, a host name or a hash.
+    /// What was queried: an address, a host name or a hash.
     pub subject: String,
     /// The A records of the answer as text, sorted.
     pub answers: Vec<String>,
@@ -95,14 +95,14 @@ pub struct RuleAnswer {
     pub answers: Vec<String>,
 }
 
-/// One DNS lookup: what was asked, what came, how long it took.
+/// One DNS lookup: query, answer and time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
     /// Which fact it is for: `spf`, `dkim`, `arc`, `dmarc`, `bimi`, `reverse`, `list`, `sender`,
     /// `rule`.
     #[serde(default)]
     pub effect: String,
-    /// Name that the DNS was asked for.
+    /// Name of the query.
     pub name: String,
     /// Record type, e.g. `TXT`.
     pub kind: String,
@@ -156,7 +156,7 @@ pub struct Facts {
     /// a pass for each From domain, else unknown.
     #[serde(skip_serializing_if = "AuthResult::is_unknown")]
     pub arc_dmarc: AuthResult,
-    /// Place of the From domain's logo (BIMI), if it is asked for and DMARC passes.
+    /// Place of the From domain's logo (BIMI), if it is requested and DMARC passes.
     pub bimi: Option<String>,
     /// What the sender's domain says about an SPF failure.
     pub spf_explanation: Option<String>,

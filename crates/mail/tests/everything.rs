@@ -18,7 +18,7 @@ pub(crate) fn ask(raw: &[u8], limits: &Limits) {
     assert_eq!(defects, asked_first(raw, limits), "defects do not depend on what was asked before");
 }
 
-/// The defects of a message that was asked for nothing else.
+/// The defects of a message of which nothing else was read.
 fn asked_first(raw: &[u8], limits: &Limits) -> Vec<Defect> {
     Message::parse_with(raw, limits).defects().to_vec()
 }

@@ -31,7 +31,7 @@ pub struct DataCondition {
 }
 
 impl DataCondition {
-    /// Whether findings are asked for at all, not domains or `unread` alone.
+    /// Whether findings are requested at all, not domains or `unread` alone.
     pub(crate) fn asks_findings(&self) -> bool {
         let patterns = [&self.detector, &self.family, &self.dictionary, &self.document];
         patterns.iter().any(|p| p.is_some())

@@ -1,6 +1,6 @@
 //! Types of DNS records that rules may ask for.
 
-/// The type of record that is asked for.
+/// The type of record that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordType {
     /// IPv4 addresses (RFC 1035).

@@ -148,7 +148,7 @@ pub enum Test {
     AskDns {
         /// The name that is looked up, with tags.
         query: String,
-        /// Types of records that are asked for.
+        /// Types of records that are requested.
         kinds: Vec<RecordType>,
         /// What an answer must be: `/pattern/`, or as a subtest of `check_rbl`.
         filter: Option<String>,

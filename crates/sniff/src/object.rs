@@ -53,7 +53,7 @@ pub enum OnFailure {
 }
 
 impl Tree {
-    /// Whether nothing was unpacked, and no engine was asked.
+    /// Whether nothing was unpacked, and no engine was queried.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.engines.is_empty()
     }

@@ -36,7 +36,7 @@ pub struct Plan {
     pub target: SocketAddr,
     /// Value of the Host field.
     pub host: String,
-    /// Path and query that are asked for.
+    /// Path and query that are requested.
     pub path: String,
     /// Connections open at the same time.
     pub connections: usize,

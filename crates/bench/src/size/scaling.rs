@@ -45,7 +45,7 @@ pub enum Refusal {
     /// No number of CPUs.
     #[error("{wanted} is no number of CPUs: it must be 1 or more")]
     NoCpus {
-        /// CPUs that were asked for.
+        /// CPUs that were requested.
         wanted: f64,
     },
     /// Too few different numbers of CPUs were measured.
@@ -70,7 +70,7 @@ pub enum Refusal {
     /// The prediction reaches too far beyond what was measured.
     #[error("{wanted} CPUs are more than {} times the {measured} that were measured", REACH_MAX)]
     TooFar {
-        /// CPUs that were asked for.
+        /// CPUs that were requested.
         wanted: f64,
         /// Largest number of CPUs measured.
         measured: f64,
@@ -82,7 +82,7 @@ pub enum Refusal {
         BAND_MAX
     )]
     TooVague {
-        /// CPUs that were asked for.
+        /// CPUs that were requested.
         wanted: f64,
     },
 }

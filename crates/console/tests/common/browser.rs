@@ -179,7 +179,7 @@ impl Browser {
         self.call("POST", "/goog/cdp/execute", &body)
     }
 
-    /// The addresses that were asked for since the last call.
+    /// The addresses that were requested since the last call.
     pub(crate) fn requested(&self) -> Vec<String> {
         let entries = self.call("POST", "/se/log", &json!({ "type": "performance" }));
         let mut urls = Vec::new();

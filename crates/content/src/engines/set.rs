@@ -129,7 +129,7 @@ impl Contents {
 /// The answers of one engine about all objects.
 struct Outcome {
     report: EngineReport,
-    /// By the object's place in the list that was asked for.
+    /// By the object's place in the list that was scanned.
     answers: Vec<Option<Answer>>,
 }
 

@@ -18,7 +18,7 @@ use crate::random::mix;
 const REACH: usize = 2;
 /// Words whose sequence is kept for signatures at most.
 const SEQUENCE_MAX: usize = 4_000;
-/// Words by which it is told whether a text is English, and fewest that tell.
+/// Words by which it is decided whether a text is English, and the fewest that suffice.
 const SEQUENCE_READ: usize = 300;
 const SEQUENCE_MIN: usize = 8;
 /// Hashes of common words of English that other languages hardly have.

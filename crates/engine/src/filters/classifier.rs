@@ -104,7 +104,7 @@ fn bound(message: &Message<'_>, scratch: &ClassifierScratch, said: f64) -> f64 {
     said.min(PLAIN_LOG_ODDS + links + WORD_LOG_ODDS * words)
 }
 
-/// Bytes of a text by which it is told whether it has letters of other languages.
+/// Bytes of a text by which it is decided whether it has letters of other languages.
 const LETTERS_READ: usize = 2_000;
 
 /// Whether one byte in 25 of the text stands for other letters than those of ASCII.

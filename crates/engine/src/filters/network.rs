@@ -8,7 +8,7 @@
 //! | `DMARC_REJECT` | 3.5 | nothing proves the From domain, which asks to reject such mail |
 //! | `DMARC_QUARANTINE` | 2.0 | nothing proves the From domain, which asks to quarantine it |
 //! | `DMARC_FORWARDED` | 0.5 | the same, but it passed where trusted forwarders got it (ARC) |
-//! | `DMARC_UNKNOWN` | 0.5 | the policy of the From domain could not be asked, or not be read |
+//! | `DMARC_UNKNOWN` | 0.5 | the policy of the From domain could not be fetched, or not be read |
 //! | `CLIENT_NAMELESS` | 1.0 | the DNS has no name for the client |
 //! | `CLIENT_NAME_FALSE` | 0.6 | the client's name has another address |
 //! | `DNS_LISTED` | of the lists, at most 10 | DNS block lists name client, sender or links |

@@ -11,7 +11,7 @@
 //! ([`DECEIT`], a free mail box, DMARC).
 //!
 //! Limits: runs behind the rules of `rules/*.cf`, and takes nothing from other filters' evidence. A
-//! forged sender whose own site is linked beside the trap is told by DMARC alone.
+//! forged sender whose own site is linked beside the trap is recognized by DMARC alone.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -89,7 +89,7 @@ impl Current {
         self.previous = std::mem::replace(&mut self.in_force, self.keys.clone());
     }
 
-    /// All keys that may be asked for, the newest first.
+    /// All keys that may be requested, the newest first.
     fn generations(&self) -> impl Iterator<Item = &Keys> {
         [&self.keys, &self.in_force, &self.previous].into_iter()
     }

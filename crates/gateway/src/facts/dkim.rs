@@ -1,6 +1,6 @@
 //! DKIM signatures and ARC chains (RFC 6376, RFC 8463, RFC 8617).
 //!
-//! `mail-auth` reads fields and does the arithmetic; the keys are asked for here, all at once and
+//! `mail-auth` reads fields and does the arithmetic; the keys are requested here, all at once and
 //! through the message's [`LookupContext`], and handed to it as its cache.
 
 use std::borrow::{Borrow, Cow};

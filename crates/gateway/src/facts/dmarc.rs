@@ -48,7 +48,7 @@ pub struct Policy {
     spf: Alignment,
     suffix: Suffix,
     test: bool,
-    /// Reports are asked for.
+    /// Reports are requested.
     reports: bool,
 }
 

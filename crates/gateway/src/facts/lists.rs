@@ -21,7 +21,7 @@ const ATTACHMENTS_MAX: usize = 50;
 /// Listings of one message.
 const LISTINGS_MAX: usize = 64;
 
-/// The lists that are asked.
+/// The lists that are queried.
 #[derive(Debug)]
 pub struct DnsLists {
     lists: Vec<List>,

@@ -10,11 +10,11 @@ use gauntlet_mail::facts::Lookup;
 use crate::clock::Clock;
 use crate::net::resolver::{Answer, Kind, Outcome, Resolver, reverse_name};
 
-/// Asks for one message, and remembers what was asked.
+/// Makes the DNS queries of one message, and remembers them.
 #[derive(Debug)]
 pub struct LookupContext<'r> {
     resolver: &'r Resolver,
-    /// Questions that may still be asked.
+    /// Queries that are left.
     left: AtomicUsize,
     /// The same for policies of From domains: no other question takes their place.
     policies_left: AtomicUsize,

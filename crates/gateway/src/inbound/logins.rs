@@ -161,7 +161,7 @@ impl Logins {
         // Looked up even where no attempt may be made: a salt that changes with the limit would
         // reveal that the login exists.
         let allowed = self.may_try(client, login);
-        // The decoy is asked for in any case, so that the time reveals nothing.
+        // The decoy is requested in any case, so that the time reveals nothing.
         let asked = tokio::task::spawn_blocking(move || {
             let decoy = users.scram_decoy(&who)?;
             let known = users.mail_scram(&who)?;

@@ -152,7 +152,7 @@ impl ServiceContext {
         tokio::time::Instant::now() + Duration::from_secs(self.settings.request_seconds_max)
     }
 
-    /// What the client shows is the token, or none is asked for. Takes as long whatever it shows.
+    /// What the client shows is the token, or none is requested. Takes as long whatever it shows.
     fn knows(&self, shown: Option<&str>) -> bool {
         let token = &self.settings.token;
         token.is_empty()

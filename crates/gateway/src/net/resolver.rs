@@ -39,7 +39,7 @@ const PORT: u16 = 53;
 const PARTS_KEPT: u64 = 256;
 /// Aliases of one chain that `hickory` follows.
 const ALIASES_MAX: usize = 8;
-/// Bytes of one UDP answer that are asked for: what passes every network unfragmented.
+/// Bytes of one UDP answer that are requested: what passes every network unfragmented.
 const UDP_BYTES: u16 = 1_232;
 
 /// An answer with how it came.
@@ -168,7 +168,7 @@ impl Resolver {
         &self.clock
     }
 
-    /// The servers that are asked.
+    /// The servers that are queried.
     pub fn servers(&self) -> Vec<SocketAddr> {
         self.shared.load().servers.clone()
     }

@@ -58,7 +58,7 @@ pub struct ListenerTls {
 struct Certificates(ArcSwap<Vec<Arc<CertifiedKey>>>);
 
 impl ResolvesServerCert for Certificates {
-    /// The first certificate for the name that is asked for, else the first of all.
+    /// The first certificate for the name that is requested, else the first of all.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let all = self.0.load();
         let wanted = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
@@ -357,7 +357,7 @@ impl HopTls {
     }
 }
 
-/// Why a connection could not be encrypted as it was asked for.
+/// Why a connection could not be encrypted as it was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The name in a certificate was to be verified, and no authority is trusted.

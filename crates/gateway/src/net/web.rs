@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What is asked of a web server.
+/// A request to a web server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Where: `https://...`; `http://` on loopback addresses only.

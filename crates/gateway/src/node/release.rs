@@ -56,7 +56,7 @@ impl Node {
                 if order.learn
                     && let Err(error) = self.correct(id, false, &order.who)
                 {
-                    // The message is what was asked for first; it goes out all the same.
+                    // The message is what was requested first; it goes out all the same.
                     tracing::error!(item = id, %error, "a correction could not be written");
                 }
                 self.spool_release(&release)?;

@@ -40,7 +40,7 @@ const AGE_SECONDS_MAX: u64 = 31_557_600;
 const HOSTS_MAX: usize = 100;
 /// Policies kept; beyond, those that expire first go.
 const POLICIES_MAX: usize = 10_000;
-/// After a policy could not be had, it is asked for again no sooner.
+/// After a policy could not be fetched, it is requested again no sooner.
 const FAILED_FOR_MS: i64 = 300_000;
 
 /// What a domain asks for.

@@ -43,7 +43,7 @@ pub struct Settled {
     pub next_hop: String,
     /// The answer, one line.
     pub reply: String,
-    /// The next hop reports its delivery to the sender, if that was asked for (DSN).
+    /// The next hop reports its delivery to the sender, if that was requested (DSN).
     pub reports_delivery: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The malware engines of the settings, ready to be asked.
+//! The malware engines of the settings, ready for queries.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl EngineHost {
     }
 
     /// The engines of these settings. Rules and lists are read; what is wrong in them is logged,
-    /// and the rest is used. Nothing is asked over the network yet.
+    /// and the rest is used. Nothing is sent over the network yet.
     ///
     /// # Errors
     /// If a file cannot be read, or a command was not in the settings at the start.

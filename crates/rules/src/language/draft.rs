@@ -188,7 +188,7 @@ impl Drafts {
         }
     }
 
-    /// Rules of services that are asked over the network start before the others.
+    /// Rules of services that are queried over the network start before the others.
     fn launch_services_early(&mut self) {
         for (name, (test, _)) in &self.tests {
             if let Test::Eval { call, .. } = test

@@ -18,7 +18,7 @@ pub(super) const PADDING: usize = 64;
 pub(super) const GRAM: usize = 4;
 /// Bytes of a gram of strings shorter than [`GRAM`].
 pub(super) const PAIR: usize = 2;
-/// Most grams that are searched by their nibbles before the bitmap is asked.
+/// Most grams that are searched by their nibbles before the bitmap is consulted.
 const SMALL: usize = 128;
 
 /// A candidate position of a text, or a run of positions with the same bytes.

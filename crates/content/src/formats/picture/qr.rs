@@ -70,7 +70,7 @@ fn search_at(gray: &Gray, found: &mut Found) {
         return;
     }
     let bits = gray.bits();
-    // Two of the three patterns are asked for: the count may miss one that the search finds.
+    // Two of the three patterns are required: the count may miss one that the search finds.
     let (dark, light) = finder::find(&bits);
     if dark.len() >= 2 {
         search_part(&bits, false, Part::whole(&bits), &dark, 0, found);

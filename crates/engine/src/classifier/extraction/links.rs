@@ -110,7 +110,7 @@ fn unusual_traits(traits: UrlTraits, sink: &mut ClassifierScratch) {
     }
 }
 
-/// Bytes of a text by which it is told whether it is ASCII for the most part.
+/// Bytes of a text by which it is decided whether it is ASCII for the most part.
 const FOREIGN_BYTES: usize = 1_000;
 /// Fewer bytes that are not ASCII are a sign or a disguise here and there.
 const FOREIGN_BYTES_MIN: usize = 8;

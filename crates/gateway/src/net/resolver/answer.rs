@@ -12,7 +12,7 @@ pub const RECORDS_MAX: usize = 256;
 /// Bytes of one answer that are kept; an answer with more is [`Outcome::TooLarge`].
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024;
 
-/// Type of the records that are asked for.
+/// Type of the records that are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// IPv4 addresses of a host (RFC 1035).
