@@ -30,7 +30,7 @@ use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 use self::calibration::{HeldOut, Tail};
-use self::weights::{Sample, Weights};
+use self::weights::{Sample, Weights, credibility};
 use crate::classifier::ClassifierScratch;
 use crate::classifier::group::TABLE_BITS;
 use crate::corrections::{Correction, MessageId, is_policy, reporter_id, voter};
@@ -52,6 +52,8 @@ pub const LOGIT_BOUND: f64 = 12.0;
 const PARTS: u8 = 5;
 /// Corrections up to which all parts are judged; of more one part is enough, and quick.
 const ALL_PARTS_MAX: usize = 2_000;
+/// Corrections with which what contradicts one of them counts half.
+const CREDIBILITY_FROM: f64 = 20.0;
 /// Corrections of a mailbox from which it has a bias of its own.
 const MAILBOX_MIN: usize = 10;
 /// Names by which the services call the user of a mailbox when they learn.
@@ -88,18 +90,16 @@ impl SiteModel {
         let of_reporter = |c: &Correction| shares.get(&c.reporter).copied().unwrap_or(1.0);
         let kinds = kinds(corrections.values().map(|c| (c.spam, of_reporter(c))));
         let share = |c: &Correction| of_reporter(c) * kinds[usize::from(c.spam)];
-        let train = |without: Option<u8>| {
-            let wanted = |id: &MessageId| without.is_none_or(|part| part_of(id) != part);
-            let kept = corrections.iter().filter(|(id, _)| wanted(id));
+        let train = |part: u8| {
+            let kept = corrections.iter().filter(|(id, _)| part_of(id) != part);
             let samples: Vec<Sample<'_>> = kept.map(|(_, c)| sample(c, share(c))).collect();
             Weights::train(&samples, TABLE_BITS)
         };
         let parts = if corrections.len() > ALL_PARTS_MAX { 1 } else { PARTS };
-        let mut held_out = Vec::new();
-        let mut reporters = Vec::new();
+        let (mut held_out, mut held_out_ids) = (Vec::new(), Vec::new());
         for part in 0..parts {
-            let others = train(Some(part));
-            for (_, c) in corrections.iter().filter(|(id, _)| part_of(id) == part) {
+            let others = train(part);
+            for (id, c) in corrections.iter().filter(|(id, _)| part_of(id) == part) {
                 let sample = sample(c, share(c));
                 held_out.push(HeldOut {
                     base: f64::from(c.base),
@@ -107,15 +107,25 @@ impl SiteModel {
                     spam: c.spam,
                     share: f64::from(of_reporter(c)),
                 });
-                reporters.push(c.reporter);
+                held_out_ids.push(*id);
             }
         }
         let trust = calibration::trust(&held_out);
         let judged = |one: &HeldOut| one.base + (trust * one.site).clamp(-LOGIT_BOUND, LOGIT_BOUND);
+        let sure = corrections.len() as f64 / (corrections.len() as f64 + CREDIBILITY_FROM);
+        let agreed = |one: &HeldOut| sure * if one.spam { judged(one) } else { -judged(one) };
+        let credible = held_out_ids.iter().zip(&held_out);
+        let credible: BTreeMap<&MessageId, f32> =
+            credible.map(|(id, one)| (id, credibility(agreed(one)))).collect();
+        let samples = corrections.iter().map(|(id, c)| Sample {
+            credibility: credible.get(id).copied().unwrap_or(1.0),
+            ..sample(c, share(c))
+        });
+        let reporters: Vec<u64> = held_out_ids.iter().map(|id| corrections[id].reporter).collect();
         let good = held_out.iter().filter(|h| !h.spam).map(|h| (judged(h), h.share)).collect();
         let spam = corrections.values().filter(|c| c.spam).count();
         SiteModel {
-            weights: train(None),
+            weights: Weights::train(&samples.collect::<Vec<_>>(), TABLE_BITS),
             trust,
             biases: biases(&reporters, &held_out, judged),
             good,
@@ -138,6 +148,7 @@ impl SiteModel {
                 base: 0.0,
                 spam: false,
                 share: 1.0,
+                credibility: 1.0,
                 features,
                 ends: &ends,
                 identities: &identities,
@@ -203,6 +214,7 @@ fn sample(c: &Correction, share: f32) -> Sample<'_> {
         base: c.base,
         spam: c.spam,
         share,
+        credibility: 1.0,
         features: &c.features,
         ends: &c.ends,
         identities: &c.identities,
@@ -386,6 +398,30 @@ mod tests {
         site.report(&newsletter(1), true, "ann");
         let other = site.judge(&minutes(1));
         assert!(other.class < Class::Suspect, "{:?} {:?}", other.class, other.probability);
+    }
+
+    #[test]
+    fn a_few_corrections_that_contradict_the_verdict_leave_other_mail_alone() {
+        let lottery = |i: usize| {
+            format!(
+                "From: \"Lucky Draw\" <win{i}@prizes{i}.example.net>\nTo: ann@example.org\n\
+                 Subject: You have won\nDate: Mon, 6 Jan 2025 10:00:00 +0100\n\
+                 Message-ID: <{i}@prizes{i}.example.net>\n\nDear winner, your address was drawn \
+                 and you have won 850,000 dollars. Send us your bank account, a copy of your \
+                 passport and the processing fee.\nhttp://prizes{i}.example.net/claim\n"
+            )
+        };
+        let loan = "From: Fast Credit <loan@credit.example.com>\nTo: ann@example.org\n\
+            Subject: Loan offer\nDate: Mon, 6 Jan 2025 10:00:00 +0100\n\
+            Message-ID: <1@credit.example.com>\n\nDear customer, we offer you a loan of 50,000 \
+            dollars at 2 % without any check. Send us your name, your address and a copy of your \
+            passport and you have the money in two days.\nhttp://credit.example.com/apply\n";
+        let mut site = Site::new();
+        for (number, most) in [(1, 0.5), (3, 2.0)] {
+            (0..number).for_each(|i| site.report(&lottery(i), false, "ann"));
+            let moved = site.moves(loan);
+            assert!(moved.abs() < most, "{number} corrections: {moved}");
+        }
     }
 
     #[test]

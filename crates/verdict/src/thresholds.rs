@@ -78,7 +78,7 @@ impl Thresholds {
 /// Shares of good mail and the log odds that they reach: 494 good messages of 2014 to 2026 from 41
 /// sources, each judged by a model that has seen nothing of its source, with the default weights.
 /// The last was found at 5.0, by one message alone, and is set higher for that.
-const GOOD_MAIL_REACHES: [(f64, f64); 3] = [(0.03, 2.68), (0.01, 3.4), (0.0025, 6.0)];
+const GOOD_MAIL_REACHES: [(f64, f64); 4] = [(0.1, 0.4), (0.03, 2.68), (0.01, 3.4), (0.0025, 6.0)];
 
 /// The probability that this share (0 to 1) of good mail reaches: what a threshold must be for an
 /// expected rate of false positives. Between the measured shares, and beyond the rarest, the log
@@ -86,8 +86,12 @@ const GOOD_MAIL_REACHES: [(f64, f64); 3] = [(0.03, 2.68), (0.01, 3.4), (0.0025, 
 /// thousand is an extrapolation.
 pub fn probability_reached_by(share: f64) -> f64 {
     let share = share.clamp(1e-9, 1.0).ln();
-    let [first, second, third] = GOOD_MAIL_REACHES.map(|(share, odds)| (share.ln(), odds));
-    let (from, to) = if share > second.0 { (first, second) } else { (second, third) };
+    let [first, second, third, last] = GOOD_MAIL_REACHES.map(|(share, odds)| (share.ln(), odds));
+    let (from, to) = match share {
+        _ if share > second.0 => (first, second),
+        _ if share > third.0 => (second, third),
+        _ => (third, last),
+    };
     let odds = from.1 + (share - from.0) * (to.1 - from.1) / (to.0 - from.0);
     (1e6 / (1.0 + (-odds).exp())).round() / 1e6
 }

@@ -12,7 +12,7 @@ use gauntlet_mail::address::{self, ascii_domain};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Envelope, Facts, Message};
 
-use super::weights::IDENTITY_BITS;
+use super::weights::{FIELD_NAMES, IDENTITY_BITS};
 use crate::lookalike::organizational_domain;
 use crate::random::mix;
 
@@ -50,7 +50,10 @@ impl Identities {
         let fold = |hash: u64, byte: &u8| mix(hash ^ u64::from(*byte));
         let hash = kind.bytes().fold(0x5157_u64, |hash, byte| fold(hash, &byte));
         let hash = value.iter().fold(mix(hash), fold);
-        let index = (hash >> (64 - IDENTITY_BITS)) as u32;
+        let index = match kind {
+            "field" => hash % u64::from(FIELD_NAMES),
+            _ => u64::from(FIELD_NAMES) + hash % u64::from((1 << IDENTITY_BITS) - FIELD_NAMES),
+        } as u32;
         if !self.0.contains(&index) {
             self.0.push(index);
         }
