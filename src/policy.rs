@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::scan::data_loss::{DataLossPrevention, NeverFound};
 use gauntlet_inputs::file;
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
@@ -65,7 +66,8 @@ enum Action {
     Explain {
         /// The message; `-` for standard input
         message: PathBuf,
-        /// The policy file [default: the one that comes with the program]
+        /// The policy file [default: the policy in force of the node that --config or --data names, else
+        /// the one that comes with the program]
         #[arg(long)]
         policy: Option<PathBuf>,
         /// Envelope recipients (may be repeated)
@@ -80,7 +82,7 @@ enum Action {
         /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
-        /// The configuration file, for what its [dlp] names
+        /// The configuration file, for the policy in force and what its [dlp] names
         #[arg(short, long, env = "GAUNTLET_CONFIG")]
         config: Option<PathBuf>,
         #[command(flatten)]
@@ -90,10 +92,11 @@ enum Action {
     Test {
         /// The file of cases, TOML as below
         cases: PathBuf,
-        /// The policy file [default: the one that comes with the program]
+        /// The policy file [default: the policy in force of the node that --config or --data names, else
+        /// the one that comes with the program]
         #[arg(long)]
         policy: Option<PathBuf>,
-        /// The configuration file, for what its [dlp] names
+        /// The configuration file, for the policy in force and what its [dlp] names
         #[arg(short, long, env = "GAUNTLET_CONFIG")]
         config: Option<PathBuf>,
         #[command(flatten)]
@@ -132,13 +135,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn read_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
-    let Some(file) = file else { return Ok(Policy::default_policy(&Groups::default())) };
+fn read_policy(file: &Path) -> anyhow::Result<Policy> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
 }
+
+/// The policy in force of the node that these name; that of the program where they name none.
+fn policy_in_force(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Policy> {
+    if config.is_none() && data.is_none() {
+        return Ok(Policy::default_policy(&Groups::default()));
+    }
+    let mut config = dlp::config_of(config)?;
+    if let Some(data) = data {
+        config.node.data = data.to_owned();
+    }
+    policy_source::load(&config)
+}
+
 fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let policy = read_policy(Some(file))?;
+    let policy = read_policy(file)?;
     let known = DataLossPrevention::names_of(&dlp::config_of(config)?.dlp)?;
     let never: Vec<NeverFound> = known
         .never_found(&policy)
@@ -173,7 +188,11 @@ impl Judge {
         config: Option<&Path>,
         ruleset: &RulesetArgs,
     ) -> anyhow::Result<Self> {
-        let (policy, snapshot) = (read_policy(policy)?, ruleset.load()?);
+        let snapshot = ruleset.load()?;
+        let policy = match policy {
+            Some(file) => read_policy(file)?,
+            None => policy_in_force(config, ruleset.data.as_deref())?,
+        };
         let data_loss = match policy.data_conditions().next() {
             Some(_) => Some(Looking::start(&dlp::config_of(config)?)?),
             None => None,

@@ -38,6 +38,10 @@ fn a_change_counts_at_once_and_is_undone_in_one_step() {
     let said = done(&node, &["apply", file, "--note", "away with ann"]);
     assert_eq!(said, "version 2\napplied by the running node\n");
     assert!(reply(&node, "refused").starts_with("550"));
+    let mail = node.folder.path().join("mail.eml");
+    std::fs::write(&mail, message("explained", 200)).unwrap();
+    let why = done(&node, &["explain", mail.to_str().unwrap(), "--from", "ann@example.org"]);
+    assert!(why.contains("reject") && why.contains("+ Nobody"), "the policy in force: {why}");
     let history = done(&node, &["history"]);
     assert!(
         history.contains("ada (command line)") && history.contains("away with ann"),

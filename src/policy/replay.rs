@@ -76,11 +76,11 @@ pub(super) struct Args {
 /// Runs `gauntlet policy replay`.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
-    let policy = read_policy(Some(&args.policy))?;
+    let policy = read_policy(&args.policy)?;
     let in_force = policy_source::load(&config)?;
     let people = in_force.people.clone();
     let before = match &args.before {
-        Some(file) => read_policy(Some(file))?,
+        Some(file) => read_policy(file)?,
         None => in_force,
     };
     // What single users want is no part of a file.

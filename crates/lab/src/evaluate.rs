@@ -115,8 +115,8 @@ pub struct Args {
     /// Seed of everything that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write an HTML page with ROC curves and histograms of scores, and these as SVG and PNG, into
-    /// this folder
+    /// Write an HTML page with ROC curves and histograms of scores, and these as SVG, into this
+    /// folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
     /// Print one JSON object

@@ -249,7 +249,15 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
 
 fn syntax_error(text: &str, error: &toml::de::Error) -> PolicyError {
     let line = error.span().map_or(1, |span| line_of(text, span.start));
-    PolicyError::Syntax { line, message: with_nearest(error.message()) }
+    let message = match error.message() {
+        // An action without its value: serde names the kinds of its own types.
+        unit if unit.contains("unit variant, expected") => {
+            "this action needs a value, e.g. { quarantine = \"FOLDER\" } or { reject = \"TEXT\" }"
+                .to_owned()
+        }
+        other => with_nearest(other),
+    };
+    PolicyError::Syntax { line, message }
 }
 
 #[cfg(test)]
@@ -262,6 +270,9 @@ mod tests {
         let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
         assert!(error.starts_with("policy, line 3:"), "{error}");
         assert!(error.contains("did you mean `class`?"), "{error}");
+        let text = "[[rule]]\nname = \"a\"\ndo = \"quarantine\"\n";
+        let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
+        assert!(error.contains("{ quarantine = \"FOLDER\" }"), "{error}");
     }
 
     #[test]

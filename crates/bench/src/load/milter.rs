@@ -40,8 +40,9 @@ fn packet(command: u8, parts: &[&[u8]], out: &mut Vec<u8>) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Header and body as packets, each a piece.
+/// Header and body as packets, each a piece. Files mostly end lines by LF alone, an MTA never does.
 pub(crate) fn prepare(raw: &[u8]) -> Prepared {
+    let raw = &with_crlf(raw);
     let mut prepared = Prepared::default();
     let mut add = |command: u8, parts: &[&[u8]]| {
         packet(command, parts, &mut prepared.wire);
@@ -60,6 +61,17 @@ pub(crate) fn prepare(raw: &[u8]) -> Prepared {
     body.chunks(BODY_BYTES).for_each(|chunk| add(b'B', &[chunk]));
     add(b'E', &[]);
     prepared
+}
+
+fn with_crlf(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
+    for &byte in raw {
+        if byte == b'\n' && out.last() != Some(&b'\r') {
+            out.push(b'\r');
+        }
+        out.push(byte);
+    }
+    out
 }
 
 /// Header fields, folded lines kept together and without their last line end, and the body.
@@ -267,6 +279,7 @@ mod tests {
         let prepared = prepare(b"A: 1\n\nx");
         assert_eq!(prepared.wire, b"\0\0\0\x05LA\x001\0\0\0\0\x01N\0\0\0\x02Bx\0\0\0\x01E");
         assert_eq!(prepared.pieces, [9, 14, 20, 25]);
+        assert_eq!(prepare(b"A: 1\n\nbody\n").wire, prepare(b"A: 1\r\n\r\nbody\r\n").wire);
         assert_eq!(prepare(b"").pieces.len(), 2, "end of header and of message");
     }
 

@@ -1,5 +1,5 @@
 //! An evaluation as a page with drawings: one HTML file that needs no other, and the drawings by
-//! themselves as SVG and PNG.
+//! themselves as SVG.
 
 use std::fmt::Write as _;
 use std::path::Path;
