@@ -140,18 +140,6 @@ fn read_policy(file: &Path) -> anyhow::Result<Policy> {
     Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
 }
 
-/// The policy in force of the node that these name; that of the program where they name none.
-fn policy_in_force(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Policy> {
-    if config.is_none() && data.is_none() {
-        return Ok(Policy::default_policy(&Groups::default()));
-    }
-    let mut config = dlp::config_of(config)?;
-    if let Some(data) = data {
-        config.node.data = data.to_owned();
-    }
-    policy_source::load(&config)
-}
-
 fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     let policy = read_policy(file)?;
     let known = DataLossPrevention::names_of(&dlp::config_of(config)?.dlp)?;
@@ -189,18 +177,24 @@ impl Judge {
         ruleset: &RulesetArgs,
     ) -> anyhow::Result<Self> {
         let snapshot = ruleset.load()?;
+        let names_node = config.is_some() || ruleset.data.is_some();
+        let mut config = dlp::config_of(config)?;
+        if let Some(data) = &ruleset.data {
+            config.node.data.clone_from(data);
+        }
         let policy = match policy {
             Some(file) => read_policy(file)?,
-            None => policy_in_force(config, ruleset.data.as_deref())?,
+            None if names_node => policy_source::load(&config)?,
+            None => Policy::default_policy(&Groups::default()),
         };
         let data_loss = match policy.data_conditions().next() {
-            Some(_) => Some(Looking::start(&dlp::config_of(config)?)?),
+            Some(_) => Some(Looking::start(&config)?),
             None => None,
         };
         for what in data_loss.iter().flat_map(|looking| looking.never_found(&policy)) {
             eprintln!("gauntlet: {what}");
         }
-        let unpacker = unpacker::Unpacker::new(dlp::config_of(config)?);
+        let unpacker = unpacker::Unpacker::new(config);
         Ok(Judge { policy, snapshot, data_loss, unpacker })
     }
 

@@ -30,14 +30,5 @@ pub fn with_crlf(raw: &[u8]) -> Vec<u8> {
         true => raw.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1),
         false => 0,
     };
-    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
-    let mut last = 0;
-    for &byte in raw.get(start..).unwrap_or_default() {
-        if byte == b'\n' && last != b'\r' {
-            out.push(b'\r');
-        }
-        out.push(byte);
-        last = byte;
-    }
-    out
+    gauntlet_mail::encoding::with_crlf(raw.get(start..).unwrap_or_default())
 }

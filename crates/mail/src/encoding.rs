@@ -183,9 +183,26 @@ pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Bytes with every line end as CRLF, the only one that goes over the wire (RFC 5321 section 2.3.8).
+pub fn with_crlf(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
+    for &byte in raw {
+        if byte == b'\n' && out.last() != Some(&b'\r') {
+            out.push(b'\r');
+        }
+        out.push(byte);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_ends_become_crlf_once() {
+        assert_eq!(with_crlf(b"a\nb\r\n\nc"), b"a\r\nb\r\n\r\nc");
+    }
 
     #[test]
     fn base64_whole_broken_and_cut() {

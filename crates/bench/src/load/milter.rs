@@ -3,6 +3,8 @@
 //! As an MTA does, every step waits for its answer unless the filter said in the negotiation that
 //! it will give none or does not want the step. Any number of messages go over one connection.
 
+use gauntlet_mail::encoding::with_crlf;
+
 use super::wire::{Failure, Link, Outcome, Prepared};
 
 /// Version of the protocol that is offered.
@@ -61,17 +63,6 @@ pub(crate) fn prepare(raw: &[u8]) -> Prepared {
     body.chunks(BODY_BYTES).for_each(|chunk| add(b'B', &[chunk]));
     add(b'E', &[]);
     prepared
-}
-
-fn with_crlf(raw: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
-    for &byte in raw {
-        if byte == b'\n' && out.last() != Some(&b'\r') {
-            out.push(b'\r');
-        }
-        out.push(byte);
-    }
-    out
 }
 
 /// Header fields, folded lines kept together and without their last line end, and the body.
