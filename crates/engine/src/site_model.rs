@@ -505,6 +505,7 @@ mod tests {
         let spam = &found.checks[1];
         assert_eq!((spam.class.as_str(), spam.promised), ("spam", configured.errors[1]));
         assert!(spam.interval[0] <= spam.interval[1] && spam.found_max > spam.found);
+        assert!(found.checks.iter().all(|c| c.found.is_sign_positive()), "no -0.00 % is shown");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         (tabs::tabs("/learning"))
         @match app.state.node.calibration() {
             None => {
-                p.lead { (t("Nothing was corrected yet: the thresholds are those of the configuration. Release mail with “Train the classifier”, delete it with it, or use gauntlet learn.")) }
+                p.lead { (t("Nothing has been corrected yet, so the thresholds are those of the configuration. To correct a verdict, release or delete held mail with “Train the classifier” ticked, or use gauntlet learn.")) }
             }
             Some(found) => (calibration(&found)),
         }

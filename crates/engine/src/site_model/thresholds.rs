@@ -46,7 +46,8 @@ pub(super) fn checks(
     let all: f64 = good.iter().map(|g| g.1).sum();
     let check = |i: usize| {
         let at = odds(in_use[i]);
-        let over: f64 = good.iter().filter(|g| g.0 >= at).map(|g| g.1).sum();
+        // From 0, since the sum of no floats at all is -0.
+        let over = good.iter().filter(|g| g.0 >= at).fold(0.0, |sum, g| sum + g.1);
         let (middle, error) =
             (tail.reached_by(configured.errors[i]), tail.error(configured.errors[i]));
         ThresholdCheck {

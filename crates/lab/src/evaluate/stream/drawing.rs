@@ -63,10 +63,16 @@ fn table(caption: &'static str, runs: &[Run], part: fn(&Run) -> &Part) -> Table 
 fn chart((name, title): (&str, &str), runs: &[Run], of: fn(&Part) -> f64) -> Chart {
     let line = |run: &Run| Line {
         name: run.name(),
-        points: run.blocks.iter().map(|part| (part.to as f64, of(part))).collect(),
+        points: drawn(run).map(|part| (part.to as f64, of(part))).collect(),
     };
     let lines: Vec<Line> = runs.iter().take(LINES_MAX).map(line).collect();
     let across = Axis { name: "messages judged", scale: Scale::Linear };
     let up = Axis { name: "%", scale: Scale::Linear };
     Chart { name: name.to_owned(), drawing: plot::chart(title, across, up, &lines) }
+}
+/// The blocks that a curve shows: a last one of a few messages would be a leap that says nothing.
+fn drawn(run: &Run) -> impl Iterator<Item = &Part> {
+    let size = |part: &Part| part.to - part.from;
+    let half = run.blocks.first().map_or(0, size) / 2;
+    run.blocks.iter().filter(move |part| size(part) >= half)
 }
