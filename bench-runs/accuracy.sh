@@ -64,7 +64,7 @@ grep -F -f "$(dirname "$0")/accuracy-final-sources.txt" "$corpus/modern/labels.t
 "$gauntlet" evaluate --verdicts --list "$trial/modern/final.tsv" --model "$trial/final.model"
 
 # A mailbox as it comes, told all or a tenth of the truth; then 100 messages of it taught beforehand.
-"$gauntlet" train $lists $modern --exclude-source foff-milter --balance 0.9 --dropout 0.4 -o "$trial/stream.model" >/dev/null
+"$gauntlet" train $lists $modern --exclude-source foff-milter -o "$trial/stream.model" >/dev/null
 stream="evaluate --stream $corpus/dev/labels.tsv --only foff-milter/ --model $trial/stream.model"
 echo "## A mailbox as it comes"
 echo

@@ -163,6 +163,7 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("engine/classifier/scratch.rs::SEQUENCE_MAX", Why::Weighs),
     ("engine/classifier/tokens.rs::WORD_BYTES_MAX", Why::Weighs),
     ("engine/classifier/group_score.rs::BLOCK_LEAD_MAX", Why::Weighs),
+    ("engine/classifier/group_score.rs::GOOD_CONTENT_MAX", Why::Weighs),
     ("engine/corrections.rs::CORRECTIONS_MAX", Why::Data),
     ("engine/classifier/training.rs::WEIGHT_MAX", Why::Data),
     ("engine/counterfactual.rs::ANSWERS_MAX", Why::Report),

@@ -43,7 +43,7 @@ impl Default for Thresholds {
             suspect_probability: probability_reached_by(Self::ERRORS[0]),
             spam_probability: probability_reached_by(Self::ERRORS[1]),
             explicit_probability: probability_reached_by(Self::ERRORS[2]),
-            contradicted: 0.8,
+            contradicted: 0.7,
             errors: Self::ERRORS,
         }
     }

@@ -51,13 +51,14 @@ impl Group {
     }
 
     /// What a group's share counts, for how well it holds on mail of sources that were not learned
-    /// from: words of subject and text are learned by heart most easily, who a message says that it
-    /// is from and how its page is built least (`docs/decisions/213-accuracy-on-mail-of-today.md`).
+    /// from: which fields and parts a message has, and the words of its subject, are learned by
+    /// heart most easily, who it says that it is from and how its page is built least
+    /// (`docs/decisions/226-good-words-are-bounded.md`).
     pub fn transfer(self) -> f32 {
         match self {
             Group::Sender | Group::Page => 1.2,
-            Group::Subject | Group::Text => 0.8,
-            Group::Form | Group::Links | Group::Files => 1.0,
+            Group::Text | Group::Links => 1.0,
+            Group::Subject | Group::Form | Group::Files => 0.8,
         }
     }
 

@@ -195,13 +195,19 @@ impl Model {
 
     /// What each group adds to [`Model::raw_logit_of`].
     pub fn group_scores(&self, features: &[u32], ends: [usize; GROUPS]) -> [f32; GROUPS] {
+        self.shares(features, ends).map(|share| share.value)
+    }
+
+    fn shares(&self, features: &[u32], ends: [usize; GROUPS]) -> [GroupScore; GROUPS] {
         let mut from = 0;
-        Group::ALL.map(|group| {
+        let mut shares = Group::ALL.map(|group| {
             let end = ends[group.index()];
             let score = self.group_score(group, features.get(from..end).unwrap_or_default());
             from = end;
-            score.value
-        })
+            score
+        });
+        group_score::bound_good_content(&mut shares);
+        shares
     }
 
     fn group_score(&self, group: Group, features: &[u32]) -> GroupScore {
@@ -249,9 +255,9 @@ impl Model {
         let side = if spam { 1.0 } else { -1.0 };
         let mut strongest = Strongest::default();
         let mut from = 0;
-        for (group, &end) in Group::ALL.into_iter().zip(ends) {
+        let shares = self.shares(features, *ends);
+        for ((group, &end), share) in Group::ALL.into_iter().zip(ends).zip(&shares) {
             let all = features.get(from..end).unwrap_or_default();
-            let share = self.group_score(group, all);
             // Comparable between groups: shares of the log odds.
             let unit = side * self.slope * self.scales[group.index()] * share.unit();
             let speaking = all.get(share.from.clone()).unwrap_or_default();

@@ -80,7 +80,7 @@ impl Default for Recipe {
             decay: 0.03,
             messages_min: 2,
             balance: 0.9,
-            dropout: 0.4,
+            dropout: 0.0,
             seed: 1,
         }
     }

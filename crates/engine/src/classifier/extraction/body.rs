@@ -32,7 +32,8 @@ pub(super) fn text(message: &Message<'_>, sink: &mut ClassifierScratch) {
             break;
         }
         let limit = (PART_START_BYTES + PART_END_BYTES).min(left);
-        let shown = without_footer(part.text);
+        // Line ends behind the text, whether CR LF or LF, must not move where its last bytes begin.
+        let shown = without_footer(part.text).trim_end();
         let head = start(shown, PART_START_BYTES.min(limit));
         sink.words(head, group);
         left -= head.len();
