@@ -80,6 +80,7 @@ Examples:
   gauntlet scan --config /etc/gauntlet/gauntlet.toml message.eml
   gauntlet scan --network --keep-facts facts.jsonl --json mail/
   gauntlet scan --facts facts.jsonl --json mail/
+  gauntlet scan --trust-authserv-id mx.google.com takeout.mbox
   gauntlet scan --fail-on phishing - < message.eml
   gauntlet scan --as file --fail-on malware ~/Downloads";
 

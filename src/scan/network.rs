@@ -11,7 +11,7 @@ use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::net::resolver::Resolver;
-use gauntlet_mail::{Envelope, Facts};
+use gauntlet_mail::{Envelope, Facts, Message, auth_results};
 use serde::{Deserialize, Serialize};
 
 /// Options about the network.
@@ -33,6 +33,10 @@ pub(super) struct NetworkArgs {
     /// Judge by what was kept in this file, without network requests
     #[arg(long, value_name = "FILE", conflicts_with = "views")]
     facts: Option<PathBuf>,
+    /// Believe what this mail server wrote into its Authentication-Results (RFC 8601): the one
+    /// whose mailbox this is; repeat for more [default: the configuration's]
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["facts", "views"])]
+    trust_authserv_id: Vec<String>,
 }
 
 /// What is known of one message.
@@ -46,8 +50,9 @@ pub(super) struct Kept {
 /// Where facts come from.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Nothing is asked: files are judged without the network.
-    Nowhere,
+    /// Nothing is asked: files are judged without the network, by what these mail servers wrote
+    /// into them.
+    Nowhere(Vec<String>),
     /// The DNS is asked, as a node asks it.
     Live(Box<Live>),
     /// A file, by the message's name.
@@ -78,9 +83,15 @@ impl NetworkArgs {
             return Ok(Source::Kept(read(path)?));
         }
         if !self.network {
-            return Ok(Source::Nowhere);
+            let config = self.config()?;
+            let configured = config.map(|config| config.facts.trust_authserv_id);
+            let named = Some(&self.trust_authserv_id).filter(|named| !named.is_empty()).cloned();
+            return Ok(Source::Nowhere(named.or(configured).unwrap_or_default()));
         }
         let mut config = Loaded::load(self.config.as_deref(), std::env::vars())?.config;
+        if !self.trust_authserv_id.is_empty() {
+            config.facts.trust_authserv_id.clone_from(&self.trust_authserv_id);
+        }
         config.facts.enabled = true;
         if !self.dns.is_empty() {
             config.dns.servers.clone_from(&self.dns);
@@ -132,7 +143,7 @@ impl Source {
         raw: &[u8],
     ) -> Result<(Envelope, Facts), String> {
         match self {
-            Source::Nowhere => Ok((envelope, Facts::default())),
+            Source::Nowhere(trusted) => Ok((envelope, written(raw, trusted))),
             Source::Kept(all) => match all.get(name) {
                 Some(kept) => Ok((kept.envelope.clone(), kept.facts.clone())),
                 None => Err("no facts were kept of it".to_owned()),
@@ -140,6 +151,16 @@ impl Source {
             Source::Live(live) => live.ask(name, envelope, raw),
         }
     }
+}
+
+/// What trusted mail servers wrote into the message.
+fn written(raw: &[u8], trusted: &[String]) -> Facts {
+    let mut facts = Facts::default();
+    let results = if trusted.is_empty() { None } else { auth_results::of_trusted(raw, trusted) };
+    if let Some((_, results)) = results {
+        auth_results::apply(&results, &Message::parse(raw).authors().domains(), &mut facts);
+    }
+    facts
 }
 
 impl Live {

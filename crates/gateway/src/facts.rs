@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use gauntlet_mail::auth_results as received_results;
 use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::header::unfold;
@@ -189,6 +190,9 @@ impl FactCollector {
             })
             .await;
         let (mut facts, from) = authenticated;
+        if client.is_none() && envelope.auth_user.is_none() {
+            self.believe_front_server(&lookups, raw, &from, &mut facts);
+        }
         let about = Subjects { client, envelope, from: &from, dkim: &facts.dkim, raw };
         let (mut listings, (rule_answers, text)) =
             both(self.dns_lists.ask(&lookups, &about), async {
@@ -297,6 +301,24 @@ impl FactCollector {
             facts.bimi = dmarc::logo(lookups, from, facts.dmarc_domain.as_deref()).await;
         }
         (facts, domains)
+    }
+
+    /// Adds what a trusted server in front of this node found.
+    fn believe_front_server(
+        &self,
+        lookups: &LookupContext<'_>,
+        raw: &[u8],
+        from: &[String],
+        facts: &mut Facts,
+    ) {
+        let trusted = &self.settings.trust_authserv_id;
+        if trusted.is_empty() {
+            return;
+        }
+        if let Some((server, results)) = received_results::of_trusted(raw, trusted) {
+            received_results::apply(&results, from, facts);
+            lookups.note(format!("authentication-results: those of {server} count"));
+        }
     }
 
     /// SPF of HELO and of MAIL FROM.

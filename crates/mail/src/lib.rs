@@ -13,6 +13,7 @@ pub mod address;
 mod ambiguity;
 mod anomalies;
 pub mod attachment;
+pub mod auth_results;
 pub mod authors;
 pub mod charset;
 pub mod date;

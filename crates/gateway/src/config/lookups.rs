@@ -68,6 +68,9 @@ pub struct FactSettings {
     /// Domains whose ARC seals are trusted, with those below them. Of a chain that they alone
     /// sealed counts what it says of DMARC; of others nothing: any host can seal.
     pub arc_sealers_trusted: Vec<String>,
+    /// Names of mail servers in front of this node (the first word of their
+    /// `Authentication-Results`) whose results count for mail that they pass on.
+    pub trust_authserv_id: Vec<String>,
     /// Remember senders: how much of their mail was spam.
     pub history: bool,
     /// Look for the logo of senders that pass DMARC (BIMI).
@@ -89,6 +92,7 @@ impl Default for FactSettings {
             questions_max: 150,
             signatures_max: 10,
             arc_sealers_trusted: Vec::new(),
+            trust_authserv_id: Vec::new(),
             history: true,
             bimi: false,
             our_networks: ours.map(str::to_owned).to_vec(),

@@ -4,7 +4,8 @@
 //! sealer found counts if every sealer is trusted by the configuration, since each could have
 //! changed the mail.
 
-use std::borrow::Cow;
+use gauntlet_mail::auth_results;
+use gauntlet_mail::facts::AuthResult;
 
 /// What a valid chain says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,44 +34,13 @@ impl Chain {
 }
 
 /// The results (RFC 8601 section 2.2) have `dmarc=pass` with this `header.from`, and no other
-/// `dmarc`.
+/// `dmarc`. Behind the instance (`i=1`) they are those of any other field.
 fn passes_dmarc(results: &str, from: &str) -> bool {
-    let plain = without_comments(results);
-    let is_dmarc = |part: &&str| {
-        let method = part.trim_start().split(['=', ' ', '\t', '/']).next().unwrap_or_default();
-        method.eq_ignore_ascii_case("dmarc")
-    };
-    let mut found = plain.split(';').filter(is_dmarc);
-    let (Some(part), None) = (found.next(), found.next()) else { return false };
-    let mut words = part.split_ascii_whitespace();
-    let passes = words.next().is_some_and(|word| word.eq_ignore_ascii_case("dmarc=pass"));
-    let named = |word: &str| {
-        let (name, value) = word.split_once('=')?;
-        name.eq_ignore_ascii_case("header.from").then(|| value.trim_matches('"').to_owned())
-    };
-    let mut domains = words.filter_map(named);
-    let (Some(domain), None) = (domains.next(), domains.next()) else { return false };
-    let domain = domain.rsplit_once('@').map_or(domain.as_str(), |(_, domain)| domain);
-    passes && gauntlet_mail::address::ascii_domain(domain).as_deref() == Some(from)
-}
-
-/// The text without comments (RFC 5322 section 3.2.2).
-fn without_comments(text: &str) -> Cow<'_, str> {
-    if !text.contains('(') {
-        return Cow::Borrowed(text);
-    }
-    let (mut out, mut depth, mut escaped) = (String::with_capacity(text.len()), 0u32, false);
-    for c in text.chars() {
-        match c {
-            _ if std::mem::take(&mut escaped) => {}
-            '\\' if depth > 0 => escaped = true,
-            '(' => depth += 1,
-            ')' if depth > 0 => depth -= 1,
-            _ if depth > 0 => {}
-            _ => out.push(c),
-        }
-    }
-    Cow::Owned(out)
+    let results = results.split_once(';').map_or("", |(_, results)| results);
+    let results = auth_results::results(results);
+    let mut found = results.iter().filter(|result| result.method == "dmarc");
+    let (Some(dmarc), None) = (found.next(), found.next()) else { return false };
+    dmarc.result == AuthResult::Pass && dmarc.domain("header.from").as_deref() == Some(from)
 }
 
 #[cfg(test)]
@@ -105,6 +75,7 @@ mod tests {
                 "i=1; m; dmarc=pass header.from=evil.example header.from=bank.example",
             ),
             (&["lists.example"], "i=1; m; dmarc=fail; dmarc=pass header.from=bank.example"),
+            (&["lists.example"], "i=1; m; x=\"; dmarc=pass header.from=bank.example\""),
             (&["lists.example"], ""),
         ] {
             let chain = chain(sealers, results);
