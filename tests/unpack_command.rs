@@ -6,6 +6,15 @@ use crate::common::{Node, Smtp};
 
 const SAMPLE: &str = "samples/attachments/zip-in-zip.eml";
 
+/// `read.txt`, `run.exe` and `last.txt`, each in a block of its own, the second encrypted with
+/// `secret`; headers are clear.
+const LATER_BLOCK_ENCRYPTED: &str = "\
+N3q8ryccAARucHUBVgAAAAAAAACnAAAAAAAAAIE0IHoBABROb3RoaW5nIHRvIHNlZSBoZXJlLgoA\n\
+7Bk6WQMLsViErY/667qPWN8CgQDMKM7XSXjLQid8E94BABhBbmQgdGhpcyBpcyBjbGVhciBhZ2Fp\n\
+bi4KAAEEBgADCRkgHQoBrByXO1udDtTDKVbHAAcLAwABISEBFgIkBvEHASLI/yc6Fn+U2sUkjM7f\n\
+9p5RX+q/CI+8g19TxiHDsgxt+wHIISEBFgEAASEhARYMFRsXGQAICgHLp+BgySE3LeL1mhkAAAUD\n\
+ETUAcgBlAGEAZAAuAHQAeAB0AAAAcgB1AG4ALgBlAHgAZQAAAGwAYQBzAHQALgB0AHgAdAAAAAAA";
+
 fn gauntlet(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).args(args).env_remove("GAUNTLET_CONFIG");
@@ -173,4 +182,41 @@ fn the_sample_of_clamav_is_found_in_its_collection() {
         .collect();
     missing.sort();
     assert_eq!(missing, NOT_UNPACKED);
+}
+
+#[test]
+fn a_7z_whose_later_block_is_encrypted_opens_by_the_password_in_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.eml");
+    let path = path.to_str().unwrap();
+    let hits = |words: &str| {
+        let message = format!(
+            "From: Ann <ann@example.org>\nTo: bob@example.net\nSubject: the files\n\
+             MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\
+             Content-Type: text/plain\n\nDear Bob,\n{words}\n--b\n\
+             Content-Type: application/x-7z-compressed; name=a.7z\n\
+             Content-Transfer-Encoding: base64\n\n{LATER_BLOCK_ENCRYPTED}\n--b--\n"
+        );
+        std::fs::write(path, message).unwrap();
+        let verdict = text(&gauntlet(&["scan", "--json", path]));
+        let verdict: serde_json::Value = serde_json::from_str(&verdict).unwrap();
+        let hits = verdict["hits"].as_array().unwrap().iter();
+        let names = hits.map(|h| h["rule"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("OBJECT_")).collect::<Vec<String>>()
+    };
+    let closed = hits("these are the files.");
+    assert!(closed.iter().any(|rule| rule == "OBJECT_ENCRYPTED"), "{closed:?}");
+    let opened = hits("the password is secret");
+    assert!(opened.iter().any(|rule| rule == "OBJECT_PASSWORD_IN_TEXT"), "{opened:?}");
+    assert!(!opened.iter().any(|rule| rule == "OBJECT_ENCRYPTED"), "{opened:?}");
+
+    let sizes = |options: &[&str]| {
+        let printed = gauntlet(&[&["unpack", "--json"], options, &[path]].concat());
+        let tree: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let objects = tree["objects"].as_array().unwrap().iter();
+        let inside = objects.filter(|o| o["path"].as_str().unwrap().contains("a.7z/"));
+        (printed.status.code(), inside.map(|o| o["size"].as_u64().unwrap()).collect::<Vec<_>>())
+    };
+    assert_eq!(sizes(&[]), (Some(1), vec![21, 0, 25]), "the clear ones are read");
+    assert_eq!(sizes(&["--password", "secret"]), (Some(0), vec![21, 23, 25]));
 }
