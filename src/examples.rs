@@ -190,6 +190,17 @@ mod tests {
         assert!(found.is_empty(), "no examples in the help of: {found:?}");
     }
 
+    /// Text of these commands is long: broken by the terminal it would end in orphans.
+    #[test]
+    fn long_texts_fit_a_terminal_of_80_columns() {
+        for name in ["tune", "train", "evaluate"] {
+            let text =
+                command().find_subcommand(name).unwrap().get_after_help().unwrap().to_string();
+            let wide: Vec<&str> = text.lines().filter(|l| l.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{name}: {wide:?}");
+        }
+    }
+
     #[test]
     fn every_example_is_understood() {
         for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {

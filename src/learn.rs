@@ -1,11 +1,11 @@
 //! `gauntlet learn`: train the classifier with labelled messages.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use gauntlet_engine::corrections::{message_id, reporter_id};
 use gauntlet_engine::learning::Said;
 use gauntlet_engine::signatures::fingerprint::Found;
@@ -16,6 +16,8 @@ use gauntlet_inputs::messages;
 use gauntlet_learning::corrections::Corrections;
 use gauntlet_learning::signatures::SignatureWriter;
 use gauntlet_mail::{Facts, Message, trace};
+
+use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
 What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the
@@ -29,7 +31,7 @@ mail in DATA/signatures, and does not train the classifier. Each message counts 
 given.
 
 Examples:
-  gauntlet learn --data /var/lib/gauntlet --spam missed.eml
+  gauntlet learn --config /etc/gauntlet/gauntlet.toml --spam missed.eml
   gauntlet learn --data /var/lib/gauntlet --ham ~/Maildir/.NotSpam --reporter ann@example.org
   gauntlet learn --data /var/lib/gauntlet --forget missed.eml";
 
@@ -55,26 +57,21 @@ pub(crate) struct Args {
     /// Days that signatures of --probe are believed
     #[arg(long, value_name = "DAYS", default_value_t = gauntlet_engine::signatures::known::DAYS_DEFAULT)]
     signature_days: u16,
-    /// The data folder of the node
-    #[arg(long, value_name = "FOLDER")]
-    data: PathBuf,
     /// Who says so, e.g. an address; none is the administrator
     #[arg(long, value_name = "NAME", default_value = "")]
     reporter: String,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 /// Learns, and prints how much was news.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let folder = args.data.display();
-    ensure!(
-        args.data.is_dir(),
-        "there is no folder {folder}: name the data folder of a node, which `gauntlet serve` makes at its first start"
-    );
     // Root reads mail wherever it is, and changes the data folder as its owner does.
-    let as_owner = || privileges::act_as_owner(&args.data);
+    let data = args.node.load_to_copy()?.node.data;
+    let as_owner = || privileges::act_as_owner(&data);
     let acting = as_owner()?;
     let mut journal =
-        Corrections::open(&args.data).with_context(|| format!("cannot learn in {folder}"))?;
+        Corrections::open(&data).with_context(|| format!("cannot learn in {}", data.display()))?;
     drop(acting);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (reporter, at) = (reporter_id(&args.reporter), now as i64);
@@ -108,7 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             news += journal.say(batch)?;
         }
     }
-    seen += probes(args, now)?;
+    seen += probes(args, &data, now)?;
     let mut forgotten = 0;
     for path in &args.forget {
         let mut ids = Vec::new();
@@ -136,13 +133,13 @@ fn outcome(seen: usize, (news, forgotten): (usize, usize), count: usize) -> Stri
 }
 
 /// Makes signatures of mail of probe accounts. Result: messages read.
-fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
+fn probes(args: &Args, data: &Path, now: u64) -> anyhow::Result<usize> {
     if args.probe.is_empty() {
         return Ok(0);
     }
-    let as_owner = || privileges::act_as_owner(&args.data);
+    let as_owner = || privileges::act_as_owner(data);
     let acting = as_owner()?;
-    let mut writer = SignatureWriter::open(&args.data, args.signature_days)?;
+    let mut writer = SignatureWriter::open(data, args.signature_days)?;
     drop(acting);
     let day = u16::try_from(now / 86_400).unwrap_or(u16::MAX);
     let mut scratch = Scratch::default();

@@ -15,6 +15,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
@@ -42,7 +43,8 @@ const EXIT_UNREADABLE: u8 = 1;
 const EXIT_FAIL_ON: u8 = 3;
 
 const AFTER_HELP: &str = "\
-Inputs: a file that holds one message; a folder (read recursively, hidden files left out); a
+Inputs: a file that holds one message; a folder (read recursively, hidden files left out, and those
+that are no mail by their names: *.json, *.toml, *.md, labels.tsv; --as file reads them); a
 Maildir; a mailbox (mbox, its messages are called box#1, box#2 ...); a tar archive (members are
 called archive/member); any of these compressed with gzip; `-` for standard input.
 
@@ -174,7 +176,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(&args.paths);
     let taken = progress.taken().clone();
     let splits = args.r#as == InputKind::Mail;
-    let source = Source { message_bytes_max: args.max_bytes, splits, taken };
+    let source = Source { splits, taken, ..Source::of_messages(args.max_bytes) };
+    let passed_over = source.passed_over.clone();
     let start = Instant::now();
     let mut summary = Summary::default();
     let walked = std::thread::scope(|scope| {
@@ -201,7 +204,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     progress.finish();
     walked?;
-    let _ = writeln!(io::stderr(), "{}", summary.line(start.elapsed()));
+    let passed_over = source::passed_over(passed_over.load(Ordering::Relaxed));
+    let _ = writeln!(io::stderr(), "{}{passed_over}", summary.line(start.elapsed()));
     let failed = args.fail_on.is_some_and(|class| summary.worst >= Some(class));
     Ok(match (failed, summary.unreadable) {
         (true, _) => ExitCode::from(EXIT_FAIL_ON),

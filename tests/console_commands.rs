@@ -130,6 +130,24 @@ fn without_a_node(node: &Node) {
     }
 }
 
+/// What the console answers to `GET /metrics`.
+fn metrics_page(node: &Node) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(node.console).expect("the console");
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).expect("a timeout");
+    let host = node.console;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("a page");
+    page
+}
+
+/// Names of metrics, in order.
+fn names(text: &str) -> Vec<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split(' ').next()).collect()
+}
+
 fn status_and_users(node: &Node) {
     let status = text(&gauntlet(node, &["status"]));
     for shown in [
@@ -145,7 +163,11 @@ fn status_and_users(node: &Node) {
     let json = text(&gauntlet(node, &["status", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert!(json["node"]["problems"].as_array().is_some_and(Vec::is_empty), "{json}");
-    assert!(text(&gauntlet(node, &["status", "--metrics"])).contains("gauntlet_queue_messages "));
+    let (said, served) = (text(&gauntlet(node, &["status", "--metrics"])), metrics_page(node));
+    assert_eq!(names(&said), names(&served));
+    for name in ["queue_messages", "quarantine_items", "sign_in_attempts_refused_total"] {
+        assert!(names(&said).contains(&format!("gauntlet_{name}").as_str()), "{name}: {said}");
+    }
 
     let used = text(&gauntlet(node, &["rules", "usage", "--days", "1", "--json"]));
     let used: Vec<serde_json::Value> =

@@ -46,7 +46,7 @@ fn probe_mail_and_corrections_reach_a_running_node() {
     };
     let nowhere = learn(&node.data().join("elsewhere"));
     let text = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-    assert!(!nowhere.status.success() && text.contains("there is no folder"), "{text}");
+    assert!(!nowhere.status.success() && text.contains("no such folder"), "{text}");
     let learned = learn(&node.data());
     assert!(learned.status.success(), "{learned:?}");
     wait_for_corrections(&node, 2);

@@ -37,8 +37,21 @@ const ARROWS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("console", &["mail", "verdict", "policy", "store"]),
-    ("bench", &["mail", "verdict", "rules", "spamassassin", "engine", "policy", "store", "smtp"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
+    (
+        "bench",
+        &[
+            "mail",
+            "verdict",
+            "rules",
+            "spamassassin",
+            "engine",
+            "inputs",
+            "policy",
+            "store",
+            "smtp",
+        ],
+    ),
     ("lab", &["mail", "verdict", "rules", "spamassassin", "engine", "store", "bench", "inputs"]),
 ];
 

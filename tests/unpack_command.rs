@@ -6,6 +6,15 @@ use crate::common::{Node, Smtp};
 
 const SAMPLE: &str = "samples/attachments/zip-in-zip.eml";
 
+/// `read.txt`, `run.exe` and `last.txt`, each in a block of its own, the second encrypted with
+/// `secret`; headers are clear.
+const LATER_BLOCK_ENCRYPTED: &str = "\
+N3q8ryccAARucHUBVgAAAAAAAACnAAAAAAAAAIE0IHoBABROb3RoaW5nIHRvIHNlZSBoZXJlLgoA\n\
+7Bk6WQMLsViErY/667qPWN8CgQDMKM7XSXjLQid8E94BABhBbmQgdGhpcyBpcyBjbGVhciBhZ2Fp\n\
+bi4KAAEEBgADCRkgHQoBrByXO1udDtTDKVbHAAcLAwABISEBFgIkBvEHASLI/yc6Fn+U2sUkjM7f\n\
+9p5RX+q/CI+8g19TxiHDsgxt+wHIISEBFgEAASEhARYMFRsXGQAICgHLp+BgySE3LeL1mhkAAAUD\n\
+ETUAcgBlAGEAZAAuAHQAeAB0AAAAcgB1AG4ALgBlAHgAZQAAAGwAYQBzAHQALgB0AHgAdAAAAAAA";
+
 fn gauntlet(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).args(args).env_remove("GAUNTLET_CONFIG");
@@ -173,4 +182,114 @@ fn the_sample_of_clamav_is_found_in_its_collection() {
         .collect();
     missing.sort();
     assert_eq!(missing, NOT_UNPACKED);
+}
+
+#[test]
+fn a_7z_whose_later_block_is_encrypted_opens_by_the_password_in_the_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.eml");
+    let path = path.to_str().unwrap();
+    let hits = |words: &str| {
+        let message = format!(
+            "From: Ann <ann@example.org>\nTo: bob@example.net\nSubject: the files\n\
+             MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\
+             Content-Type: text/plain\n\nDear Bob,\n{words}\n--b\n\
+             Content-Type: application/x-7z-compressed; name=a.7z\n\
+             Content-Transfer-Encoding: base64\n\n{LATER_BLOCK_ENCRYPTED}\n--b--\n"
+        );
+        std::fs::write(path, message).unwrap();
+        let verdict = text(&gauntlet(&["scan", "--json", path]));
+        let verdict: serde_json::Value = serde_json::from_str(&verdict).unwrap();
+        let hits = verdict["hits"].as_array().unwrap().iter();
+        let names = hits.map(|h| h["rule"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("OBJECT_")).collect::<Vec<String>>()
+    };
+    let closed = hits("these are the files.");
+    assert!(closed.iter().any(|rule| rule == "OBJECT_ENCRYPTED"), "{closed:?}");
+    let opened = hits("the password is secret");
+    assert!(opened.iter().any(|rule| rule == "OBJECT_PASSWORD_IN_TEXT"), "{opened:?}");
+    assert!(!opened.iter().any(|rule| rule == "OBJECT_ENCRYPTED"), "{opened:?}");
+
+    let sizes = |options: &[&str]| {
+        let printed = gauntlet(&[&["unpack", "--json"], options, &[path]].concat());
+        let tree: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let objects = tree["objects"].as_array().unwrap().iter();
+        let inside = objects.filter(|o| o["path"].as_str().unwrap().contains("a.7z/"));
+        (printed.status.code(), inside.map(|o| o["size"].as_u64().unwrap()).collect::<Vec<_>>())
+    };
+    assert_eq!(sizes(&[]), (Some(1), vec![21, 0, 25]), "the clear ones are read");
+    assert_eq!(sizes(&["--password", "secret"]), (Some(0), vec![21, 23, 25]));
+}
+
+/// Macros of oletools' documents: the file, what it has, and names that run by themselves.
+const MACROS: [(&str, &str, &[&str]); 12] = [
+    ("encrypted/autostart-encrypt-standardpassword.xls", "vba_macros", &["Auto_Open"]),
+    ("encrypted/autostart-encrypt-standardpassword.xlsb", "vba_macros", &["Auto_Open"]),
+    ("encrypted/autostart-encrypt-standardpassword.xlsm", "vba_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro.slk", "xlm_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro.xls", "xlm_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro.xlsb", "xlm_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro.xlsm", "xlm_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro.xlt", "xlm_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro.xltm", "xlm_macros", &["Auto_Open"]),
+    ("excel4-macros/excel4_sample_macro_excel5_format.xls", "xlm_macros", &["Auto_Open"]),
+    (
+        "oleform/oleform-PR314.docm",
+        "vba_macros",
+        &[
+            "Frame1_Click",
+            "ListBox1_Click",
+            "TabStrip1_Change",
+            "TextBox2_Change",
+            "UserForm_Click",
+        ],
+    ),
+    ("olevba/sample_with_vba.ppt", "vba_macros", &["Action_Click"]),
+];
+
+#[test]
+fn documents_of_oletools_tell_their_macros_and_no_other_document_has_some() {
+    let Some(corpus) = crate::common::corpus() else { return };
+    let folder = corpus.join("fixtures/oletools/tests/test-data");
+    let (mut files, mut folders) = (Vec::new(), vec![folder.clone()]);
+    while let Some(next) = folders.pop() {
+        let entries = std::fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path());
+        let (below, here): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        folders.extend(below);
+        files.extend(here);
+    }
+    files.sort();
+    let mut args = vec!["unpack", "--json"];
+    args.extend(files.iter().map(|path| path.to_str().unwrap()));
+    let printed = text(&gauntlet(&args));
+    let trees: Vec<serde_json::Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(trees.len(), files.len());
+    let mut found = Vec::new();
+    for (file, tree) in files.iter().zip(&trees) {
+        let objects = tree["objects"].as_array().unwrap().iter();
+        let properties = objects.filter_map(|o| o["properties"].as_array()).flatten();
+        let of = |kind: &'static str| properties.clone().filter(move |p| p["kind"] == kind);
+        let mut names: Vec<&str> =
+            of("auto_exec").map(|p| p["detail"].as_str().unwrap_or_default()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let name = file.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+        for kind in ["vba_macros", "xlm_macros"] {
+            if of(kind).next().is_some() {
+                let unread = tree["objects"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|o| o["defects"] != serde_json::Value::Null);
+                assert!(!unread, "{name}: {tree}");
+                found.push((name.clone(), kind, names.clone()));
+            }
+        }
+    }
+    let expected: Vec<_> = MACROS
+        .iter()
+        .map(|(name, kind, names)| ((*name).to_owned(), *kind, names.to_vec()))
+        .collect();
+    assert_eq!(found, expected);
 }

@@ -37,7 +37,9 @@ fuzz_target!(|input: &[u8]| {
     let installer = b"\0\0\0\0\xef\xbe\xad\xdeNullsoftInst";
     let script = b"\xa3\x48\x4b\xbe\x98\x6c\x4a\xa9\x99\x4c\x53\x0a\x86\xd6\x48\x7dAU3!EA06";
     for before in [
-        &b"MZ"[..],
+        // Whole programs: what a walk begins with.
+        &b""[..],
+        b"MZ",
         &code,
         &[&code[..], installer].concat(),
         script,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gauntlet_bench::compare::peers::SpamdRules;
 use gauntlet_bench::scan::{self, FilterTime, Report, Workload};
+use gauntlet_inputs::source;
 
 use crate::ruleset::RulesetArgs;
 
@@ -84,7 +85,7 @@ fn table(report: &Report) -> String {
                 report.workload_messages,
                 report.workload_bytes as f64 / 1e6,
                 report.workload_hash,
-                scan::skipped(report.files_skipped)
+                source::passed_over(report.files_skipped as u64)
             ),
         ),
         ("ruleset", report.ruleset.clone()),

@@ -59,8 +59,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let defaults = ViewSettings::default();
     let settings = loaded.as_ref().map_or(&defaults, |ruleset| ruleset.view_settings());
-    let source =
-        Source { message_bytes_max: args.max_bytes, splits: true, taken: Default::default() };
+    let source = Source::of_messages(args.max_bytes);
     let mut out = io::stdout().lock();
     let mut result = Ok(());
     let mut emit = |input: source::Input| {
@@ -85,6 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(list) = &args.files_from {
         source.list(list, &mut emit)?;
     }
+    source.say_passed_over();
     Ok(result?)
 }
 

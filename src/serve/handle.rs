@@ -194,11 +194,15 @@ pub(super) fn locations(node: &Node) -> Vec<(String, String)> {
     for (protocol, place) in node.services() {
         locations.push((protocol.name().to_owned(), place.clone()));
     }
-    let next_hop = &config.route.next_hop;
-    if next_hop.is_empty() {
-        locations.push(("maildir".into(), node.maildir().display().to_string()));
-    } else {
-        locations.push(("next hop".into(), next_hop.clone()));
+    // The routes of `[[next_hop]]` are the first.
+    for route in node_state::mail_routes(&config).iter().take(config.next_hop.len()) {
+        locations.push(("next hop".into(), format!("{}: {}", route.mail_for, route.goes_to)));
+    }
+    if node_state::without_next_hop(&config).is_some() {
+        locations.push(match config.route.next_hop.as_str() {
+            "" => ("maildir".into(), node.maildir().display().to_string()),
+            next_hop => ("next hop".into(), next_hop.to_owned()),
+        });
     }
     locations.push(("data".into(), config.node.data.display().to_string()));
     locations

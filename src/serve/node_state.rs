@@ -8,6 +8,7 @@ use gauntlet_console::{
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::net::web;
+use gauntlet_gateway::outbound::route::Routes;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{NativeDocument, Ruleset};
 
@@ -110,7 +111,8 @@ pub(super) fn health(config: &Config, running: Running<'_>) -> Vec<HealthCheck> 
     }
 }
 
-/// Where mail goes, in the order in which it is tried.
+/// Where mail goes, in the order in which it is tried. A domain of ours for which a next hop stands
+/// is told once: there.
 pub(crate) fn mail_routes(config: &Config) -> Vec<MailRoute> {
     let tls = |of: Option<gauntlet_gateway::config::HopTlsPolicy>| {
         format!("{:?}", of.unwrap_or(config.sender.tls)).to_lowercase()
@@ -128,22 +130,33 @@ pub(crate) fn mail_routes(config: &Config) -> Vec<MailRoute> {
             if hosts.is_empty() { exchangers() } else { format!("{lmtp}{}", hosts.join(", ")) };
         routes.push(MailRoute { mail_for: hop.r#for.join(", "), goes_to, tls: tls(hop.tls) });
     }
-    let ours = match config.domains.local.as_slice() {
-        [] => "every domain".to_owned(),
-        local => local.join(", "),
-    };
-    let maildir = || format!("Maildir {}", config.node.inside(&config.route.maildir).display());
-    let (goes_to, how) = match config.route.next_hop.as_str() {
-        "" => (maildir(), "-".to_owned()),
-        hop => (hop.to_owned(), tls(None)),
-    };
-    routes.push(MailRoute { mail_for: ours, goes_to, tls: how });
+    if let Some(mail_for) = without_next_hop(config) {
+        let maildir = || format!("Maildir {}", config.node.inside(&config.route.maildir).display());
+        let (goes_to, tls) = match config.route.next_hop.as_str() {
+            "" => (maildir(), "-".to_owned()),
+            hop => (hop.to_owned(), tls(None)),
+        };
+        routes.push(MailRoute { mail_for, goes_to, tls });
+    }
     let goes_to = match config.route.smart_host.as_str() {
         "" => exchangers(),
         host => host.to_owned(),
     };
     routes.push(MailRoute { mail_for: "all else, outbound".to_owned(), goes_to, tls: tls(None) });
     routes
+}
+
+/// Our domains whose mail goes where `[route]` says; none if each of them has a `[[next_hop]]`.
+pub(super) fn without_next_hop(config: &Config) -> Option<String> {
+    let routes = Routes::of(config);
+    if routes.takes_all() {
+        let has_others =
+            config.next_hop.iter().any(|hop| hop.r#for.iter().any(|p| !p.contains('@')));
+        return Some(if has_others { "every other domain" } else { "every domain" }.to_owned());
+    }
+    let ours = config.domains.local.iter().filter(|domain| !routes.has_next_hop(domain));
+    let ours: Vec<&str> = ours.map(String::as_str).collect();
+    (!ours.is_empty()).then(|| ours.join(", "))
 }
 
 /// Sends a request on a runtime of its own.
@@ -166,4 +179,42 @@ pub(crate) fn disks(config: &Config) -> Vec<Disk> {
         total: d.total,
     };
     resources::disks(config).into_iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `mail for` and `goes to` of every route.
+    fn routes(text: &str) -> Vec<(String, String)> {
+        let file = std::path::Path::new("gauntlet.toml");
+        let loaded = Loaded::load_text(text, file, Vec::new()).unwrap();
+        mail_routes(&loaded.config).into_iter().map(|r| (r.mail_for, r.goes_to)).collect()
+    }
+
+    #[test]
+    fn a_domain_with_a_next_hop_is_not_said_to_go_to_the_maildir() {
+        let local = "[domains]\nlocal = [\"example.org\", \"*.example.org\", \"example.net\"]\n";
+        let hop = |patterns: &str| {
+            format!("[[next_hop]]\nfor = [{patterns}]\nhosts = [\"mx.example.org:25\"]\n")
+        };
+        let ours = |text: &str| {
+            let mut all = routes(text);
+            assert_eq!(all.pop().unwrap().0, "all else, outbound");
+            all
+        };
+        let to_hop = |of: &str| (of.to_owned(), "mx.example.org:25".to_owned());
+        let some = ours(&format!("{local}{}", hop("\"example.org\", \"*.example.org\"")));
+        assert_eq!(some[0], to_hop("example.org, *.example.org"));
+        assert_eq!(some[1].0, "example.net");
+        assert!(some[1].1.starts_with("Maildir "), "{some:?}");
+        let all =
+            ours(&format!("{local}{}", hop("\"Example.ORG\", \"*.example.org\", \"example.net\"")));
+        assert_eq!(all, [to_hop("Example.ORG, *.example.org, example.net")]);
+        // One recipient's next hop is not that of the domain.
+        let one = ours(&format!("{local}{}", hop("\"boss@example.org\"")));
+        assert_eq!(one[1].0, "example.org, *.example.org, example.net");
+        assert_eq!(ours(&hop("\"example.org\""))[1].0, "every other domain");
+        assert_eq!(ours("")[0].0, "every domain");
+    }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_inputs::source;
 use gauntlet_mail::{Envelope, Facts, Message};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -29,16 +30,13 @@ pub struct Workload {
     messages: Vec<Vec<u8>>,
     bytes: u64,
     hash: String,
-    /// Files left out because their names say that they are no mail.
+    /// Files passed over because their names say that they are no mail.
     files_skipped: usize,
 }
 
-/// Extensions of what stands beside messages and is none: verdicts, settings, notes.
-const NO_MAIL: [&str; 3] = ["json", "toml", "md"];
-
 impl Workload {
-    /// Reads every file below the folder, or one file. Hidden files and `labels.tsv` are left out,
-    /// and files whose extension is `.json`, `.toml` or `.md`, which are counted.
+    /// Reads every file below the folder, or one file. Hidden files are left out, and those
+    /// that are no mail by their names ([`source::is_no_mail`]), which are counted.
     ///
     /// # Errors
     /// A file that cannot be read, no message at all, or more than 8 GiB of them.
@@ -46,7 +44,7 @@ impl Workload {
         let mut paths = Vec::new();
         collect(folder, &mut paths)?;
         let files = paths.len();
-        paths.retain(|path| path == folder || !is_no_mail(path));
+        paths.retain(|path| path == folder || !source::is_no_mail(path));
         let files_skipped = files - paths.len();
         paths.sort();
         let (mut messages, mut bytes, mut hash) = (Vec::new(), 0, blake3::Hasher::new());
@@ -62,7 +60,11 @@ impl Workload {
             messages.push(message);
         }
         if messages.is_empty() {
-            bail!("there is no message in {}{}", folder.display(), skipped(files_skipped));
+            bail!(
+                "there is no message in {}{}",
+                folder.display(),
+                source::passed_over(files_skipped as u64)
+            );
         }
         let hash = hash.finalize().to_hex()[..16].to_owned();
         Ok(Workload { messages, bytes, hash, files_skipped })
@@ -76,20 +78,6 @@ impl Workload {
     }
 }
 
-/// Files that were left out, for the end of a line; empty if there are none.
-pub fn skipped(files: usize) -> String {
-    match files {
-        0 => String::new(),
-        1 => "; 1 file that is no mail was skipped".to_owned(),
-        n => format!("; {n} files that are no mail were skipped"),
-    }
-}
-
-fn is_no_mail(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    extension.is_some_and(|e| NO_MAIL.iter().any(|known| e.eq_ignore_ascii_case(known)))
-}
-
 fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let readable = || format!("cannot read {}", path.display());
     if !std::fs::metadata(path).with_context(readable)?.is_dir() {
@@ -99,7 +87,7 @@ fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(path).with_context(readable)? {
         let entry = entry.with_context(readable)?;
         let name = entry.file_name();
-        if !name.as_encoded_bytes().starts_with(b".") && name != "labels.tsv" {
+        if !name.as_encoded_bytes().starts_with(b".") {
             collect(&entry.path(), paths)?;
         }
     }
@@ -134,7 +122,7 @@ pub struct Report {
     pub workload_messages: usize,
     /// Bytes of these messages.
     pub workload_bytes: u64,
-    /// Files of the workload's folder that were skipped: they are no mail by their extension.
+    /// Files of the workload's folder that were passed over: they are no mail by their names.
     pub files_skipped: usize,
     /// Names the workload: the first 64 bits of a hash over all its messages.
     pub workload_hash: String,
@@ -344,6 +332,6 @@ mod tests {
         let empty = tempfile::tempdir().unwrap();
         std::fs::write(empty.path().join("x.json"), "{}").unwrap();
         let error = Workload::load(empty.path()).unwrap_err().to_string();
-        assert!(error.ends_with("1 file that is no mail was skipped"), "{error}");
+        assert!(error.ends_with("1 file that is no mail was passed over"), "{error}");
     }
 }

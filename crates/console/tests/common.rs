@@ -89,7 +89,7 @@ impl NodeHandle for ListNode {
     }
 
     fn metrics(&self) -> String {
-        "# HELP gauntlet_test A test.\n# TYPE gauntlet_test counter\ngauntlet_test 1".to_owned()
+        "# HELP gauntlet_test A test.\n# TYPE gauntlet_test counter\ngauntlet_test 1\n".to_owned()
     }
 
     fn senders_changed(&self) -> Result<(), NodeError> {

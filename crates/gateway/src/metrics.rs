@@ -281,8 +281,7 @@ impl Metrics {
     }
 }
 
-/// Appends a metric that has a value for each value of a label. Label values must not contain a
-/// quote or a backslash.
+/// Appends a metric that has a value for each value of a label.
 pub fn labelled<'v>(
     text: &mut String,
     name: &str,
@@ -294,6 +293,7 @@ pub fn labelled<'v>(
     let _writing_to_a_string_works =
         write!(text, "# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} {kind}\n");
     for (of, value) in values {
+        let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let _writing_to_a_string_works =
             writeln!(text, "gauntlet_{name}{{{label}=\"{of}\"}} {value}");
     }

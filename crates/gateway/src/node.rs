@@ -3,6 +3,7 @@
 mod budgets;
 mod certificates;
 mod folder;
+mod gauges;
 mod generation;
 mod housekeeping;
 mod listeners;
@@ -38,7 +39,7 @@ use crate::inbound::admission::Admission;
 use crate::inbound::logins::Logins;
 use crate::inbound::rate_limiter::RateLimiter;
 use crate::inbound::receiver::Listener;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
 use crate::net::resolver::Resolver;
 use crate::net::tls::ListenerTls;
 use crate::outbound::queue::Queue;
@@ -213,57 +214,6 @@ impl Node {
     pub fn queue_age_ms(&self) -> u64 {
         let oldest = self.queue.oldest().map(ids::time_of);
         oldest.map_or(0, |then| self.clock.unix_ms().saturating_sub(then).max(0).cast_unsigned())
-    }
-
-    /// The metrics in Prometheus' text format.
-    pub fn render_metrics(&self) -> String {
-        let mut text = self.metrics.render();
-        let usage = self.spool.usage();
-        // A gauge that cannot be read is 0; the failing database is reported elsewhere.
-        let packs = self.quarantine.pack_totals().unwrap_or_default();
-        for (name, help, value) in [
-            (
-                "queue_messages",
-                "Messages in the queue, waiting or being delivered",
-                self.queue.count(),
-            ),
-            (
-                "queue_age_milliseconds",
-                "Age of the oldest message in the queue in milliseconds",
-                self.queue_age_ms(),
-            ),
-            ("spool_messages", "Messages in the spool", usage.messages),
-            ("spool_bytes", "Bytes of all spool segments", usage.bytes),
-            ("spool_segments", "Spool segments", usage.segments),
-            (
-                "hold_backlog_messages",
-                "Messages to be held that wait for the quarantine",
-                self.queue.hold_backlog(),
-            ),
-            ("quarantine_packs", "Packs of held mail", packs.packs),
-            ("quarantine_pack_bytes", "Bytes of all packs of held mail", packs.bytes),
-            (
-                "quarantine_live_bytes",
-                "Bytes of packs of held mail that are no holes",
-                packs.live_bytes,
-            ),
-            (
-                "memory_body_bytes",
-                "Bytes of memory for message bodies being received",
-                self.budgets.memory.used(),
-            ),
-            (
-                "disk_body_bytes",
-                "Bytes of disk for message bodies being received",
-                self.budgets.disk.used(),
-            ),
-        ] {
-            metrics::line(&mut text, name, help, "gauge", value);
-        }
-        if let Some(unpacking) = &self.judge().unpacking {
-            unpacking.render_metrics(&mut text);
-        }
-        text
     }
 
     /// Stops accepting, lets transactions and deliveries finish up to the drain limit, closes the

@@ -17,7 +17,8 @@ const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const LABELLED_BYTES_MAX: u64 = 16 << 20;
 
 /// Calls `visit` with the name and bytes of every message below the paths. What cannot be read is
-/// said on standard error and left out; the number of such is returned.
+/// said on standard error and left out; the number of such is returned. How many files of folders
+/// are no mail by their names is said there, too.
 ///
 /// # Errors
 /// The first error of `visit`, which ends the walk.
@@ -25,8 +26,7 @@ pub fn each(
     paths: &[PathBuf],
     visit: &mut dyn FnMut(&str, &[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
-    let source =
-        Source { message_bytes_max: MESSAGE_BYTES_MAX, splits: true, taken: Default::default() };
+    let source = Source::of_messages(MESSAGE_BYTES_MAX);
     let (mut unreadable, mut result) = (0, Ok(()));
     for path in paths {
         let flow = source.walk(path, &mut |input| {
@@ -50,6 +50,7 @@ pub fn each(
             break;
         }
     }
+    source.say_passed_over();
     result.map(|()| unreadable)
 }
 
@@ -62,13 +63,12 @@ pub fn judge(ruleset: &LoadedRules, raw: &[u8], now: i64, scratch: &mut LoadedSc
 }
 
 /// Gives every message below a path to `take`, for commands that learn: nothing may be left out
-/// unseen.
+/// unseen. How many files of folders are no mail by their names is said on standard error.
 ///
 /// # Errors
 /// If a message cannot be read, or one of a mailbox or archive is over 16 MiB; that ends the walk.
 pub fn walk(path: &Path, take: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
-    let source =
-        Source { message_bytes_max: LABELLED_BYTES_MAX, splits: true, taken: Default::default() };
+    let source = Source::of_messages(LABELLED_BYTES_MAX);
     let mut failed = None;
     let _ = source.walk(path, &mut |input| {
         match input.content {
@@ -81,6 +81,7 @@ pub fn walk(path: &Path, take: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
         }
         if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
+    source.say_passed_over();
     match failed {
         Some(why) => bail!("cannot read {why}"),
         None => Ok(()),

@@ -68,12 +68,54 @@ pub struct Source {
     pub splits: bool,
     /// Bytes of input taken so far, for the progress bar.
     pub taken: Arc<AtomicU64>,
+    /// Files of folders that were passed over, because they are no mail by their names.
+    pub passed_over: Arc<AtomicU64>,
+}
+
+/// Extensions of what stands beside messages and is none: verdicts, settings, notes.
+const NO_MAIL: [&str; 3] = ["json", "toml", "md"];
+/// Name of the file that says what the messages beside it are.
+const LABELS: &str = "labels.tsv";
+
+/// A file that a folder holds is no mail by its name. Names in a Maildir end with that of a host,
+/// which says nothing (`.md` is a country).
+pub fn is_no_mail(path: &Path) -> bool {
+    let folder = path.parent().and_then(Path::file_name);
+    if folder.is_some_and(|name| name == "cur" || name == "new") {
+        return false;
+    }
+    let extension = path.extension().and_then(OsStr::to_str);
+    path.file_name().is_some_and(|name| name == LABELS)
+        || extension.is_some_and(|e| NO_MAIL.iter().any(|known| e.eq_ignore_ascii_case(known)))
+}
+
+/// Files that were passed over, for the end of a line; empty if there are none.
+pub fn passed_over(files: u64) -> String {
+    match files {
+        0 => String::new(),
+        1 => "; 1 file that is no mail was passed over".to_owned(),
+        n => format!("; {n} files that are no mail were passed over"),
+    }
 }
 
 /// Why pipes, sockets and devices are left alone.
 const NO_FILE: &str = "neither a file nor a folder; not opened";
 
 impl Source {
+    /// Walks to messages of so many bytes at most.
+    pub fn of_messages(message_bytes_max: u64) -> Self {
+        let (taken, passed_over) = Default::default();
+        Source { message_bytes_max, splits: true, taken, passed_over }
+    }
+
+    /// Says on standard error how many files were passed over, if any.
+    pub fn say_passed_over(&self) {
+        let files = self.passed_over.load(Ordering::Relaxed);
+        if let Some(text) = passed_over(files).strip_prefix("; ") {
+            eprintln!("gauntlet: {text}");
+        }
+    }
+
     /// Emits every message below the path; `-` is standard input. What cannot be read is emitted as
     /// [`Content::Failed`].
     pub fn walk(&self, path: &Path, emit: &mut Emit<'_>) -> ControlFlow<()> {
@@ -149,6 +191,10 @@ impl Source {
         if !above.is_empty() && !metadata.is_file() {
             return failed(name, &NO_FILE, emit);
         }
+        if self.splits && !above.is_empty() && is_no_mail(path) {
+            self.passed_over.fetch_add(1, Ordering::Relaxed);
+            return ControlFlow::Continue(());
+        }
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) => return failed(name, &error, emit),
@@ -169,8 +215,9 @@ impl Source {
         }
     }
 
-    /// Entries in order of their names, so that two runs print the same. Hidden files are left out;
-    /// of a Maildir `new` and `cur` are read, and its sub-folders (`.Name`, Maildir++).
+    /// Entries in order of their names, so that two runs print the same. Hidden files are left out,
+    /// and what is no mail ([`is_no_mail`]) where messages are looked for; of a Maildir `new` and
+    /// `cur` are read, and its sub-folders (`.Name`, Maildir++).
     fn folder(
         &self,
         path: &Path,
@@ -456,7 +503,7 @@ mod tests {
     use super::*;
 
     fn names(path: &Path) -> Vec<(String, usize)> {
-        let source = Source { message_bytes_max: 1000, splits: true, taken: Arc::default() };
+        let source = Source::of_messages(1000);
         let mut found = Vec::new();
         let _ = source.walk(path, &mut |input| {
             let size = match input.content {
@@ -481,6 +528,30 @@ mod tests {
         }
         let found: Vec<String> = names(root.path()).into_iter().map(|f| f.0).collect();
         assert_eq!(found, ["/a/1", "/m/.Sent/cur/s", "/m/cur/x:2,S", "/m/new/y"]);
+    }
+
+    #[test]
+    fn what_is_no_mail_is_passed_over_in_folders_and_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let beside = ["a.JSON", "notes.md", "b/labels.tsv", "b/gauntlet.toml"];
+        let mail = ["a.eml", "b/1.txt", "json", "m/new/1.M2P3.mail.example.md", "m/cur/x.json"];
+        for name in beside.iter().chain(&mail).chain(&["m/tmp/x"]) {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "A: b\n\n").unwrap();
+        }
+        let walk = |path: &Path, splits| {
+            let source = Source { splits, ..Source::of_messages(1000) };
+            let mut found = 0;
+            let _ = source.walk(path, &mut |_| {
+                found += 1;
+                ControlFlow::Continue(())
+            });
+            (found, source.passed_over.load(Ordering::Relaxed))
+        };
+        assert_eq!(walk(root.path(), true), (mail.len(), beside.len() as u64));
+        assert_eq!(walk(root.path(), false), (mail.len() + beside.len(), 0), "any files");
+        assert_eq!(walk(&root.path().join("notes.md"), true), (1, 0), "it was named");
     }
 
     #[test]

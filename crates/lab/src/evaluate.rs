@@ -23,46 +23,56 @@ use crate::train::corpus::{self, CorpusArgs};
 use crate::train::training::{self, TrainingArgs};
 
 const AFTER_HELP: &str = "\
---trec runs the TREC on-line protocol (TREC 2005 to 2007 spam tracks): messages are classified in the order of
-the index by a filter that starts from nothing; after each, the filter gets its label.
+--trec runs the TREC on-line protocol (TREC 2005 to 2007 spam tracks): messages
+are classified in the order of the index by a filter that starts from nothing;
+after each, the filter gets its label.
   immediate  at once, after every message
-  delayed    in batches: up to 1,000 messages are classified (the size is drawn anew for each
-             batch), then all of them are learned
-  partial    at once, but only for the mail of some recipients (--partial-percent of addresses)
+  delayed    in batches: up to 1,000 messages are classified (the size is
+             drawn anew for each batch), then all of them are learned
+  partial    at once, but only for the mail of some recipients
+             (--partial-percent of addresses)
 
-An index has one line a message, `spam path` or `ham path`, paths relative to the index.
-Of each message the first 64 KB are read. messages_per_second counts classifying and learning on one
-thread, without reading files.
+An index has one line a message, `spam path` or `ham path`, paths relative to
+the index. Of each message the first 64 KB are read. messages_per_second counts
+classifying and learning on one thread, without reading files.
 
-Keys of --json: one_minus_roca_percent, ham_misclassified_percent, spam_misclassified_percent,
-lam_percent, caught_at_fp_1_percent, caught_at_fp_0_1_percent, caught_at_fp_0_01_percent, ham, spam,
-messages_per_second, intervals (95 %, bootstrap); with --learner all also `baseline` with the same
-keys, and `difference`: ours minus baseline, paired.
+Keys of --json: one_minus_roca_percent, ham_misclassified_percent,
+spam_misclassified_percent, lam_percent, caught_at_fp_1_percent,
+caught_at_fp_0_1_percent, caught_at_fp_0_01_percent, ham, spam,
+messages_per_second, intervals (95 %, bootstrap); with --learner all also
+`baseline` with the same keys, and `difference`: ours minus baseline, paired.
 
-With --list, --ham and --spam the shipped model (or --model) judges labelled mail that it has not
-seen, and the result is shown source by source, with counts and 95 % upper bounds (Clopper and
-Pearson). Mail whose body is that of training mail, or of the workloads that speed is measured on, is
-left out by itself (the hashes are in the program, or beside the --model as `.bodies`). With --hold-out a model is trained on the older part of each source first and judges the
-newest PERCENT, less messages whose body occurs in the older part.
+With --list, --ham and --spam the shipped model (or --model) judges labelled
+mail that it has not seen, and the result is shown source by source, with
+counts and 95 % upper bounds (Clopper and Pearson). Mail whose body is that of
+training mail, or of the workloads that speed is measured on, is left out by
+itself (the hashes are in the program, or beside the --model as `.bodies`).
 
---verdicts shows the same table for the whole engine at its thresholds: spam, phishing and malware count
-as called spam, suspect is shown apart. With --leave-sources-out each source is judged by a model that has
-seen nothing of it, as a new user's mail is. Its classes follow from docs/scanning.md.
+With --hold-out a model is trained on the older part of each source first and
+judges the newest PERCENT, less messages whose body occurs in the older part.
 
---stream judges a mailbox as it comes: the whole engine judges each message of a list, by date or in the list's
-order, and is told what it was, as a site tells it by corrections: all, a share drawn by --seed, or the errors
-alone, at once or some messages later, and some beforehand. Figures for each block of messages, for the second
-half and for all: by class, and by the probability's order, with 95 % intervals (Wilson; bootstrap). Messages that
-the model has learned from are left out, which is said loudly. --peers runs other filters over the same stream with
-their own learning; each must be installed (Debian: spamd, rspamd, redis-server, bogofilter).
+--verdicts shows the same table for the whole engine at its thresholds: spam,
+phishing and malware count as called spam, suspect is shown apart. With
+--leave-sources-out each source is judged by a model that has seen nothing of
+it, as a new user's mail is. Its classes follow from docs/scanning.md.
+
+--stream judges a mailbox as it comes: the whole engine judges each message of
+a list, by date or in the list's order, and is told what it was, as a site
+tells it by corrections: all, a share drawn by --seed, or the errors alone, at
+once or some messages later, and some beforehand. Figures for each block of
+messages, for the second half and for all: by class, and by the probability's
+order, with 95 % intervals (Wilson; bootstrap). Messages that the model has
+learned from are left out, which is said loudly. --peers runs other filters
+over the same stream with their own learning; each must be installed (Debian:
+spamd, rspamd, redis-server, bogofilter).
 
 Examples:
-  gauntlet evaluate --stream mailbox/labels.tsv --told 1.0,0.1 --model without.model --report stream
+  gauntlet evaluate --stream mailbox/labels.tsv --told 1.0,0.1 --report stream
   gauntlet evaluate --stream mailbox/labels.tsv --beforehand 200 --told 0
-  gauntlet evaluate --stream mailbox/labels.tsv --peers spamassassin,rspamd,bogofilter
-  gauntlet evaluate --verdicts --list dev/labels.tsv --list trec07p/full/index --hold-out 30
-  gauntlet evaluate --verdicts --list dev/labels.tsv --list modern/labels.tsv --leave-sources-out 10
-  gauntlet evaluate --list dev/labels.tsv --list trec07p/full/index --hold-out 30
+  gauntlet evaluate --stream labels.tsv --peers spamassassin,rspamd,bogofilter
+  gauntlet evaluate --verdicts --list labels.tsv --list index --hold-out 30
+  gauntlet evaluate --verdicts --list labels.tsv --leave-sources-out 10
+  gauntlet evaluate --list labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --trec trec07p/full/index --report report
   gauntlet evaluate --trec index --learner all --feedback delayed --json";
 

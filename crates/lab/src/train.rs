@@ -15,12 +15,13 @@ use self::corpus::CorpusArgs;
 use self::training::TrainingArgs;
 
 const AFTER_HELP: &str = "\
-The model is the same, byte for byte, for the same mail, options and seed. Its features are those that
-senders make; what collectors and receivers add to a message is not looked at.
+The model is the same, byte for byte, for the same mail, options and seed. Its
+features are those that senders make; what collectors and receivers add to a
+message is not looked at.
 
 Examples:
-  gauntlet train --list dev/labels.tsv --list trec07p/full/index --workload bench30k -o my.model
-  gauntlet train --list dev/labels.tsv --exclude-source phishing_pot -o without.model
+  gauntlet train --list labels.tsv --list index --workload bench30k -o my.model
+  gauntlet train --list labels.tsv --exclude-source phishing_pot -o less.model
   gauntlet train --ham ~/Maildir --spam spam.mbox -o mine.model";
 
 /// Arguments of `gauntlet train`.

@@ -10,15 +10,16 @@ use gauntlet_bench::commands::{INVALID, seconds};
 use gauntlet_bench::tune::{self, Options, page, parallel};
 
 const AFTER_HELP: &str = "\
-Private nodes on loopback take the messages of DIR and pass them on to a sink. One setting after the
-other is varied: threads, placement, allocator, automata, batch, sync-interval. Each candidate runs in
-turn with the best so far (A B A B); it is kept if it is faster beyond noise, which is measured first by
-the state out of the box beside itself. At the end the tuned state and that out of the box are measured
-beside each other. Neither touches a node that runs, or its configuration: --write makes a file of its
-own.
+Private nodes on loopback take the messages of DIR and pass them on to a sink.
+One setting after the other is varied: threads, placement, allocator, automata,
+batch, sync-interval. Each candidate runs in turn with the best so far
+(A B A B); it is kept if it is faster beyond noise, which is measured first by
+the state out of the box beside itself. At the end the tuned state and that out
+of the box are measured beside each other. Neither touches a node that runs, or
+its configuration: --write makes a file of its own.
 
-Then the experiment of the 2012 paper on threat management is repeated: is it better to share out
-messages or patterns? Its table stands beside ours.
+Then the experiment of the 2012 paper on threat management is repeated: is it
+better to share out messages or patterns? Its table stands beside ours.
 
 Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID.
 

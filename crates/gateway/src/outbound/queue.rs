@@ -24,6 +24,7 @@ pub mod in_flight;
 mod notifications;
 mod removals;
 mod reports;
+mod saved_progress;
 pub mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -252,8 +253,7 @@ impl Queue {
         if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
             && !self.state().active.is_empty()
         {
-            self.wait_until(id, self.now_ms());
-            return;
+            return self.remember(&message.record, id, self.now_ms());
         }
         self.activate(id, message, body);
     }
@@ -328,12 +328,8 @@ impl Queue {
         };
         match serde_json::from_slice::<QueuedMessage>(&stored.meta) {
             Ok(mut message) => {
-                let state = stored.state.as_deref();
-                let state = state.and_then(|s| serde_json::from_slice::<Vec<Delivery>>(s).ok());
-                // A state of other targets cannot be applied: the message counts as untried.
-                if let Some(deliveries) = state.filter(|d| d.len() == message.targets.len()) {
-                    message.record.deliveries = deliveries;
-                }
+                let (state, targets) = (stored.state.as_deref(), message.targets.len());
+                saved_progress::apply(state, targets, &mut message.record);
                 Some((message, stored.body))
             }
             Err(error) => {
@@ -455,10 +451,10 @@ impl Queue {
         // Nobody else has it any more, as a rule.
         let record = Arc::try_unwrap(active)
             .map_or_else(|shared| shared.message.record.clone(), |own| own.message.record);
-        let record = LogRecord { deliveries: deliveries.clone(), ..record };
-        if deliveries.iter().all(|d| d.outcome.is_final()) {
+        let record = LogRecord { deliveries, ..record };
+        if record.deliveries.iter().all(|d| d.outcome.is_final()) {
             // Before the log, which is slower: a crash in between must not deliver again.
-            let state = serde_json::to_vec(&deliveries).unwrap_or_default();
+            let state = saved_progress::encode(&record);
             self.parts.spool.set_state(id, self.now_ms(), &state);
             let age = self.now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
             self.parts.metrics.delivery_time.record(Duration::from_millis(age));
@@ -468,21 +464,23 @@ impl Queue {
                 Ok(_) => queue.parts.spool.done(id),
                 Err(error) => {
                     tracing::error!(%error, "an outcome could not be logged; it is tried again");
-                    queue.remember(id, &deliveries, queue.now_ms() + ERROR_RETRY_MS);
+                    let due = queue.now_ms() + ERROR_RETRY_MS;
+                    queue.parts.spool.set_state(id, due, &state);
+                    queue.wait_until(id, due);
                 }
             };
             return self.parts.log.append_then(vec![record], events, Box::new(done));
         }
-        let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
+        let waiting = record.deliveries.iter().filter(|d| !d.outcome.is_final());
         let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
         let due = Schedule::of(&settings.sender).next_attempt(id, attempts, self.now_ms());
-        self.remember(id, &deliveries, due);
+        self.remember(&record, id, due);
         self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
     }
 
-    fn remember(&self, id: u64, deliveries: &[Delivery], due: i64) {
-        let state = serde_json::to_vec(deliveries).unwrap_or_default();
-        self.parts.spool.set_state(id, due, &state);
+    /// Lets a message wait; how far it got is kept in the spool.
+    fn remember(&self, record: &LogRecord, id: u64, due: i64) {
+        self.parts.spool.set_state(id, due, &saved_progress::encode(record));
         self.wait_until(id, due);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Read};
 
-use sevenz_rust2::{Archive, ArchiveReader, Error, Password};
+use sevenz_rust2::{Archive, Block, BlockDecoder, EncoderMethod, Error, Password};
 
 use crate::host::Child;
 use crate::object::DefectKind;
@@ -11,14 +11,17 @@ use crate::unpack::Unpacker;
 /// Adds every file of the archive. One with encrypted headers has no names without its password.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     match Archive::read(&mut Cursor::new(bytes), &Password::empty()) {
-        Ok(archive) => {
-            if is_encrypted(bytes, &archive) {
-                open(bytes, Some(&archive), unpacker);
-            } else {
-                extract(bytes, archive, Password::empty(), unpacker);
+        Ok(archive) => match archive.blocks.iter().position(is_encrypted) {
+            None => extract(bytes, &archive, Some(&Password::empty()), unpacker),
+            Some(closed) => {
+                let password = unpacker.with_password(|text| {
+                    let password = Password::from(text);
+                    works(bytes, &archive, closed, &password).then_some(password)
+                });
+                extract(bytes, &archive, password.as_ref(), unpacker);
             }
-        }
-        Err(Error::PasswordRequired | Error::MaybeBadPassword(_)) => open(bytes, None, unpacker),
+        },
+        Err(Error::PasswordRequired | Error::MaybeBadPassword(_)) => open(bytes, unpacker),
         Err(error) => failed(&error, unpacker),
     }
 }
@@ -37,53 +40,87 @@ fn failed(error: &Error, unpacker: &mut Unpacker<'_>) {
     unpacker.defect(kind, &error.to_string());
 }
 
-/// Whether the first file needs a password: an archive is encrypted as a whole.
-fn is_encrypted(bytes: &[u8], archive: &Archive) -> bool {
-    works(bytes, archive, Password::empty())
-        .is_err_and(|error| matches!(error, Error::PasswordRequired | Error::MaybeBadPassword(_)))
+/// The block cannot be read without a password. Each has its own coders, so that others of the
+/// archive may be clear.
+fn is_encrypted(block: &Block) -> bool {
+    block.coders.iter().any(|c| c.encoder_method_id() == EncoderMethod::ID_AES256_SHA256)
 }
 
-/// Reads a little of the first file that has bytes.
-fn works(bytes: &[u8], archive: &Archive, password: Password) -> Result<(), Error> {
-    let source = Cursor::new(bytes);
-    let mut reader = ArchiveReader::from_archive(archive.clone(), source, password);
-    reader.set_thread_count(1);
-    reader.for_each_entries(|entry, file| {
+/// Reads a little of the first file of a block that has bytes.
+fn works(bytes: &[u8], archive: &Archive, block: usize, password: &Password) -> bool {
+    let mut source = Cursor::new(bytes);
+    let decoder = BlockDecoder::new(1, block, archive, password, &mut source);
+    let read = decoder.for_each_entries(&mut |entry, file| {
         // Small files are read whole: their checksum tells a wrong password.
         let mut some = Vec::new();
         file.take(entry.size().min(1 << 16) + 1).read_to_end(&mut some)?;
         Ok(some.is_empty())
-    })
+    });
+    read.is_ok()
 }
 
-/// Tries the passwords; what stays closed is a defect, its names objects without bytes.
-fn open(bytes: &[u8], known: Option<&Archive>, unpacker: &mut Unpacker<'_>) {
+/// Tries the passwords on an archive whose headers are encrypted.
+fn open(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let opened = unpacker.with_password(|text| {
-        let archive = Archive::read(&mut Cursor::new(bytes), &Password::from(text)).ok()?;
-        works(bytes, &archive, Password::from(text)).ok()?;
-        Some((archive, Password::from(text)))
+        let password = Password::from(text);
+        let archive = Archive::read(&mut Cursor::new(bytes), &password).ok()?;
+        let closed = archive.blocks.iter().position(is_encrypted);
+        closed.is_none_or(|block| works(bytes, &archive, block, &password)).then_some(())?;
+        Some((archive, password))
     });
     match opened {
-        Some((archive, password)) => extract(bytes, archive, password, unpacker),
-        None => {
-            unpacker.defect(DefectKind::Encrypted, "");
-            for file in known.into_iter().flat_map(|archive| &archive.files) {
+        Some((archive, password)) => extract(bytes, &archive, Some(&password), unpacker),
+        None => unpacker.defect(DefectKind::Encrypted, ""),
+    }
+}
+
+/// Adds the files of every block. Without a password what is encrypted is a defect, its names
+/// objects without bytes.
+fn extract(
+    bytes: &[u8],
+    archive: &Archive,
+    password: Option<&Password>,
+    unpacker: &mut Unpacker<'_>,
+) {
+    if password.is_none() {
+        unpacker.defect(DefectKind::Encrypted, "");
+    }
+    let (none, mut source) = (Password::empty(), Cursor::new(bytes));
+    for (index, block) in archive.blocks.iter().enumerate() {
+        let known = password.unwrap_or(&none);
+        let decoder = BlockDecoder::new(1, index, archive, known, &mut source);
+        if password.is_none() && is_encrypted(block) {
+            let first = archive.stream_map.block_first_file_index.get(index).copied();
+            let files = archive.files.iter().skip(first.unwrap_or(usize::MAX));
+            for file in files.take(decoder.entry_count()) {
                 if unpacker.is_over() {
                     return;
                 }
-                if file.has_stream() {
-                    unpacker.child(Child::named(file.name()), b"");
-                }
+                unpacker.child(Child::named(file.name()), b"");
             }
+        } else if let Err(error) = extract_block(decoder, bytes.len() as u64, unpacker) {
+            return failed(&error, unpacker);
+        }
+        if unpacker.is_over() {
+            return;
+        }
+    }
+    for file in archive.files.iter().filter(|file| !file.has_stream() && !file.is_directory()) {
+        if unpacker.is_over() {
+            return;
+        }
+        if !file.is_anti_item() {
+            unpacker.child(Child::named(file.name()), b"");
         }
     }
 }
 
-fn extract(bytes: &[u8], archive: Archive, password: Password, unpacker: &mut Unpacker<'_>) {
-    let packed = bytes.len() as u64;
-    let mut reader = ArchiveReader::from_archive(archive, Cursor::new(bytes), password);
-    reader.set_thread_count(1);
-    let ended = reader.for_each_entries(|entry, file| {
+fn extract_block(
+    decoder: BlockDecoder<'_, Cursor<&[u8]>>,
+    packed: u64,
+    unpacker: &mut Unpacker<'_>,
+) -> Result<(), Error> {
+    let read = decoder.for_each_entries(&mut |entry, file| {
         if unpacker.is_over() {
             return Ok(false);
         }
@@ -96,7 +133,5 @@ fn extract(bytes: &[u8], archive: Archive, password: Password, unpacker: &mut Un
         // The next file of a solid block lies behind what was not read.
         Ok(whole)
     });
-    if let Err(error) = ended {
-        failed(&error, unpacker);
-    }
+    read.map(drop)
 }

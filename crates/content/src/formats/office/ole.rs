@@ -208,6 +208,25 @@ mod tests {
     }
 
     #[test]
+    fn a_compressed_object_of_a_presentation_needs_no_end() {
+        let inner = compound(&[("x", b"y")]);
+        let mut writer =
+            flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut writer, &inner).unwrap();
+        std::io::Write::flush(&mut writer).unwrap();
+        let told = |size: usize| {
+            let body = [&(size as u32).to_le_bytes()[..], writer.get_ref()].concat();
+            let length = (body.len() as u32).to_le_bytes();
+            let stream = [&[0x10, 0, 0x11, 0x10][..], &length, &body].concat();
+            let found = tree(&compound(&[("PowerPoint Document", &stream)]), "a.ppt");
+            assert_eq!(found.objects[1].size, inner.len() as u64);
+            found.objects[0].defects.iter().map(|d| d.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(told(inner.len()), [], "PowerPoint writes such");
+        assert_eq!(told(inner.len() + 1), [crate::DefectKind::Truncated]);
+    }
+
+    #[test]
     fn modules_packages_and_sheets() {
         // A module: a raw container that begins with the attributes that every module has.
         let mut module = b"\0\0\0\0".to_vec();

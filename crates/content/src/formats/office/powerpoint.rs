@@ -1,6 +1,8 @@
 //! PowerPoint's binary format (MS-PPT): texts, addresses, and objects that are compressed in its
 //! stream, a VBA project among them.
 
+use std::io::{self, Read};
+
 use flate2::bufread::ZlibDecoder;
 
 use crate::formats::numbers::{slice, u16_at, u32_at};
@@ -71,11 +73,29 @@ fn line(text: &str, shown: &mut String) {
 fn object(instance: u16, body: &[u8], at: usize, unpacker: &mut Unpacker<'_>) {
     let name = format!("object-at-{at}.ole");
     if instance == 1 {
-        let packed = body.get(4..).unwrap_or_default();
-        let mut reader = ZlibDecoder::new(packed);
+        let (size, packed) = (u32_at(body, 0).unwrap_or(0), body.get(4..).unwrap_or_default());
+        let mut reader = Unended { reader: ZlibDecoder::new(packed), left: u64::from(size) };
         let plain = unpacker.read(&mut reader, packed.len() as u64, &name);
         unpacker.child(Child::named(name), &plain);
     } else {
         unpacker.child(Child::named(name), body);
+    }
+}
+
+/// A stream that PowerPoint has not ended: one that stops behind so many bytes is whole.
+struct Unended<R> {
+    reader: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Unended<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.reader.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.left == 0 => Ok(0),
+            read => {
+                self.left = self.left.saturating_sub(*read.as_ref().unwrap_or(&0) as u64);
+                read
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use gauntlet_store::{LogRecord, Outcome, StoreError};
 
-use super::{HELD, Queue, QueueEntry};
+use super::{HELD, Queue, QueueEntry, saved_progress};
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
 
@@ -107,9 +107,8 @@ impl Queue {
         }
         let stored = self.parts.spool.read(id).ok()?;
         let mut message: QueuedMessage = serde_json::from_slice(&stored.meta).ok()?;
-        if let Some(deliveries) = stored.state.and_then(|s| serde_json::from_slice(&s).ok()) {
-            message.record.deliveries = deliveries;
-        }
+        let (state, targets) = (stored.state.as_deref(), message.targets.len());
+        saved_progress::apply(state, targets, &mut message.record);
         Some(message.record)
     }
 }

@@ -73,6 +73,9 @@ async fn a_deferred_message_is_tried_again_by_the_schedule_and_not_before() {
     let second = deferred(&node, &id, 2).await.due_ms.unwrap() - node.clock.unix_ms();
     assert!((540_000..=660_000).contains(&second), "{second} ms");
     let record = node.node.queue.show(ids::parse(&id).unwrap()).unwrap();
+    let stages: Vec<&str> = record.stages.iter().map(|stage| stage.name.as_str()).collect();
+    assert_eq!(stages, ["received", "waited", "scanned", "decided", "spooled"]);
+    assert_eq!(record.stages[4].detail, "", "its time is known");
     assert_eq!(record.deliveries[0].outcome, Outcome::Queued);
     assert!(!record.deliveries[0].reply.is_empty(), "it says why");
 }

@@ -1,7 +1,7 @@
 //! Archives made by the tests, and a few made by 7-Zip once.
 
 use crate::formats::testing::{File, base64, file, nasty, paths, tree, tree_with, zip};
-use crate::{DefectKind, PropertyKind};
+use crate::{DefectKind, PropertyKind, Tree};
 
 #[test]
 fn files_in_files() {
@@ -70,6 +70,24 @@ fn encrypted_by_either_kind() {
         let opened = tree_with(&bytes, name, &["wrong", "secret"]);
         assert_eq!(opened.objects[1].size, 15, "{name}");
     }
+}
+
+#[test]
+fn a_later_block_of_a_7z_is_encrypted_and_the_others_are_read() {
+    let bytes = base64(SEVENZ_LATER_BLOCK);
+    let closed = tree(&bytes, "a.7z");
+    let kinds: Vec<DefectKind> = closed.objects[0].defects.iter().map(|d| d.kind).collect();
+    assert_eq!(kinds, [DefectKind::Encrypted]);
+    let all = ["a.7z", "a.7z/read.txt", "a.7z/run.exe", "a.7z/last.txt"];
+    assert_eq!(paths(&closed), all);
+    let sizes = |tree: &Tree| -> Vec<u64> { tree.objects[1..].iter().map(|o| o.size).collect() };
+    assert_eq!(sizes(&closed), [21, 0, 25], "what is clear is read");
+    let opened = tree_with(&bytes, "a.7z", &["wrong", "secret"]);
+    assert_eq!((paths(&opened), sizes(&opened)), (paths(&closed), vec![21, 23, 25]));
+    assert!(
+        opened.objects[0].defects.is_empty() && opened.objects[0].has(PropertyKind::PasswordFound)
+    );
+    nasty(&bytes, "a.7z");
 }
 
 #[test]
@@ -145,6 +163,13 @@ const SEVENZ: &str = "\
     N3q8ryccAATCoJn4IAAAAAAAAABiAAAAAAAAAOIkvwxBIMdQRwUXi/6EG2deIgzYNn+wEg8YlgFnOvCs3/iV/wEE\
     BgABCSAABwsBAAIkBvEHARJTD9DifoYVseU7Tmkvx2XUrNAhIQEAAQAMEw8ACAoBaydhEwAABQEZAQARDQBhAC4A\
     dAB4AHQAAAAUCgEAsfEbvU573QEVBgEAIICkgQAA";
+/// Three blocks, the second of them encrypted with `secret`; made by `sevenz-rust2`.
+const SEVENZ_LATER_BLOCK: &str = "\
+    N3q8ryccAARucHUBVgAAAAAAAACnAAAAAAAAAIE0IHoBABROb3RoaW5nIHRvIHNlZSBoZXJlLgoA7Bk6WQMLsViErY\
+    /667qPWN8CgQDMKM7XSXjLQid8E94BABhBbmQgdGhpcyBpcyBjbGVhciBhZ2Fpbi4KAAEEBgADCRkgHQoBrByXO1ud\
+    DtTDKVbHAAcLAwABISEBFgIkBvEHASLI/yc6Fn+U2sUkjM7f9p5RX+q/CI+8g19TxiHDsgxt+wHIISEBFgEAASEhAR\
+    YMFRsXGQAICgHLp+BgySE3LeL1mhkAAAUDETUAcgBlAGEAZAAuAHQAeAB0AAAAcgB1AG4ALgBlAHgAZQAAAGwAYQBz\
+    AHQALgB0AHgAdAAAAAAA";
 const DEFLATE: &str = "\
     UEsDBBQAAAAIAOBrd12JtaeIKwAAAEQCAAAFAAAAYi50eHTtyTENADAIBEArLwBTPzTtJ4R2rnoGDCCA8XJnuV8o\
     QHw9Q5mbCsPkZCMTUEsBAj8DFAAAAAgA4Gt3XYm1p4grAAAARAIAAAUAJAAAAAAAAAAggKSBAAAAAGIudHh0CgAg\

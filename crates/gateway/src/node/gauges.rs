@@ -1,0 +1,118 @@
+//! All numbers of a node as Prometheus reads them: what `/metrics` and `gauntlet status --metrics`
+//! print.
+
+use super::Node;
+use crate::metrics;
+
+impl Node {
+    /// The metrics in Prometheus' text format.
+    pub fn render_metrics(&self) -> String {
+        let mut text = self.metrics.render();
+        let usage = self.spool.usage();
+        // A gauge that cannot be read is 0; the failing database is reported elsewhere.
+        let packs = self.quarantine.pack_totals().unwrap_or_default();
+        for (name, help, value) in [
+            (
+                "queue_messages",
+                "Messages in the queue, waiting or being delivered",
+                self.queue.count(),
+            ),
+            (
+                "queue_age_milliseconds",
+                "Age of the oldest message in the queue in milliseconds",
+                self.queue_age_ms(),
+            ),
+            ("spool_messages", "Messages in the spool", usage.messages),
+            ("spool_bytes", "Bytes of all spool segments", usage.bytes),
+            ("spool_segments", "Spool segments", usage.segments),
+            (
+                "hold_backlog_messages",
+                "Messages to be held that wait for the quarantine",
+                self.queue.hold_backlog(),
+            ),
+            ("quarantine_packs", "Packs of held mail", packs.packs),
+            ("quarantine_pack_bytes", "Bytes of all packs of held mail", packs.bytes),
+            (
+                "quarantine_live_bytes",
+                "Bytes of packs of held mail that are no holes",
+                packs.live_bytes,
+            ),
+            (
+                "memory_body_bytes",
+                "Bytes of memory for message bodies being received",
+                self.budgets.memory.used(),
+            ),
+            (
+                "disk_body_bytes",
+                "Bytes of disk for message bodies being received",
+                self.budgets.disk.used(),
+            ),
+        ] {
+            metrics::line(&mut text, name, help, "gauge", value);
+        }
+        self.render_folders(&mut text);
+        self.render_refused_sign_ins(&mut text);
+        if let Some(unpacking) = &self.judge().unpacking {
+            unpacking.render_metrics(&mut text);
+        }
+        text
+    }
+
+    /// Held mail by folder. What cannot be read is left out; the failing database is reported
+    /// elsewhere.
+    fn render_folders(&self, text: &mut String) {
+        let folders = self.quarantine.folders().unwrap_or_default();
+        let items = folders.iter().map(|f| (f.name.as_str(), f.items));
+        let help = "Messages held, by folder";
+        metrics::labelled(text, "quarantine_items", help, "gauge", "folder", items);
+        let bytes = folders.iter().map(|f| (f.name.as_str(), f.bytes));
+        let help = "Bytes of messages held, by folder";
+        metrics::labelled(text, "quarantine_bytes", help, "gauge", "folder", bytes);
+    }
+
+    fn render_refused_sign_ins(&self, text: &mut String) {
+        let (passwords, codes) = self.logins.users().attempts().refused();
+        let name = "sign_in_attempts_refused_total";
+        let help = "Passwords (console, API, SMTP AUTH) and codes of a second factor that were not \
+                    looked at: too many were wrong before";
+        let counts = [("password", passwords), ("code", codes)];
+        metrics::labelled(text, name, help, "counter", "of", counts.into_iter());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gauntlet_mail::Envelope;
+    use gauntlet_store::QuarantineItem;
+    use gauntlet_verdict::Class;
+
+    use crate::node::test_node::TestNode;
+
+    #[tokio::test]
+    async fn folders_and_refused_sign_ins_are_among_the_numbers() {
+        let node = TestNode::start("");
+        let item = QuarantineItem {
+            id: "one".to_owned(),
+            message: "one".to_owned(),
+            folder: "a\"b\\c".to_owned(),
+            recipients: vec!["bob@example.net".to_owned()],
+            envelope: Envelope::default(),
+            received_ms: node.clock.unix_ms(),
+            class: Class::Spam,
+            score: 9.0,
+            subject: String::new(),
+            from: String::new(),
+            release: None,
+        };
+        assert!(node.node.quarantine.put(&item, b"Subject: x\r\n\r\ny").unwrap());
+        let text = node.node.render_metrics();
+        for line in [
+            "gauntlet_quarantine_items{folder=\"a\\\"b\\\\c\"} 1",
+            "gauntlet_sign_in_attempts_refused_total{of=\"password\"} 0",
+            "gauntlet_sign_in_attempts_refused_total{of=\"code\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+        assert!(text.contains("gauntlet_quarantine_bytes{folder="));
+    }
+}
