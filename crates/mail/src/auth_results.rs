@@ -86,8 +86,8 @@ pub fn of_trusted(raw: &[u8], trusted: &[String]) -> Option<(String, Vec<MethodR
 /// From field: with more than one, DMARC of somebody else says nothing.
 pub fn apply(results: &[MethodResult], from: &[String], facts: &mut Facts) {
     for result in results.iter().filter(|r| r.method == "spf") {
-        let is_helo = result.property("smtp.mailfrom").is_none()
-            && result.property("smtp.helo").is_some();
+        let is_helo =
+            result.property("smtp.mailfrom").is_none() && result.property("smtp.helo").is_some();
         let spf = if is_helo { &mut facts.spf_helo } else { &mut facts.spf };
         if spf.is_unknown() {
             *spf = result.result;
