@@ -50,7 +50,7 @@ impl MethodResult {
 /// The results of a field's value: `host; spf=pass smtp.mailfrom=a@b.example; dmarc=fail ...`.
 /// Results stand between semicolons; those within comments and quoted strings separate nothing.
 pub fn results(value: &str) -> Vec<MethodResult> {
-    parts(value).iter().skip(1).filter_map(|part| result(part)).take(RESULTS_MAX).collect()
+    parts(value).iter().skip(1).filter_map(result).take(RESULTS_MAX).collect()
 }
 
 /// The results of the servers that are trusted, and the name by which the first goes.
