@@ -64,6 +64,8 @@ pub(super) enum Source {
 pub(super) struct Live {
     runtime: tokio::runtime::Runtime,
     collector: FactCollector,
+    /// Mail servers whose results count, whatever client the trace names: a file is of their mailbox.
+    trusted: Vec<String>,
     kept: Option<Mutex<File>>,
 }
 
@@ -77,21 +79,23 @@ impl NetworkArgs {
         Ok(Some(Loaded::load(Some(path), std::env::vars())?.config))
     }
 
+    /// Mail servers whose results count: those that were named, else the configuration's.
+    fn trusted(&self, config: Option<&Config>) -> Vec<String> {
+        match (self.trust_authserv_id.as_slice(), config) {
+            ([], Some(config)) => config.facts.trust_authserv_id.clone(),
+            (named, _) => named.to_vec(),
+        }
+    }
+
     /// Gets ready to ask, or reads what was kept.
     pub(super) fn open(&self, snapshot: &Snapshot) -> anyhow::Result<Source> {
         if let Some(path) = &self.facts {
             return Ok(Source::Kept(read(path)?));
         }
         if !self.network {
-            let config = self.config()?;
-            let configured = config.map(|config| config.facts.trust_authserv_id);
-            let named = Some(&self.trust_authserv_id).filter(|named| !named.is_empty()).cloned();
-            return Ok(Source::Nowhere(named.or(configured).unwrap_or_default()));
+            return Ok(Source::Nowhere(self.trusted(self.config()?.as_ref())));
         }
         let mut config = Loaded::load(self.config.as_deref(), std::env::vars())?.config;
-        if !self.trust_authserv_id.is_empty() {
-            config.facts.trust_authserv_id.clone_from(&self.trust_authserv_id);
-        }
         config.facts.enabled = true;
         if !self.dns.is_empty() {
             config.dns.servers.clone_from(&self.dns);
@@ -114,7 +118,8 @@ impl NetworkArgs {
             anyhow::Ok(Mutex::new(file))
         };
         let kept = self.keep_facts.as_ref().map(create).transpose()?;
-        Ok(Source::Live(Box::new(Live { runtime, collector, kept })))
+        let trusted = self.trusted(Some(&config));
+        Ok(Source::Live(Box::new(Live { runtime, collector, trusted, kept })))
     }
 }
 
@@ -143,7 +148,11 @@ impl Source {
         raw: &[u8],
     ) -> Result<(Envelope, Facts), String> {
         match self {
-            Source::Nowhere(trusted) => Ok((envelope, written(raw, trusted))),
+            Source::Nowhere(trusted) => {
+                let mut facts = Facts::default();
+                believe(trusted, raw, &mut facts);
+                Ok((envelope, facts))
+            }
             Source::Kept(all) => match all.get(name) {
                 Some(kept) => Ok((kept.envelope.clone(), kept.facts.clone())),
                 None => Err("no facts were kept of it".to_owned()),
@@ -153,20 +162,21 @@ impl Source {
     }
 }
 
-/// What trusted mail servers wrote into the message.
-fn written(raw: &[u8], trusted: &[String]) -> Facts {
-    let mut facts = Facts::default();
-    let results = if trusted.is_empty() { None } else { auth_results::of_trusted(raw, trusted) };
-    if let Some((_, results)) = results {
-        auth_results::apply(&results, &Message::parse(raw).authors().domains(), &mut facts);
+/// Adds what trusted mail servers wrote into the message.
+fn believe(trusted: &[String], raw: &[u8], facts: &mut Facts) {
+    if trusted.is_empty() {
+        return;
     }
-    facts
+    if let Some((_, results)) = auth_results::of_trusted(raw, trusted) {
+        auth_results::apply(&results, &Message::parse(raw).authors().domains(), facts);
+    }
 }
 
 impl Live {
     fn ask(&self, name: &str, envelope: Envelope, raw: &[u8]) -> Result<(Envelope, Facts), String> {
         let raw = gauntlet_inputs::file::with_crlf(raw);
-        let facts = self.runtime.block_on(self.collector.gather(&envelope, &raw));
+        let mut facts = self.runtime.block_on(self.collector.gather(&envelope, &raw));
+        believe(&self.trusted, &raw, &mut facts);
         let Some(file) = &self.kept else { return Ok((envelope, facts)) };
         let kept = Kept { file: name.to_owned(), envelope, facts };
         let mut line = serde_json::to_vec(&kept).map_err(|e| e.to_string())?;

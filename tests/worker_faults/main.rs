@@ -1,6 +1,6 @@
-//! Workers that unpack are killed, crash, loop for ever and take all memory while mail comes by SMTP:
-//! every message is answered 250, and is delivered or held exactly once; what has no files does
-//! not wait.
+//! Workers that unpack are killed, crash, loop for ever and take all memory while mail comes by
+//! SMTP: every message is answered 250, and is delivered or held exactly once; what has no files
+//! does not wait.
 //!
 //! This program is its own supervisor: the reader of messages, which runs in the worker, does what
 //! the message says. So it has no harness, and is no module of `tests/it.rs`.

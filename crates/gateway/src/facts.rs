@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use gauntlet_mail::auth_results as received_results;
+use gauntlet_mail::auth_results as front_results;
 use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::header::unfold;
@@ -190,7 +190,8 @@ impl FactCollector {
             })
             .await;
         let (mut facts, from) = authenticated;
-        if client.is_none() && envelope.auth_user.is_none() {
+        let is_passed_on = client.is_none() && envelope.auth_user.is_none();
+        if is_passed_on && envelope.direction == Direction::Inbound {
             self.believe_front_server(&lookups, raw, &from, &mut facts);
         }
         let about = Subjects { client, envelope, from: &from, dkim: &facts.dkim, raw };
@@ -315,8 +316,8 @@ impl FactCollector {
         if trusted.is_empty() {
             return;
         }
-        if let Some((server, results)) = received_results::of_trusted(raw, trusted) {
-            received_results::apply(&results, from, facts);
+        if let Some((server, results)) = front_results::of_trusted(raw, trusted) {
+            front_results::apply(&results, from, facts);
             lookups.note(format!("authentication-results: those of {server} count"));
         }
     }

@@ -8,6 +8,7 @@ use gauntlet_gateway::facts::spf::macros::{Template, Values};
 use gauntlet_gateway::facts::spf::record::{Record, is_record};
 use gauntlet_gateway::facts::tags;
 use gauntlet_mail::Envelope;
+use gauntlet_mail::auth_results::{apply, of_trusted};
 use gauntlet_mail::facts::{AuthResult, Facts};
 
 /// Feeds the input to every reader.
@@ -39,4 +40,27 @@ pub(crate) fn ask(input: &[u8]) {
     // Our field adds one field and no empty line, whatever stands in names and addresses.
     let ours = stamped.split(|b| *b == b'\n').take_while(|line| line.len() > 1);
     assert!(ours.count() >= 2 || input.starts_with(b"From "));
+    read_by_another_node(input, &envelope);
+}
+
+/// A node that believes this one reads what it found, whatever sender and message say.
+fn read_by_another_node(input: &[u8], envelope: &Envelope) {
+    let facts = Facts { spf: AuthResult::Fail, dmarc: AuthResult::Fail, ..Facts::default() };
+    // As a node has it: what a sender begins with white space goes on with our trace field.
+    let received = [b"Received: from x by gw.example\r\n", input].concat();
+    let stamped = stamp(&received, "gw.example", &facts, envelope).expect("something to say");
+    let (server, results) = of_trusted(&stamped, &["gw.example".to_owned()]).expect("our field");
+    assert_eq!(server, "gw.example");
+    let found: Vec<_> = results.iter().map(|r| (r.method.as_str(), r.result)).collect();
+    assert_eq!(
+        found,
+        [("spf", AuthResult::Fail), ("dmarc", AuthResult::Fail)],
+        "{}",
+        stamped.escape_ascii()
+    );
+    let mut read = Facts::default();
+    apply(&results, &["bank.example".to_owned()], &mut read);
+    assert!(read.dmarc != AuthResult::Pass);
+    // Of a bounce the name in HELO was checked.
+    assert!([read.spf, read.spf_helo].contains(&AuthResult::Fail));
 }

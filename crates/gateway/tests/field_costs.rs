@@ -90,7 +90,13 @@ const PIECES: [&str; 40] = [
 
 fn collector() -> FactCollector {
     // Nobody is asked: facts are read from the message alone.
-    let settings = FactSettings { questions_max: 0, wait_ms_max: 1, ..FactSettings::default() };
+    let trust_authserv_id = vec!["mx.front.example".to_owned()];
+    let settings = FactSettings {
+        questions_max: 0,
+        wait_ms_max: 1,
+        trust_authserv_id,
+        ..FactSettings::default()
+    };
     let dns = DnsSettings { servers: vec!["127.0.0.1:9".to_owned()], ..DnsSettings::default() };
     let resolver = std::sync::Arc::new(Resolver::new(&dns).unwrap());
     FactCollector::new(resolver, &settings, &[], "gw.example").unwrap()

@@ -8,6 +8,7 @@ mod authors;
 mod everything;
 mod facts_bytes;
 mod field_costs;
+mod front_server;
 mod ingress_bytes;
 mod ingress_walk;
 mod list_from_url;

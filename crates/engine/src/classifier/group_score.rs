@@ -35,14 +35,13 @@ pub(super) struct GroupScore {
 }
 
 impl GroupScore {
+    fn new(value: f32, from: Range<usize>) -> Self {
+        GroupScore { value, from, factor: 1.0 }
+    }
+
     /// What the weight of one of its features counts.
     pub(super) fn unit(&self) -> f32 {
         self.factor * unit(self.from.len())
-    }
-
-    fn scale(&mut self, factor: f32) {
-        self.value *= factor;
-        self.factor *= factor;
     }
 }
 
@@ -56,7 +55,8 @@ pub(super) fn bound_good_content(shares: &mut [GroupScore; GROUPS]) {
     }
     for i in content {
         if shares[i].value < 0.0 {
-            shares[i].scale(-GOOD_CONTENT_MAX / good);
+            shares[i].value *= -GOOD_CONTENT_MAX / good;
+            shares[i].factor = -GOOD_CONTENT_MAX / good;
         }
     }
 }
@@ -73,23 +73,18 @@ pub(super) fn group_score(
         _ => 1,
     };
     let bounded = |sum: f32, length| (sum * unit(length)).clamp(-GROUP_BOUND, GROUP_BOUND);
-    let (mut total, mut worst) =
-        (0.0, GroupScore { value: -GROUP_BOUND, from: 0..length, factor: 1.0 });
+    let (mut total, mut worst) = (0.0, GroupScore::new(-GROUP_BOUND, 0..length));
     for block in 0..blocks {
         let from = block * length / blocks..(block + 1) * length / blocks;
         let part = sum(features.get(from.clone()).unwrap_or_default());
         let value = bounded(part, from.len()) - BLOCK_LEAD_MAX;
         total += part;
         if value > worst.value {
-            worst = GroupScore { value, from, factor: 1.0 };
+            worst = GroupScore::new(value, from);
         }
     }
     let whole = bounded(total, length);
-    if worst.value > whole {
-        worst
-    } else {
-        GroupScore { value: whole, from: 0..length, factor: 1.0 }
-    }
+    if worst.value > whole { worst } else { GroupScore::new(whole, 0..length) }
 }
 
 fn unit(length: usize) -> f32 {
@@ -125,13 +120,13 @@ mod tests {
         let sum = |f: &[u32]| f.iter().map(|&f| f as f32).sum();
         assert_eq!(group_score(Group::Links, &mixed, sum).from, 0..2 * BLOCK_FEATURES);
         assert_eq!(of(&mixed[100..300]).from, 0..200);
-        assert_eq!(of(&[]), GroupScore { value: 0.0, from: 0..0, factor: 1.0 });
+        assert_eq!(of(&[]), GroupScore::new(0.0, 0..0));
     }
 
     #[test]
     fn text_and_links_speak_for_a_message_within_a_bound() {
         let shares = |text: f32, links: f32| {
-            let score = |value| GroupScore { value, from: 0..1, factor: 1.0 };
+            let score = |value| GroupScore::new(value, 0..1);
             let mut shares = Group::ALL.map(|group| match group {
                 Group::Text => score(text),
                 Group::Links => score(links),

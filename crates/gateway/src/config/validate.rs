@@ -18,7 +18,6 @@ fn no_roots(config: &Config) -> bool {
     crate::config::trust_roots(&config.sender.roots).as_os_str().is_empty()
 }
 
-/// Refuses next hops that cannot work.
 /// A folder of a Maildir++ is below the Maildir itself and begins with a dot.
 fn check_spam_folder(name: &str) -> Result<(), ConfigError> {
     let fine = name.is_empty()
@@ -36,6 +35,7 @@ fn check_spam_folder(name: &str) -> Result<(), ConfigError> {
     }
 }
 
+/// Refuses next hops that cannot work.
 fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
     for hop in &config.next_hop {
@@ -66,6 +66,24 @@ fn check_thresholds(config: &Config) -> Result<(), ConfigError> {
     }
     if !(0.0..=1.0).contains(&t.contradicted) {
         return wrong("thresholds.contradicted", "is a probability: 0 to 1".into());
+    }
+    Ok(())
+}
+
+/// Refuses to believe a server without a name, and fields in the name of this node: they are taken
+/// out.
+fn check_front_servers(config: &Config) -> Result<(), ConfigError> {
+    let own = config.node.host_name();
+    for server in &config.facts.trust_authserv_id {
+        let name = server.trim_end_matches('.');
+        let why = match name {
+            "" => "is empty; write the first word of the server's Authentication-Results",
+            _ if name.eq_ignore_ascii_case(&own) => {
+                "is this node's own name; name the mail server in front of it"
+            }
+            _ => continue,
+        };
+        return Err(ConfigError::invalid("facts.trust_authserv_id", format!("{server:?} {why}")));
     }
     Ok(())
 }
@@ -315,6 +333,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     check_thresholds(config)?;
+    check_front_servers(config)?;
     config.acme.check()?;
     if config.sender.tls == HopTlsPolicy::Verified && no_roots(config) {
         return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));

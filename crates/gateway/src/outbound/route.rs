@@ -101,8 +101,8 @@ impl Routes {
         self.domains.local.is_empty() || self.domains.local.iter().any(|ours| fits(ours, domain))
     }
 
-    /// Mail for the whole domain goes where a `[[next_hop]]` says. The domain may be a pattern itself,
-    /// `*.parent`.
+    /// Mail for the whole domain goes where a `[[next_hop]]` says. The domain may be a pattern
+    /// itself, `*.parent`.
     pub fn has_next_hop(&self, domain: &str) -> bool {
         let mut patterns = self.named.iter().flat_map(|(patterns, _)| patterns);
         patterns.any(|pattern| fits(pattern, domain))

@@ -70,6 +70,7 @@ fn chart((name, title): (&str, &str), runs: &[Run], of: fn(&Part) -> f64) -> Cha
     let up = Axis { name: "%", scale: Scale::Linear };
     Chart { name: name.to_owned(), drawing: plot::chart(title, across, up, &lines) }
 }
+
 /// The blocks that a curve shows: a last one of a few messages would be a leap that says nothing.
 fn drawn(run: &Run) -> impl Iterator<Item = &Part> {
     let size = |part: &Part| part.to - part.from;
