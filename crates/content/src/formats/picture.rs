@@ -4,6 +4,7 @@
 //! said how large it is. TIFF files and icons are measured, not decoded.
 
 pub(super) mod bitmap;
+pub(super) mod bits;
 pub(super) mod finder;
 pub(super) mod gray;
 pub(super) mod header;

@@ -1,7 +1,7 @@
 //! Finder patterns of QR codes (ISO/IEC 18004 section 6.3.3): squares that any line through their
 //! middle cuts as 1:1:3:1:1. Counting them tells, cheaply, whether a picture is worth a search.
 
-use super::gray::Bits;
+use super::bits::Bits;
 
 /// A place that looks like a finder pattern.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,31 +14,26 @@ pub(crate) struct Finder {
 
 /// Places kept of one picture.
 const FINDERS_MAX: usize = 4_096;
+/// Every so many rows are looked at: the dark middle of the smallest pattern has three.
+const ROWS: usize = 2;
 /// Runs of a pattern.
 const RUNS: [usize; 5] = [1, 1, 3, 1, 1];
 
 /// The finder patterns that are dark, and those that are light.
 pub(crate) fn find(bits: &Bits) -> (Vec<Finder>, Vec<Finder>) {
     let (mut dark, mut light) = (Vec::new(), Vec::new());
-    for (y, row) in bits.black.chunks_exact(bits.width.max(1)).enumerate() {
+    for y in (0..bits.height).step_by(ROWS) {
         // Lengths of the last five runs, the newest last, and the shade of the one that grows.
         let mut runs = [0_usize; 5];
         let mut shade = false;
         let mut start = 0;
-        for (x, &now) in row.iter().enumerate() {
-            if now == shade {
-                continue;
-            }
+        // What lies outside ends a run of a pattern.
+        for x in bits.changes(y).chain([bits.width]) {
             runs = [runs[1], runs[2], runs[3], runs[4], x - start];
             if is_pattern(runs) {
                 note(bits, shade, y, x, runs, if shade { &mut dark } else { &mut light });
             }
-            (shade, start) = (now, x);
-        }
-        // What lies outside ends a run of a pattern.
-        runs = [runs[1], runs[2], runs[3], runs[4], row.len() - start];
-        if is_pattern(runs) {
-            note(bits, shade, y, row.len(), runs, if shade { &mut dark } else { &mut light });
+            (shade, start) = (!shade, x);
         }
         if dark.len().max(light.len()) >= FINDERS_MAX {
             break;

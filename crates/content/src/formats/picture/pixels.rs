@@ -58,7 +58,7 @@ fn png(bytes: &[u8]) -> Result<Gray, Failure> {
     let mut reader = decoder.read_info().map_err(corrupt)?;
     let (width, height) = (reader.info().width as usize, reader.info().height as usize);
     let samples = reader.output_color_type().0.samples();
-    let mut gray = Gray { width, height, pixels: Vec::new() };
+    let mut gray = Gray { width, height, pixels: Vec::with_capacity(width * height) };
     if reader.info().interlaced {
         let size = reader.output_buffer_size().unwrap_or(usize::MAX);
         if size as u64 > 2 * DECODER_BYTES_MAX {
@@ -81,7 +81,7 @@ fn png(bytes: &[u8]) -> Result<Gray, Failure> {
 }
 
 /// Appends the shades of samples: grey, grey with alpha, colours, or colours with alpha.
-fn grays(samples: &[u8], count: usize, pixels: &mut Vec<u8>) {
+pub(crate) fn grays(samples: &[u8], count: usize, pixels: &mut Vec<u8>) {
     let rest = samples.chunks_exact(count.max(1));
     match count {
         1 => pixels.extend_from_slice(samples),
@@ -89,6 +89,12 @@ fn grays(samples: &[u8], count: usize, pixels: &mut Vec<u8>) {
         3 => pixels.extend(rest.map(|p| lightness(p[0], p[1], p[2]))),
         _ => pixels.extend(rest.map(|p| over_white(lightness(p[0], p[1], p[2]), p[3]))),
     }
+}
+
+fn shades(samples: &[u8], count: usize) -> Vec<u8> {
+    let mut pixels = Vec::new();
+    grays(samples, count, &mut pixels);
+    pixels
 }
 
 /// Decodes a JPEG; also for the pictures in a PDF.
@@ -111,8 +117,7 @@ pub(crate) fn jpeg(bytes: &[u8]) -> Result<Gray, Failure> {
     }
     let samples = decoder.decode().map_err(corrupt)?;
     let count = samples.len() / (width * height).max(1);
-    let mut pixels = Vec::new();
-    grays(&samples, count, &mut pixels);
+    let mut pixels = if count == 1 { samples } else { shades(&samples, count) };
     pixels.resize(width * height, 255);
     Ok(Gray { width, height, pixels })
 }
@@ -136,8 +141,7 @@ fn gif(bytes: &[u8]) -> Result<Vec<Gray>, Failure> {
         }
         let mut buffer = vec![0xff; size];
         let whole = decoder.read_into_buffer(&mut buffer).is_ok();
-        let mut pixels = Vec::new();
-        grays(&buffer, 4, &mut pixels);
+        let mut pixels = shades(&buffer, 4);
         pixels.resize(width * height, 255);
         frames.push(Gray { width, height, pixels });
         if !whole {
@@ -162,8 +166,7 @@ fn webp(bytes: &[u8]) -> Result<Gray, Failure> {
     }
     let mut buffer = vec![0xff; size];
     decoder.read_image(&mut buffer).map_err(corrupt)?;
-    let mut pixels = Vec::new();
-    grays(&buffer, size / (width * height).max(1), &mut pixels);
+    let mut pixels = shades(&buffer, size / (width * height).max(1));
     pixels.resize(width * height, 255);
     Ok(Gray { width, height, pixels })
 }

@@ -6,8 +6,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::bits::Bits;
 use super::finder::{self, Finder};
-use super::gray::{Bits, Gray};
+use super::gray::Gray;
 
 /// Codes that are kept of one picture.
 const CODES_MAX: usize = 32;
@@ -17,10 +18,9 @@ const SEARCHED_PIXELS_MAX: usize = 4_000_000;
 const SMALL_SIDE: usize = 160;
 /// Finder patterns of one part that is searched.
 const FINDERS_MAX: usize = 16;
-/// Patterns up to which a search is made without asking how they lie to each other: the count may
-/// miss one of three.
+/// Patterns up to which two of them are enough.
 const FEW_FINDERS: usize = 5;
-/// Patterns up to which it is asked how they lie.
+/// Patterns up to which the three corners of a code are looked for.
 const COMPARED_MAX: usize = 160;
 /// Pixels of all parts of one picture that are searched: parts overlap.
 const PARTS_PIXELS_MAX: usize = 24_000_000;
@@ -46,7 +46,10 @@ pub(crate) struct Found {
 pub(crate) fn search(gray: &Gray) -> Found {
     let mut found = Found::default();
     if gray.width.max(gray.height) < SMALL_SIDE {
-        search_at(&gray.larger(4), &mut found);
+        let (dark, light) = finder::find(&Bits::of(gray));
+        if dark.len().max(light.len()) >= 2 {
+            search_at(&gray.larger(4), &mut found);
+        }
         return found;
     }
     let mut factor = 1;
@@ -69,17 +72,14 @@ fn search_at(gray: &Gray, found: &mut Found) {
     if gray.width == 0 || gray.height == 0 {
         return;
     }
-    let bits = gray.bits();
-    // Two of the three patterns are required: the count may miss one that the search finds.
+    let bits = Bits::of(gray);
+    let whole = Part { x: 0, y: 0, width: bits.width, height: bits.height };
     let (dark, light) = finder::find(&bits);
-    if dark.len() >= 2 {
-        search_part(&bits, false, Part::whole(&bits), &dark, 0, found);
-    }
-    if light.len() >= 2 {
-        let inverted = gray.inverted().bits();
-        search_part(&inverted, false, Part::whole(&bits), &light, 0, found);
+    search_part(&bits, false, whole, &dark, 0, found);
+    if may_be_code(&whole.finders(&light)) {
+        search_part(&Bits::of(&gray.inverted()), false, whole, &light, 0, found);
         if found.codes.is_empty() {
-            search_part(&bits, true, Part::whole(&bits), &light, 0, found);
+            search_part(&bits, true, whole, &light, 0, found);
         }
     }
 }
@@ -94,13 +94,12 @@ struct Part {
 }
 
 impl Part {
-    fn whole(bits: &Bits) -> Part {
-        Part { x: 0, y: 0, width: bits.width, height: bits.height }
-    }
-
-    fn has(&self, finder: &Finder) -> bool {
-        (self.x..self.x + self.width).contains(&finder.x)
-            && (self.y..self.y + self.height).contains(&finder.y)
+    fn finders<'f>(&self, all: &'f [Finder]) -> Vec<&'f Finder> {
+        let inside = |f: &&Finder| {
+            (self.x..self.x + self.width).contains(&f.x)
+                && (self.y..self.y + self.height).contains(&f.y)
+        };
+        all.iter().filter(inside).collect()
     }
 
     /// Four overlapping parts, each six tenths of a side.
@@ -124,25 +123,11 @@ fn search_part(
     division: usize,
     found: &mut Found,
 ) {
-    let inside = finders.iter().filter(|f| part.has(f)).count();
-    if inside < 2 || found.codes.len() >= CODES_MAX {
+    let near = part.finders(finders);
+    if found.codes.len() >= CODES_MAX || !may_be_code(&near) {
         return;
     }
-    if inside == 2 {
-        let mut near = finders.iter().filter(|f| part.has(f));
-        if let (Some(first), Some(second)) = (near.next(), near.next())
-            && arm(first, second).is_none()
-        {
-            return;
-        }
-    }
-    if inside > FEW_FINDERS && inside <= COMPARED_MAX {
-        let near: Vec<&Finder> = finders.iter().filter(|f| part.has(f)).collect();
-        if !near.iter().any(|corner| is_corner(corner, &near)) {
-            return;
-        }
-    }
-    if inside > FINDERS_MAX {
+    if near.len() > FINDERS_MAX {
         if division >= DIVISIONS_MAX {
             found.crowded = true;
             return;
@@ -161,6 +146,20 @@ fn search_part(
         if found.codes.len() < CODES_MAX && !found.codes.contains(&code) {
             found.codes.push(code);
         }
+    }
+}
+
+/// Whether patterns lie to each other as those of a code. Two of the three are enough where they
+/// are few: the count may miss one that the search finds.
+fn may_be_code(near: &[&Finder]) -> bool {
+    match near.len() {
+        0 | 1 => false,
+        2..=FEW_FINDERS => near
+            .iter()
+            .enumerate()
+            .any(|(index, from)| near[index + 1..].iter().any(|to| arm(from, to).is_some())),
+        ..=COMPARED_MAX => near.iter().any(|corner| is_corner(corner, near)),
+        _ => true,
     }
 }
 

@@ -1,5 +1,5 @@
 use super::Gray;
-use super::gray::Bits;
+use super::bits::Bits;
 use super::{bitmap, finder, header, qr};
 use crate::formats::testing::places;
 use crate::object::{DefectKind, Object, PropertyKind, UrlSource};
@@ -161,7 +161,7 @@ fn plain_pictures_have_no_finder_patterns() {
         state.to_be_bytes()[0]
     };
     let gray = Gray { width: 300, height: 300, pixels: (0..90_000).map(|_| noise()).collect() };
-    let bits: Bits = gray.bits();
+    let bits: Bits = Bits::of(&gray);
     let count = finder::find(&bits).0.len();
     assert!(count < 8, "{count}");
     assert!(codes(&gray).is_empty());
