@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gauntlet_store::{Quarantine, QuarantineItem, StoreError};
@@ -11,6 +12,10 @@ use gauntlet_store::{Quarantine, QuarantineItem, StoreError};
 const BATCH_MAX: usize = 256;
 /// Bytes of messages held with one commit: those that come next wait no longer for it.
 const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// How long messages gather for one commit. No client waits for it, the spool has them, and a sync
+/// and a transaction for each few messages cost more than all else about holding them.
+const BATCH_WAIT: Duration = Duration::from_millis(25);
 
 /// Why a message could not be held.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -48,10 +53,12 @@ impl Holder {
     /// If it cannot be started.
     pub fn start(quarantine: Arc<Quarantine>) -> std::io::Result<Self> {
         let (queue, jobs) = channel();
+        let waiting = Arc::<AtomicU64>::default();
+        let ahead = waiting.clone();
         std::thread::Builder::new()
             .name("quarantine".to_owned())
-            .spawn(move || run(&quarantine, &jobs))?;
-        Ok(Holder { queue, waiting: Arc::default() })
+            .spawn(move || run(&quarantine, &jobs, &ahead))?;
+        Ok(Holder { queue, waiting })
     }
 
     /// Messages that wait for the thread, or are being written.
@@ -74,8 +81,11 @@ impl Holder {
     }
 }
 
-fn run(quarantine: &Quarantine, jobs: &Receiver<HoldJob>) {
+fn run(quarantine: &Quarantine, jobs: &Receiver<HoldJob>, waiting: &AtomicU64) {
     while let Ok(first) = jobs.recv() {
+        if waiting.load(Ordering::Relaxed) < BATCH_MAX as u64 {
+            std::thread::sleep(BATCH_WAIT);
+        }
         let mut bytes = first.body.len();
         let mut batch = vec![first];
         while batch.len() < BATCH_MAX
