@@ -221,9 +221,11 @@ impl Said {
         now_s: i64,
     ) -> Result<Envelope, Answer> {
         let wrong = |why: String, hint: &str| Answer::error(StatusCode::BAD_REQUEST, why, hint);
-        let mut envelope = of_raw(raw, now_s);
-        let path = |text: &str| canonical(text.trim().trim_matches(['<', '>'])).into_owned();
         let word = |name: &str| self.last(name).filter(|v| !v.is_empty()).map(str::to_owned);
+        // A program that says who sent it from where says all that the trace would.
+        let says_all = self.last("from").is_some() && word("ip").is_some();
+        let mut envelope = if says_all { Envelope::default() } else { of_raw(raw, now_s) };
+        let path = |text: &str| canonical(text.trim().trim_matches(['<', '>'])).into_owned();
         if let Some(from) = self.last("from") {
             envelope.mail_from = path(from);
         }
