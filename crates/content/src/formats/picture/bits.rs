@@ -22,27 +22,22 @@ const BLOCK: usize = 8;
 /// The window of the mean is the longer side by this.
 const WINDOW_PART: usize = 8;
 
-/// The lowest bit of each byte, and the highest.
-const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = LOW << 7;
-
 impl Bits {
     /// Black and white by the mean of a window around each block, which stands uneven light.
     pub(crate) fn of(gray: &Gray) -> Bits {
         let stride = gray.width.div_ceil(64);
         let mut words = vec![0; stride * gray.height];
         let means = Means::of(gray);
-        let mut thresholds = Vec::with_capacity(means.columns);
+        let mut limits = vec![0; stride * 64];
         if stride > 0 {
             for (y, row) in words.chunks_exact_mut(stride).enumerate() {
                 if y % BLOCK == 0 {
-                    means.thresholds(y / BLOCK, &mut thresholds);
+                    means.limits(y / BLOCK, &mut limits);
                 }
-                let parts = gray.row(y).chunks(64).zip(thresholds.chunks(64 / BLOCK));
-                for (word, (pixels, thresholds)) in row.iter_mut().zip(parts) {
-                    for (at, (block, &limit)) in pixels.chunks(BLOCK).zip(thresholds).enumerate() {
-                        *word |= u64::from(darker(block, limit)) << (BLOCK * at);
-                    }
+                for (word, (pixels, limits)) in
+                    row.iter_mut().zip(gray.row(y).chunks(64).zip(limits.chunks(64)))
+                {
+                    *word = darker(pixels, limits);
                 }
             }
         }
@@ -94,75 +89,59 @@ impl Means {
         let (columns, rows) = (gray.width.div_ceil(BLOCK), gray.height.div_ceil(BLOCK));
         let half = gray.width.max(gray.height) / (2 * WINDOW_PART * BLOCK) + 1;
         let mut sums = vec![0; (columns + 1) * (rows + 1)];
-        let mut of_row = vec![0_u64; columns];
+        let mut of_columns = vec![0_u16; columns * BLOCK];
         for block in 0..rows {
-            of_row.fill(0);
+            of_columns.fill(0);
             for y in block * BLOCK..((block + 1) * BLOCK).min(gray.height) {
-                for (sum, pixels) in of_row.iter_mut().zip(gray.row(y).chunks(BLOCK)) {
-                    *sum += sum_of(pixels);
+                for (sum, &pixel) in of_columns.iter_mut().zip(gray.row(y)) {
+                    // At most 8 * 255.
+                    *sum += u16::from(pixel);
                 }
             }
             let (above, here) = sums.split_at_mut((block + 1) * (columns + 1));
             let above = &above[block * (columns + 1)..];
             let mut sum = 0;
-            for (index, part) in of_row.iter().enumerate() {
-                sum += part;
+            for (index, part) in of_columns.chunks_exact(BLOCK).enumerate() {
+                sum += part.iter().map(|&column| u64::from(column)).sum::<u64>();
                 here[index + 1] = above[index + 1] + sum;
             }
         }
         Means { columns, half, width: gray.width, height: gray.height, sums }
     }
 
-    /// The shade below which a pixel of each block of a row is black.
-    fn thresholds(&self, row: usize, thresholds: &mut Vec<u8>) {
-        thresholds.clear();
+    /// The shade below which each pixel of a row of blocks is black.
+    fn limits(&self, row: usize, limits: &mut [u8]) {
         let (top, bottom) = (row.saturating_sub(self.half), row + self.half + 1);
         let bottom = bottom.min(self.height.div_ceil(BLOCK));
         let rows = (bottom * BLOCK).min(self.height) - top * BLOCK;
         let line = |row: usize| &self.sums[row * (self.columns + 1)..][..=self.columns];
         let (above, below) = (line(top), line(bottom));
-        thresholds.extend((0..self.columns).map(|column| {
+        for (column, block) in limits.chunks_exact_mut(BLOCK).take(self.columns).enumerate() {
             let (left, right) = (column.saturating_sub(self.half), column + self.half + 1);
             let right = right.min(self.columns);
             let sum = below[right] + above[left] - below[left] - above[right];
             let count = (((right * BLOCK).min(self.width) - left * BLOCK) * rows) as u64;
             // pixel < sum / count * DARK_PERCENT / 100, rounded up so that 0 is below all but 0.
-            let threshold = (sum * DARK_PERCENT).div_ceil(count * 100);
-            u8::try_from(threshold).unwrap_or(u8::MAX)
-        }));
-    }
-}
-
-#[inline]
-fn word(pixels: &[u8]) -> Option<u64> {
-    pixels.try_into().ok().map(u64::from_le_bytes)
-}
-
-#[inline]
-fn sum_of(pixels: &[u8]) -> u64 {
-    const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
-    match word(pixels) {
-        // Four sums of two bytes, then their sum in the upper 16 bits.
-        Some(word) => {
-            ((word & EVEN) + (word >> 8 & EVEN)).wrapping_mul(0x0001_0001_0001_0001) >> 48
+            let limit = (sum * DARK_PERCENT).div_ceil(count * 100);
+            block.fill(u8::try_from(limit).unwrap_or(u8::MAX));
         }
-        None => pixels.iter().map(|&pixel| u64::from(pixel)).sum(),
     }
 }
 
-/// A bit for each of up to eight pixels: whether it is darker than the threshold.
-#[inline]
-fn darker(pixels: &[u8], threshold: u8) -> u8 {
-    let Some(word) = word(pixels) else {
-        let dark = pixels.iter().enumerate().map(|(at, &p)| u8::from(p < threshold) << at);
-        return dark.fold(0, |bits, bit| bits | bit);
-    };
-    // Bytes are subtracted each by itself: without a borrow from the next one, whose highest bit is
-    // set for it and mended afterwards (Warren, Hacker's Delight, section 2-18).
-    let threshold = LOW * u64::from(threshold);
-    let difference = ((word | HIGH) - (threshold & !HIGH)) ^ ((word ^ !threshold) & HIGH);
-    let less = (!word & threshold) | (!(word ^ threshold) & difference);
-    ((less & HIGH) >> 7).wrapping_mul(0x0102_0408_1020_4080).to_be_bytes()[0]
+/// A bit for each of up to 64 pixels: whether it is darker than its limit.
+fn darker(pixels: &[u8], limits: &[u8]) -> u64 {
+    let mut dark = [0_u8; 64];
+    for (dark, (pixel, limit)) in dark.iter_mut().zip(pixels.iter().zip(limits)) {
+        *dark = u8::from(pixel < limit);
+    }
+    let (words, _) = dark.as_chunks::<8>();
+    words.iter().rev().fold(0, |bits, &word| bits << 8 | u64::from(gathered(word)))
+}
+
+/// Eight bytes of 0 or 1 as the bits of one, the first the lowest: the product has each of them in
+/// a place of its own in its uppermost byte, and no sums that carry.
+fn gathered(bytes: [u8; 8]) -> u8 {
+    u64::from_le_bytes(bytes).wrapping_mul(0x0102_0408_1020_4080).to_be_bytes()[0]
 }
 
 #[cfg(test)]
@@ -170,16 +149,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_pixels_at_a_time_are_as_one_at_a_time() {
-        for threshold in [0, 1, 2, 127, 128, 129, 254, 255] {
-            for first in (0..=255_u8).step_by(5) {
-                let pixels: Vec<u8> = (0..8_u8)
-                    .map(|at| first.wrapping_add(at.wrapping_mul(37)).wrapping_mul(at + 1))
-                    .collect();
-                let one_by_one =
-                    darker(&pixels[..7], threshold) | u8::from(pixels[7] < threshold) << 7;
-                assert_eq!(darker(&pixels, threshold), one_by_one, "{pixels:?} {threshold}");
-                assert_eq!(sum_of(&pixels), pixels.iter().map(|&p| u64::from(p)).sum::<u64>());
+    fn many_pixels_at_a_time_are_as_one_at_a_time() {
+        let pixels: Vec<u8> = (0..64).map(|at: u32| (at * at * 37 % 256) as u8).collect();
+        let limits: Vec<u8> = (0..64).map(|at: u32| (at * 91 % 256) as u8).collect();
+        for length in [0, 1, 7, 8, 9, 63, 64] {
+            let bits = darker(&pixels[..length], &limits[..length]);
+            for at in 0..64 {
+                let expected = at < length && pixels[at] < limits[at];
+                assert_eq!(bits >> at & 1 == 1, expected, "{at} of {length}");
             }
         }
     }
