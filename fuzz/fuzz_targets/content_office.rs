@@ -14,9 +14,12 @@ fuzz_target!(|input: &[u8]| {
         b"{\\rtf1",
         b"\x4c\0\0\0\x01\x14\x02\0",
         b"ID;P\n",
+        b"<w:wordDocument xmlns:w='http://schemas.microsoft.com/office/word/2003/wordml'>",
+        b"ActiveMime",
+        b"=",
     ] {
         let bytes = [magic, input].concat();
-        let root = Root { name: "a", declared_type: "", bytes: &bytes };
+        let root = Root { name: "a.xls", declared_type: "", bytes: &bytes };
         let tree = unpack(&[root], &Limits::default(), &passwords, &mut NoHost);
         let failed = tree.unread().any(|(_, defect)| defect.kind == DefectKind::DecoderFailed);
         assert!(!failed, "a decoder panicked");

@@ -35,6 +35,12 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         return office::decode_part(bytes, unpacker);
     }
     declared(kind, bytes, unpacker);
+    if matches!(kind, K::Text | K::Unknown | K::Html | K::Svg) {
+        office::note_formulas(bytes, unpacker);
+        if office::decode_flat(bytes, unpacker) {
+            return carve::decode(kind, bytes, unpacker);
+        }
+    }
     match kind {
         K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::Lzma | K::Tar | K::Cpio | K::Ar => {
             archive::decode(kind, bytes, unpacker);
@@ -67,6 +73,7 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         K::Message => unpacker.message(bytes),
         K::Tnef | K::BinHex | K::Mbox | K::Cms => encoding::decode(kind, bytes, unpacker),
         K::Text if office::is_sheet(bytes) => office::decode_sheet(bytes, unpacker),
+        K::Unknown if office::is_project(bytes) => office::decode_project(bytes, unpacker),
         K::Unknown if program::is_script(bytes) => program::decode_script(bytes, unpacker),
         K::Text | K::Unknown => {
             encoding::decode(kind, bytes, unpacker);

@@ -1,10 +1,16 @@
-//! Office documents: OLE2, OOXML, RTF, OneNote; shortcuts.
+//! Office documents: OLE2, OOXML, RTF, OneNote, XML in one file, tables of text; shortcuts.
 
+mod active_mime;
+mod binary;
 mod compound;
 mod crypt;
+mod dde;
+mod delimited;
 mod excel;
+mod flat;
 mod installer;
 mod lnk;
+mod markup;
 mod ole;
 mod onenote;
 mod powerpoint;
@@ -39,6 +45,29 @@ pub(super) fn is_sheet(bytes: &[u8]) -> bool {
 /// Reads such a sheet.
 pub(super) fn decode_sheet(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     slk::read(&crate::text::decode(bytes), unpacker);
+}
+
+/// Reads a document in one file of XML; false if it is none, or something else, too.
+pub(super) fn decode_flat(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> bool {
+    flat::decode(bytes, unpacker)
+}
+
+/// Whether a file holds a compressed VBA project.
+pub(super) fn is_project(bytes: &[u8]) -> bool {
+    active_mime::is_match(bytes)
+}
+
+/// Reads such a file.
+pub(super) fn decode_project(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
+    active_mime::decode(bytes, unpacker);
+}
+
+/// Notes formulas that start programs in a text that a spreadsheet opens.
+pub(super) fn note_formulas(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
+    // Every link has this character in it, in any encoding.
+    if delimited::is_match(unpacker) && memchr::memchr(b'|', bytes).is_some() {
+        delimited::note(&crate::text::decode(bytes), unpacker);
+    }
 }
 
 /// Reads a part of an OOXML or OpenDocument archive: an object that lies in one.

@@ -1,10 +1,8 @@
 //! Symbolic links (SYLK): sheets as lines of text, which Excel opens without its protected view.
 
+use super::dde;
 use crate::object::PropertyKind;
 use crate::unpack::Unpacker;
-
-/// Lines that are read.
-const LINES_MAX: usize = 200_000;
 
 /// Whether a text is one.
 pub(super) fn is_match(bytes: &[u8]) -> bool {
@@ -14,11 +12,13 @@ pub(super) fn is_match(bytes: &[u8]) -> bool {
 /// Notes macros, names that run by themselves, and links by DDE; formulas become text.
 pub(super) fn read(text: &str, unpacker: &mut Unpacker<'_>) {
     let mut shown = String::new();
-    for line in text.lines().take(LINES_MAX) {
-        let mut fields = line.split(';');
+    for line in text.split(['\r', '\n']) {
+        // Two semicolons stand for one in a field.
+        let line = line.replace(";;", "\u{0}");
+        let mut fields = line.split(';').map(|field| field.replace('\u{0}', ";"));
         let record = fields.next().unwrap_or_default();
         for field in fields {
-            match (record, field.as_bytes().first()) {
+            match (record.as_str(), field.as_bytes().first()) {
                 // An option: this is a sheet of macros.
                 ("O", Some(b'E')) if field.len() == 1 => {
                     unpacker.property(PropertyKind::XlmMacros, "SYLK");
@@ -32,8 +32,8 @@ pub(super) fn read(text: &str, unpacker: &mut Unpacker<'_>) {
                 // A cell: its formula and its value.
                 ("C", Some(b'E' | b'K')) => {
                     let formula = &field[1..];
-                    if formula.contains('|') && formula.contains('!') {
-                        unpacker.property(PropertyKind::Dde, formula);
+                    if let Some(link) = dde::reference(formula) {
+                        unpacker.property(PropertyKind::Dde, link);
                     }
                     shown.push_str(formula);
                     shown.push('\n');
@@ -60,5 +60,11 @@ mod tests {
         }
         assert!(object.text.contains("EXEC(\"calc\")"));
         nasty(text.as_bytes(), "a.slk");
+        let link = |line: &str| {
+            let text = format!("ID;P\r{line}\rE\r");
+            tree(text.as_bytes(), "a.slk").objects[0].has(PropertyKind::Dde)
+        };
+        assert!(link("C;X1;Ecmd|'/c a;;b'!A0"));
+        assert!(!link("C;X1;K\"use cmd|'/c a'!A0\""), "a text");
     }
 }

@@ -165,7 +165,10 @@ pub(super) fn field(instruction: &str, unpacker: &mut Unpacker<'_>) {
         "HYPERLINK" => {
             let quoted = instruction.split('"').nth(1);
             let bare = || instruction.split_whitespace().nth(1).unwrap_or_default();
-            unpacker.url(quoted.unwrap_or_else(bare), UrlSource::Link);
+            // A place in the document itself.
+            if bare() != "\\l" {
+                unpacker.url(quoted.unwrap_or_else(bare), UrlSource::Link);
+            }
         }
         "DDE" | "DDEAUTO" => unpacker.property(PropertyKind::Dde, instruction),
         "INCLUDEPICTURE" | "INCLUDETEXT" | "IMPORT" | "INCLUDE" | "LINK" => {

@@ -3,6 +3,9 @@
 
 use memchr::memmem;
 
+use super::dde::Fields;
+use super::markup::{Piece, Tag, pieces, tags, unescape};
+use super::{binary, word};
 use crate::object::{PropertyKind, UrlSource};
 use crate::text;
 use crate::unpack::Unpacker;
@@ -10,20 +13,24 @@ use crate::unpack::Unpacker;
 /// Reads the part that is the current object, by its name.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let name = unpacker.current().map(|object| object.name.to_lowercase()).unwrap_or_default();
+    if name.ends_with(".bin") {
+        binary::external_links(bytes, unpacker);
+    }
     let xml = text::decode(bytes);
     if name.ends_with(".rels") {
-        relationships(&xml, unpacker);
+        let relations = tags(&xml).filter(|tag| tag.name == "Relationship");
+        relations.for_each(|tag| relationship(&tag, unpacker));
     } else if name.contains("macrosheets/") {
         unpacker.property(PropertyKind::XlmMacros, &name);
         unpacker.text(&visible(&xml));
     } else if name.starts_with("xl/workbook.") {
         automatic_names(bytes, &xml, unpacker);
-    } else if name.ends_with(".xml") && is_text_part(&name) {
-        let shown = visible(&xml);
-        if let Some(field) = dde(&xml) {
-            unpacker.property(PropertyKind::Dde, &field);
+    } else if !name.ends_with(".bin") {
+        // In any part: relationships, not names, say what a part is.
+        fields_and_links(&xml, unpacker);
+        if name.ends_with(".xml") && is_text_part(&name) {
+            unpacker.text(&visible(&xml));
         }
-        unpacker.text(&shown);
     }
 }
 
@@ -38,9 +45,8 @@ fn is_text_part(name: &str) -> bool {
 /// records of a binary workbook (MS-XLSB section 2.4.711), which hold UTF-16.
 fn automatic_names(bytes: &[u8], xml: &str, unpacker: &mut Unpacker<'_>) {
     const AUTOMATIC: [&str; 4] = ["Auto_Open", "Auto_Close", "Auto_Activate", "Auto_Deactivate"];
-    let elements = xml.split("<definedName").skip(1);
-    let elements = elements.map(|rest| rest.split('>').next().unwrap_or_default());
-    let mut names: Vec<String> = elements.filter_map(|element| value(element, "name")).collect();
+    let elements = tags(xml).filter(|tag| tag.name == "definedName");
+    let mut names: Vec<String> = elements.filter_map(|tag| tag.attribute("name")).collect();
     names.iter_mut().for_each(|name| name.make_ascii_lowercase());
     let binary = bytes.to_ascii_lowercase();
     for known in AUTOMATIC {
@@ -54,73 +60,23 @@ fn automatic_names(bytes: &[u8], xml: &str, unpacker: &mut Unpacker<'_>) {
 }
 
 /// What is fetched or followed.
-fn relationships(xml: &str, unpacker: &mut Unpacker<'_>) {
-    for element in xml.split("<Relationship ").skip(1) {
-        let element = element.split('>').next().unwrap_or_default();
-        let attribute = |name: &str| value(element, name).unwrap_or_default();
-        if !attribute("TargetMode").eq_ignore_ascii_case("external") {
-            continue;
+pub(super) fn relationship(tag: &Tag<'_>, unpacker: &mut Unpacker<'_>) {
+    let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
+    if !attribute("TargetMode").eq_ignore_ascii_case("external") {
+        return;
+    }
+    let (target, kind) = (attribute("Target"), attribute("Type"));
+    match kind.rsplit('/').next().unwrap_or_default() {
+        "hyperlink" => unpacker.url(&target, UrlSource::Link),
+        "attachedTemplate" => {
+            unpacker.property(PropertyKind::ExternalTemplate, &target);
+            unpacker.url(&target, UrlSource::External);
         }
-        let (target, kind) = (attribute("Target"), attribute("Type"));
-        match kind.rsplit('/').next().unwrap_or_default() {
-            "hyperlink" => unpacker.url(&target, UrlSource::Link),
-            "attachedTemplate" => {
-                unpacker.property(PropertyKind::ExternalTemplate, &target);
-                unpacker.url(&target, UrlSource::External);
-            }
-            _ => {
-                unpacker.property(PropertyKind::ExternalReference, &target);
-                unpacker.url(&target, UrlSource::External);
-            }
+        _ => {
+            unpacker.property(PropertyKind::ExternalReference, &target);
+            unpacker.url(&target, UrlSource::External);
         }
     }
-}
-
-/// The value of an attribute, without its references.
-fn value(element: &str, name: &str) -> Option<String> {
-    let at = element.find(&format!("{name}="))? + name.len() + 1;
-    let quote = element[at..].chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    let rest = &element[at + 1..];
-    Some(unescape(&rest[..rest.find(quote)?]))
-}
-
-/// The five entities of XML and references by number.
-fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let end = rest.bytes().take(12).position(|b| b == b';');
-        let reference = end.map(|end| &rest[1..end]);
-        let c = match reference {
-            Some("amp") => Some('&'),
-            Some("lt") => Some('<'),
-            Some("gt") => Some('>'),
-            Some("quot") => Some('"'),
-            Some("apos") => Some('\''),
-            Some(number) => number.strip_prefix('#').and_then(|n| {
-                let code = match n.strip_prefix(['x', 'X']) {
-                    Some(hex) => u32::from_str_radix(hex, 16),
-                    None => n.parse(),
-                };
-                code.ok().and_then(char::from_u32)
-            }),
-            None => None,
-        };
-        match (c, end) {
-            (Some(c), Some(end)) => {
-                out.push(c);
-                rest = &rest[end + 1..];
-            }
-            _ => {
-                out.push('&');
-                rest = &rest[1..];
-            }
-        }
-    }
-    out.push_str(rest);
-    out
 }
 
 /// The text between the tags; paragraphs, rows and cells on lines of their own.
@@ -139,24 +95,55 @@ fn visible(xml: &str) -> String {
     out
 }
 
-/// A field or link by DDE: its instruction, put together from its runs.
-fn dde(xml: &str) -> Option<String> {
-    if memmem::find(xml.as_bytes(), b"ddeLink").is_some() {
-        let element = xml.split("<ddeLink").nth(1)?.split('>').next()?;
-        return Some(format!("{} {}", value(element, "ddeService")?, value(element, "ddeTopic")?));
+/// Fields, and links by DDE, of a part.
+fn fields_and_links(xml: &str, unpacker: &mut Unpacker<'_>) {
+    // Most parts of a workbook are large and have none.
+    const WORDS: [&str; 5] = ["instr", "fldChar", "ddeLink", "dde-", "DDE"];
+    if !WORDS.iter().any(|word| memmem::find(xml.as_bytes(), word.as_bytes()).is_some()) {
+        return;
     }
-    let mut instructions = String::new();
-    for part in xml.split("<w:instrText").skip(1) {
-        let text =
-            part.split_once('>').map_or("", |(_, t)| t.split('<').next().unwrap_or_default());
-        instructions.push_str(&unescape(text));
+    let (mut fields, mut is_instruction) = (Fields::default(), false);
+    for piece in pieces(xml) {
+        match piece {
+            Piece::Text(text) if is_instruction => fields.instruction(&text),
+            Piece::Text(text) => _ = fields.text(&text),
+            Piece::Tag(tag) => {
+                is_instruction = tag.name.ends_with("nstrText") && !tag.is_end && !tag.is_empty;
+                if !tag.is_end {
+                    active(&tag, &mut fields, unpacker);
+                }
+            }
+        }
     }
-    for part in xml.split("w:instr=\"").skip(1) {
-        instructions.push_str(&unescape(part.split('"').next().unwrap_or_default()));
+    fields.finish(unpacker);
+}
+
+/// What an element does with fields and with links by DDE.
+pub(super) fn active(tag: &Tag<'_>, fields: &mut Fields, unpacker: &mut Unpacker<'_>) {
+    let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
+    let link = |program: &str, topic: &str| format!("{} {}", attribute(program), attribute(topic));
+    match tag.name {
+        "fldChar" => match attribute("fldCharType").as_str() {
+            "begin" => fields.begin(),
+            "separate" => fields.separate(unpacker),
+            "end" => fields.end(unpacker),
+            _ => {}
+        },
+        "fldSimple" => word::field(&attribute("instr"), unpacker),
+        // ECMA-376 part 1 section 18.14.4.
+        "ddeLink" => unpacker.property(PropertyKind::Dde, &link("ddeService", "ddeTopic")),
+        // OpenDocument 1.2 part 1: sections and sheets, and text fields.
+        "dde-source" | "dde-connection-decl" => {
+            unpacker.property(PropertyKind::Dde, &link("dde-application", "dde-topic"));
+        }
+        "table-cell" => {
+            let formula = attribute("formula");
+            if let Some(at) = formula.find("DDE(") {
+                unpacker.property(PropertyKind::Dde, &formula[at..]);
+            }
+        }
+        _ => {}
     }
-    let upper = instructions.to_uppercase();
-    let is_dde = upper.split_whitespace().any(|word| matches!(word, "DDE" | "DDEAUTO"));
-    is_dde.then(|| instructions.trim().to_owned())
 }
 
 #[cfg(test)]
