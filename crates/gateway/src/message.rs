@@ -34,10 +34,24 @@ impl ReceivedMessage {
         buffer
     }
 
-    /// Of a buffer that began with [`ReceivedMessage::begin`].
-    pub fn of_buffer(buffer: Vec<u8>) -> Self {
+    /// Of a buffer that began with [`ReceivedMessage::begin`], whose trace field has this length in
+    /// bytes.
+    ///
+    /// A message whose first line begins with white space has no header (RFC 5322 section 2.2): an
+    /// empty line is put before it, as Postfix does. Otherwise the line would go on with our trace
+    /// field, and what follows would be a header to some programs and not to others.
+    pub fn of_buffer(mut buffer: Vec<u8>, trace_bytes: usize) -> Self {
+        const EMPTY_LINE: &[u8] = b"\r\n";
         let start = ROOM_BYTES.min(buffer.len());
-        ReceivedMessage { buffer, start }
+        let first = start + trace_bytes;
+        if !matches!(buffer.get(first), Some(b' ' | b'\t')) {
+            return ReceivedMessage { buffer, start };
+        }
+        // The trace field moves into the room, not the message.
+        let moved = start - EMPTY_LINE.len();
+        buffer.copy_within(start..first, moved);
+        buffer[first - EMPTY_LINE.len()..first].copy_from_slice(EMPTY_LINE);
+        ReceivedMessage { buffer, start: moved }
     }
 
     /// Of a message that came without room before it.
@@ -168,7 +182,27 @@ mod tests {
     fn received() -> ReceivedMessage {
         let mut buffer = ReceivedMessage::begin("", MAIL.len());
         buffer.extend_from_slice(MAIL);
-        ReceivedMessage::of_buffer(buffer)
+        ReceivedMessage::of_buffer(buffer, 0)
+    }
+
+    #[test]
+    fn a_first_line_of_white_space_does_not_continue_the_trace_field() {
+        let trace = "Received: by us\r\n";
+        for (mail, expected) in [
+            (&b" Subject: s\r\n\r\nbody\r\n"[..], "\r\n Subject: s\r\n\r\nbody\r\n"),
+            (b"\tx", "\r\n\tx"),
+            (b" \r\nA: 1\r\n", "\r\n \r\nA: 1\r\n"),
+            (b"A: 1\r\n x\r\n", "A: 1\r\n x\r\n"),
+            (b"\r\n x", "\r\n x"),
+            (b"", ""),
+        ] {
+            let mut buffer = ReceivedMessage::begin(trace, mail.len());
+            buffer.extend_from_slice(mail);
+            let mut message = ReceivedMessage::of_buffer(buffer, trace.len());
+            assert_eq!(message.bytes(), format!("{trace}{expected}").as_bytes());
+            message.put_first(b"B: 2\r\n");
+            assert_eq!(message.freeze(), format!("B: 2\r\n{trace}{expected}"));
+        }
     }
 
     #[test]

@@ -62,6 +62,8 @@ struct Incoming {
     began: StdInstant,
     received_ms: i64,
     pace: Pace,
+    /// Length of our trace field, which its buffer begins with.
+    trace_bytes: usize,
     /// Its beginning, if that is on disk.
     overflow: Option<Box<Overflow>>,
 }

@@ -192,7 +192,9 @@ impl Conversation {
         let announced = usize::try_from(announced).unwrap_or_default();
         let prefix = ReceivedMessage::begin(&field, announced);
         let (began, pace) = (self.receiver.clock.now(), Pace::begin());
-        self.incoming = Some(Incoming { id, began, received_ms, pace, overflow: None });
+        let trace_bytes = field.len();
+        self.incoming =
+            Some(Incoming { id, began, received_ms, pace, trace_bytes, overflow: None });
         self.session.start_body(prefix, &mut self.out)
     }
 
@@ -214,7 +216,7 @@ impl Conversation {
             self.session.answer_message(&vec![no_room(); count], &mut self.out);
             return Ok(());
         };
-        let body = ReceivedMessage::of_buffer(body);
+        let body = ReceivedMessage::of_buffer(body, incoming.trace_bytes);
         if let Some(reply) = self.refuse_author(body.bytes()) {
             self.session.answer_message(&[reply], &mut self.out);
             let _freed = self.memory.resize(0);

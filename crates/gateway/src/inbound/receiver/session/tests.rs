@@ -1,6 +1,6 @@
 //! The dialogue with a client: what is answered to which command, and when a session ends.
 
-use crate::node::test_node::TestNode;
+use crate::node::test_node::{TestNode, id_in};
 
 fn code(reply: &str) -> &str {
     reply.get(..3).unwrap_or_default()
@@ -91,4 +91,22 @@ async fn a_stranger_waits_and_is_let_in_when_it_comes_again() {
     assert!(ask().await.contains("in 300 s"), "too late: it is a stranger again");
     node.clock.advance(std::time::Duration::from_secs(301));
     assert_eq!(code(&ask().await), "250");
+}
+
+#[tokio::test]
+async fn a_message_that_begins_with_white_space_is_delivered_whole_behind_an_empty_line() {
+    let node = TestNode::start("");
+    let mut client = node.client().await;
+    let text = " Subject: no field\r\nFrom: nobody <x@y.example>\r\n\r\nHello";
+    let reply = client.send("ann@example.org", &["bob@example.net"], text).await;
+    node.logged(&id_in(&reply)).await;
+    let mut files = std::fs::read_dir(node.node.maildir().join("new")).unwrap();
+    let delivered = std::fs::read(files.next().unwrap().unwrap().path()).unwrap();
+    let delivered = String::from_utf8(delivered).unwrap().replace("\r\n", "\n");
+    let (header, body) = delivered.split_once("\n\n").unwrap();
+    assert!(
+        header.contains("\nReceived: from client.test") && !header.contains("Subject"),
+        "{header}"
+    );
+    assert_eq!(body, format!("{}\n", text.replace("\r\n", "\n")));
 }
