@@ -54,6 +54,13 @@ impl ReceivedMessage {
         ReceivedMessage { buffer, start: moved }
     }
 
+    /// A copy of a message that came without room before it, with room.
+    pub fn copy_of(message: &[u8]) -> Self {
+        let mut buffer = ReceivedMessage::begin("", message.len());
+        buffer.extend_from_slice(message);
+        ReceivedMessage { buffer, start: ROOM_BYTES }
+    }
+
     /// Of a message that came without room before it.
     pub fn of_bytes(buffer: Vec<u8>) -> Self {
         ReceivedMessage { buffer, start: 0 }
@@ -64,22 +71,24 @@ impl ReceivedMessage {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// Puts whole fields, with their line ends, before all others. A message is copied only if
-    /// there is no room for them.
+    /// Puts whole fields, with their line ends, before all others; an mbox line stays first. A
+    /// message is copied only if there is no room for them.
     pub fn put_first(&mut self, fields: &[u8]) {
-        match self.start.checked_sub(fields.len()) {
-            Some(start) => {
-                if let Some(room) = self.buffer.get_mut(start..self.start) {
-                    room.copy_from_slice(fields);
-                    self.start = start;
-                }
-            }
-            None => *self = ReceivedMessage::of_bytes([fields, self.bytes()].concat()),
-        }
+        let bytes = self.bytes();
+        let mbox = bytes.starts_with(b"From ").then(|| fields::fields(bytes).next());
+        let line = mbox.flatten().map_or(0, <[u8]>::len);
+        let Some(start) = self.start.checked_sub(fields.len()) else {
+            let (line, rest) = bytes.split_at(line);
+            *self = ReceivedMessage::of_bytes([line, fields, rest].concat());
+            return;
+        };
+        self.buffer.copy_within(self.start..self.start + line, start);
+        self.buffer[start + line..self.start + line].copy_from_slice(fields);
+        self.start = start;
     }
 
     /// Takes out the fields for which `is_removed` says so: what stands before them is moved up to
-    /// what stands behind. Says how many there were.
+    /// what stands behind, each byte once. Says how many there were.
     pub fn remove_fields(&mut self, is_removed: impl Fn(&[u8]) -> bool) -> usize {
         let (mut removed, mut at) = (Vec::new(), self.start);
         for field in fields::fields(self.bytes()) {
@@ -88,10 +97,14 @@ impl ReceivedMessage {
             }
             at += field.len();
         }
-        for range in &removed {
-            self.buffer.copy_within(self.start..range.start, self.start + range.len());
-            self.start += range.len();
+        let mut to = removed.last().map_or(self.start, |range| range.end);
+        for (index, range) in removed.iter().enumerate().rev() {
+            let before = index.checked_sub(1).and_then(|before| removed.get(before));
+            let kept = before.map_or(self.start, |before| before.end)..range.start;
+            to -= kept.len();
+            self.buffer.copy_within(kept, to);
         }
+        self.start = to;
         removed.len()
     }
 
@@ -236,6 +249,21 @@ mod tests {
         assert_eq!(message.bytes(), b"\r\nbody\r\n");
         message.put_first(b"A: 1\r\n");
         assert_eq!(message.bytes(), b"A: 1\r\n\r\nbody\r\n");
+        let mut message =
+            ReceivedMessage::copy_of(b"X: 1\nA: 1\nB: 2\nX: 2\nX: 3\nC: 3\nX: 4\n\nb");
+        assert_eq!(message.remove_fields(|field| fields::is_named(field, b"x")), 4);
+        assert_eq!(message.bytes(), b"A: 1\nB: 2\nC: 3\n\nb");
+    }
+
+    #[test]
+    fn an_mbox_line_stays_first_with_room_and_without() {
+        let mail = b"From x\nA: 1\n\nb";
+        for mut message in
+            [ReceivedMessage::copy_of(mail), ReceivedMessage::of_bytes(mail.to_vec())]
+        {
+            message.put_first(b"B: 2\n");
+            assert_eq!(message.bytes(), b"From x\nB: 2\nA: 1\n\nb");
+        }
     }
 
     #[test]

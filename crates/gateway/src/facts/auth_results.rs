@@ -16,43 +16,24 @@ const SIGNATURES_MAX: usize = 5;
 /// The message with our field at its top, and without fields that claim to be ours. None if there
 /// is nothing to say and nothing to take out.
 pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<Vec<u8>> {
-    let ours = field(raw, host, facts, envelope);
-    let forged = |field: &&[u8]| may_name_host(field, host, facts.arc);
-    if ours.is_none() && !super::fields(raw).any(|f| forged(&f)) {
-        return None;
-    }
-    let ours = ours.unwrap_or_default();
-    let mut out = Vec::with_capacity(raw.len() + ours.len());
-    let mut at = 0;
-    // An mbox line stays first.
-    let (first, mut second) = match raw.starts_with(b"From ") {
-        true => (String::new(), Some(ours)),
-        false => (ours, None),
-    };
-    out.extend_from_slice(first.as_bytes());
-    for field in super::fields(raw) {
-        at += field.len();
-        if !forged(&field) {
-            out.extend_from_slice(field);
-        }
-        out.extend_from_slice(second.take().unwrap_or_default().as_bytes());
-    }
-    out.extend_from_slice(raw.get(at..).unwrap_or_default());
-    Some(out)
+    let mut message = ReceivedMessage::copy_of(raw);
+    stamp_in(&mut message, host, facts, envelope).then(|| message.bytes().to_vec())
 }
 
 /// Puts our field on top of a message, and takes out fields that claim to be ours, where they lie.
+/// False if there was nothing to say and nothing to take out.
 pub(crate) fn stamp_in(
     message: &mut ReceivedMessage,
     host: &str,
     facts: &Facts,
     envelope: &Envelope,
-) {
+) -> bool {
     let ours = field(message.bytes(), host, facts, envelope);
-    message.remove_fields(|field| may_name_host(field, host, facts.arc));
-    if let Some(ours) = ours {
+    let removed = message.remove_fields(|field| may_name_host(field, host, facts.arc));
+    if let Some(ours) = &ours {
         message.put_first(ours.as_bytes());
     }
+    ours.is_some() || removed > 0
 }
 
 /// The field is the result of this host (RFC 8601 section 2.2).
@@ -180,21 +161,14 @@ fn ascii_name(name: &str) -> String {
 /// The message without its Return-Path fields; none if it has none. Who delivers writes that field,
 /// and a message that comes with one says something else than its envelope (RFC 5321 section 4.4).
 pub(crate) fn without_return_path(raw: &[u8]) -> Option<Vec<u8>> {
-    let foreign = |field: &&[u8]| super::is_named(field, b"return-path");
-    super::fields(raw).find(foreign)?;
-    let mut out = Vec::with_capacity(raw.len());
-    let mut at = 0;
-    for field in super::fields(raw) {
-        at += field.len();
-        out.extend_from_slice(if foreign(&field) { b"" } else { field });
-    }
-    out.extend_from_slice(raw.get(at..).unwrap_or_default());
-    Some(out)
+    let mut message = ReceivedMessage::copy_of(raw);
+    (without_return_path_in(&mut message) > 0).then(|| message.bytes().to_vec())
 }
 
 /// Takes out the Return-Path fields of a message that was received, see [`without_return_path`].
-pub(crate) fn without_return_path_in(message: &mut ReceivedMessage) {
-    message.remove_fields(|field| super::is_named(field, b"return-path"));
+/// Says how many there were.
+pub(crate) fn without_return_path_in(message: &mut ReceivedMessage) -> usize {
+    message.remove_fields(|field| super::is_named(field, b"return-path"))
 }
 
 /// How many fields claim to be the results of this host.
