@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use gauntlet_gateway::config::Loaded;
 
 /// Arguments of `gauntlet config`.
@@ -19,7 +20,11 @@ enum Action {
     #[command(after_help = "Exit status: 0 if the file can be used, 2 if not.")]
     Check {
         /// The configuration file to read
-        file: PathBuf,
+        #[arg(required_unless_present = "config", conflicts_with = "config")]
+        file: Option<PathBuf>,
+        /// The same, as all other subcommands name it
+        #[arg(short, long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Print every setting with its effective value and where it came from
     Show {
@@ -34,7 +39,10 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
-        Action::Check { file } => check(file),
+        Action::Check { file, config } => {
+            let file = file.as_deref().or(config.as_deref());
+            check(file.context("name the file that is to be checked")?)
+        }
         Action::Show { config, json } => show(config.as_deref(), *json),
     }
 }

@@ -91,6 +91,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("rules", &["gauntlet rules check /usr/share/spamassassin", "gauntlet rules test rules"]),
     ("rules check", &["gauntlet rules check /usr/share/spamassassin --site /etc/spamassassin"]),
+    ("rules test", &["gauntlet rules test", "gauntlet rules test /etc/gauntlet/rules"]),
     ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
     ("dmarc report", &["gauntlet dmarc report --config gauntlet.toml --day 2026-11-20"]),
     ("dmarc send", &["gauntlet dmarc send --config gauntlet.toml"]),
@@ -184,10 +185,27 @@ mod tests {
             let sub = path.split(' ').fold(command(), |command, name| {
                 command.find_subcommand(name).expect("it was listed").clone()
             });
-            sub.get_after_help().is_some_and(|help| help.to_string().contains("Example"))
+            sub.get_after_help()
+                .is_some_and(|help| help.to_string().contains("Examples:\n  gauntlet "))
         };
         found.retain(|path| !shown(path));
         assert!(found.is_empty(), "no examples in the help of: {found:?}");
+    }
+
+    #[test]
+    fn every_help_fits_100_columns() {
+        fn check(command: &mut Command, path: &str) {
+            let help = command.render_long_help().to_string();
+            let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
+            assert!(wide.is_empty(), "{path}: {wide:#?}");
+            for sub in command.get_subcommands_mut() {
+                let path = format!("{path} {}", sub.get_name());
+                check(sub, &path);
+            }
+        }
+        let mut command = command();
+        command.build();
+        check(&mut command, "gauntlet");
     }
 
     /// Text of these commands is long: broken by the terminal it would end in orphans.

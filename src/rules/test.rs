@@ -15,7 +15,7 @@ use serde::Serialize;
 const MARK: &[u8] = b"=== ";
 
 const AFTER_HELP: &str = "\
-Examples stand beside the rules in files NAME.tests:
+Messages that the rules are tested with stand beside them in files NAME.tests:
 
   === RULE hits
   Subject: a message on which RULE must fire

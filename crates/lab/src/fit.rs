@@ -25,7 +25,7 @@ rule that hits good mail gets little, and one that hits nothing keeps what was e
 
 The table shows, for the newest part, how often each rule hits ham and spam.
 
-Example:
+Examples:
   gauntlet rules fit --list dev/labels.tsv --list trec07p/full/index --out rules/scores.cf";
 
 /// Points at most, either way.

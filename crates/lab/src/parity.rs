@@ -28,7 +28,7 @@ SpamAssassin answered; it may be compressed with zstd. A hit agrees if both have
 hits are counted against the hits that SpamAssassin has. A message is complete if all its scored hits
 agree and its score does so within 0.01.
 
-Example:
+Examples:
   gauntlet rules parity hits.jsonl.zst --corpus ~/corpus --rules /usr/share/spamassassin --site site";
 
 /// Arguments of `gauntlet rules parity`.

@@ -19,7 +19,7 @@ Cost is the time of trying the rule's pattern or function, summed over all messa
 between rules (rendering, the search for strings) is not in it. Flips are messages whose class would be
 another without the rule. Dead rules did not fire and no rule that fired needs them.
 
-Example:
+Examples:
   gauntlet rules profile --rules /usr/share/spamassassin --labels labels.tsv ~/corpus";
 
 /// Arguments of `gauntlet rules profile`.
