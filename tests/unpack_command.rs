@@ -1,5 +1,6 @@
 //! `gauntlet unpack`, and what unpacking changes in `gauntlet scan` and a node.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::{Node, Smtp};
@@ -247,9 +248,25 @@ const MACROS: [(&str, &str, &[&str]); 12] = [
     ("olevba/sample_with_vba.ppt", "vba_macros", &["Action_Click"]),
 ];
 
-#[test]
-fn documents_of_oletools_tell_their_macros_and_no_other_document_has_some() {
-    let Some(corpus) = crate::common::corpus() else { return };
+/// Documents of oletools with links by DDE, in folder `msodde`. What is in archives is encrypted.
+const LINKS: [&str; 12] = [
+    "dde-in-csv.csv",
+    "dde-in-excel2003.xml",
+    "dde-in-word2003.xml.zip",
+    "dde-in-word2007.xml.zip",
+    "dde-test-from-office2003.doc.zip",
+    "dde-test-from-office2013-utf_16le-korean.doc.zip",
+    "dde-test-from-office2016.doc.zip",
+    "dde-test.docm",
+    "dde-test.docx",
+    "dde-test.xlsb",
+    "dde-test.xlsm",
+    "dde-test.xlsx",
+];
+
+/// The trees of all test files of oletools, with their paths below the folder; none without them.
+fn trees_of_oletools() -> Option<Vec<(String, serde_json::Value)>> {
+    let corpus = crate::common::corpus()?;
     let folder = corpus.join("fixtures/oletools/tests/test-data");
     let (mut files, mut folders) = (Vec::new(), vec![folder.clone()]);
     while let Some(next) = folders.pop() {
@@ -259,24 +276,47 @@ fn documents_of_oletools_tell_their_macros_and_no_other_document_has_some() {
         files.extend(here);
     }
     files.sort();
-    let mut args = vec!["unpack", "--json"];
+    let mut args = vec!["unpack", "--json", "--password", "infected-test"];
     args.extend(files.iter().map(|path| path.to_str().unwrap()));
     let printed = text(&gauntlet(&args));
     let trees: Vec<serde_json::Value> =
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(trees.len(), files.len());
+    let name = |file: &Path| file.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+    Some(files.iter().map(|file| name(file)).zip(trees).collect())
+}
+
+/// The details of the properties of a kind, in all objects.
+fn details<'t>(tree: &'t serde_json::Value, kind: &str) -> Vec<&'t str> {
+    let objects = tree["objects"].as_array().unwrap().iter();
+    let properties = objects.filter_map(|o| o["properties"].as_array()).flatten();
+    let of_kind = properties.filter(|p| p["kind"] == kind);
+    of_kind.map(|p| p["detail"].as_str().unwrap_or_default()).collect()
+}
+
+#[test]
+fn documents_of_oletools_tell_their_links_by_dde_and_no_other_document_has_some() {
+    let Some(trees) = trees_of_oletools() else { return };
+    let linked = trees.iter().filter(|(_, tree)| !details(tree, "dde").is_empty());
+    let names: Vec<&str> = linked.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, LINKS.map(|name| format!("msodde/{name}")));
+    for (name, tree) in trees.iter().filter(|(name, _)| names.contains(&name.as_str())) {
+        let all = details(tree, "dde");
+        let is_known = all.iter().any(|link| link.contains("cmd") && link.contains("calc"));
+        assert!(is_known, "{name}: {all:?}");
+    }
+}
+
+#[test]
+fn documents_of_oletools_tell_their_macros_and_no_other_document_has_some() {
+    let Some(trees) = trees_of_oletools() else { return };
     let mut found = Vec::new();
-    for (file, tree) in files.iter().zip(&trees) {
-        let objects = tree["objects"].as_array().unwrap().iter();
-        let properties = objects.filter_map(|o| o["properties"].as_array()).flatten();
-        let of = |kind: &'static str| properties.clone().filter(move |p| p["kind"] == kind);
-        let mut names: Vec<&str> =
-            of("auto_exec").map(|p| p["detail"].as_str().unwrap_or_default()).collect();
+    for (name, tree) in &trees {
+        let mut names = details(tree, "auto_exec");
         names.sort_unstable();
         names.dedup();
-        let name = file.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
         for kind in ["vba_macros", "xlm_macros"] {
-            if of(kind).next().is_some() {
+            if !details(tree, kind).is_empty() {
                 let unread = tree["objects"]
                     .as_array()
                     .unwrap()
