@@ -1,6 +1,7 @@
-//! What a node has learned: corrections and signatures of a data folder, and when they change.
+//! What a node has learned: corrections, signatures and good mail of a data folder, and when they
+//! change.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,8 +10,9 @@ use gauntlet_engine::Learned;
 use gauntlet_engine::SiteModel;
 use gauntlet_engine::corrections::reports;
 use gauntlet_engine::signatures::KnownSignatures;
+use gauntlet_engine::site_model::good_mail::GoodMail;
 use gauntlet_gateway::Node;
-use gauntlet_learning::{Corrections, corrections, signatures};
+use gauntlet_learning::{Corrections, corrections, good_mail, signatures};
 
 /// Learns all that the data folder holds. Takes as long as training on as many messages as there
 /// are corrections: up to about a second.
@@ -21,13 +23,24 @@ pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
     Ok(Learned {
         site: (!standing.is_empty()).then(|| Arc::new(SiteModel::learn(&standing))),
         signatures: (!known.is_empty()).then(|| Arc::new(known)),
+        good_mail: load_good_mail(data),
     })
+}
+
+/// Samples of good mail. They are no word of anybody: a node goes on without a file that is
+/// damaged, and it is begun anew.
+fn load_good_mail(data: &Path) -> Option<Arc<GoodMail>> {
+    let samples = good_mail::read(data).unwrap_or_else(|error| {
+        tracing::warn!(%error, "samples of good mail cannot be read");
+        Vec::new()
+    });
+    GoodMail::new(samples).map(Arc::new)
 }
 
 /// Looks for what was learned (by `gauntlet learn`, the console, probe accounts) while the node
 /// runs, and gives it to the node. On a thread of its own, which ends with the node.
 pub(crate) fn watch(node: &Arc<Node>) -> anyhow::Result<()> {
-    let mut seen = marks(&node.config().node.data);
+    let mut seen = Marks::of(&node.config().node.data);
     let node = Arc::downgrade(node);
     let look = move || {
         loop {
@@ -37,12 +50,20 @@ pub(crate) fn watch(node: &Arc<Node>) -> anyhow::Result<()> {
             std::thread::sleep(Duration::from_secs(seconds.max(1)));
             let Some(node) = node.upgrade() else { return };
             let config = node.config();
-            let now = marks(&config.node.data);
+            let (now, data) = (Marks::of(&config.node.data), &config.node.data);
             if now == seen {
                 continue;
             }
+            // Samples alone teach nothing, and come often: nothing is trained anew for them.
+            let learned = match now.taught == seen.taught {
+                true => Ok(Learned {
+                    good_mail: load_good_mail(data),
+                    ..node.judge().snapshot.learned().clone()
+                }),
+                false => load(data, config.learning.signature_days),
+            };
             seen = now;
-            match load(&config.node.data, config.learning.signature_days) {
+            match learned {
                 Ok(learned) => {
                     node.apply_learned(&learned);
                     tracing::info!(ruleset = node.ruleset(), "learned");
@@ -61,16 +82,29 @@ pub(crate) fn watch(node: &Arc<Node>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Size and time of change of each file; another value means that something was learned.
-fn marks(data: &Path) -> [Option<(u64, SystemTime)>; 3] {
-    let folder = data.join(signatures::FOLDER_NAME);
-    [
-        corrections::journal_path(data),
-        folder.join(signatures::TABLE_NAME),
-        folder.join(signatures::JOURNAL_NAME),
-    ]
-    .map(|path| {
-        let about = std::fs::metadata(path).ok()?;
-        Some((about.len(), about.modified().ok()?))
-    })
+/// Size and time of change of a file; another value means that something was learned.
+type Mark = Option<(u64, SystemTime)>;
+
+/// Those of all files.
+#[derive(PartialEq)]
+struct Marks {
+    /// Of corrections and signatures.
+    taught: [Mark; 3],
+    good_mail: Mark,
+}
+
+impl Marks {
+    fn of(data: &Path) -> Self {
+        let folder = data.join(signatures::FOLDER_NAME);
+        let mark = |path: PathBuf| {
+            let about = std::fs::metadata(path).ok()?;
+            Some((about.len(), about.modified().ok()?))
+        };
+        let taught = [
+            corrections::journal_path(data),
+            folder.join(signatures::TABLE_NAME),
+            folder.join(signatures::JOURNAL_NAME),
+        ];
+        Marks { taught: taught.map(mark), good_mail: mark(good_mail::path(data)) }
+    }
 }

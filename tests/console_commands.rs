@@ -4,6 +4,7 @@
 use std::process::Output;
 
 use crate::common::Node;
+use gauntlet_engine::site_model::good_mail::SampleKind;
 
 fn gauntlet(node: &Node, args: &[&str]) -> Output {
     std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))
@@ -47,6 +48,14 @@ fn send(node: &Node, subject: &str, to: &str) {
         '2',
     );
     talk("QUIT\r\n", '2');
+}
+
+/// A message that is released and not learned is a sample of good mail all the same.
+fn wait_for_sample(node: &Node) {
+    node.wait_until("it counts", || {
+        let found = gauntlet_learning::good_mail::read(&node.data()).unwrap_or_default();
+        found.len() == 1 && found[0].kind == SampleKind::Released
+    });
 }
 
 #[test]
@@ -108,6 +117,7 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
 
     let released = text(&gauntlet(&node, &["quarantine", "release", &ids[0]]));
     assert_eq!(released, "released to 1 recipient\n");
+    wait_for_sample(&node);
     let again = gauntlet(&node, &["quarantine", "release", &ids[0]]);
     let why = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(!again.status.success() && why.contains("it is released"), "{why}");

@@ -1,10 +1,13 @@
-//! A running node learns: from mail to a probe account, and from `gauntlet learn`, without a
-//! restart.
+//! A running node learns: from mail to a probe account, from `gauntlet learn`, and from mail of
+//! known authors, without a restart.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Node, Smtp};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Sink, Smtp};
+use gauntlet_engine::site_model::good_mail::{SampleKind, author_id};
+use gauntlet_learning::good_mail;
 use gauntlet_store::{Log, Query};
 
 fn message(token: &str, name: &str, theme: &str) -> Vec<u8> {
@@ -64,4 +67,52 @@ fn probe_mail_and_corrections_reach_a_running_node() {
     let expected = [("after", true), ("before", false), ("corrected", true), ("probe", false)];
     let expected = expected.map(|(subject, hit)| (subject.to_owned(), hit));
     assert_eq!(hits.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn mail_of_known_authors_counts_as_good_unless_it_is_forged() {
+    let records = [
+        txt("known.example", "v=spf1 ip4:127.0.0.1 -all"),
+        txt("_dmarc.known.example", "v=DMARC1; p=none"),
+        txt("forged.example", "v=spf1 ip4:192.0.2.1 -all"),
+        txt("_dmarc.forged.example", "v=DMARC1; p=none"),
+        txt("other.example", "v=spf1 ip4:127.0.0.1 -all"),
+        txt("_dmarc.other.example", "v=DMARC1; p=none"),
+    ];
+    let Some(zone) = Zone::serve(&records.concat()) else { return };
+    let sink = Sink::start();
+    let settings = format!(
+        "[dns]\nservers = [\"{}\"]\n[facts]\nour_networks = []\nwait_ms_max = 20000\n\
+         [learning]\nrefresh_seconds = 1\n\
+         [[next_hop]]\nfor = [\"known.example\", \"forged.example\"]\nhosts = [\"{}\"]\n",
+        zone.address(),
+        sink.address
+    );
+    let send = |node: &Node, envelope: (&str, &str), author: &str| {
+        let body = format!("From: {author}\r\nSubject: minutes\r\n\r\nThe minutes, as agreed.\r\n");
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        let reply = client.send(envelope.0, &[envelope.1], body.as_bytes()).unwrap();
+        assert!(reply.starts_with("250 "), "{author}: {reply}");
+    };
+    let mut node = Node::start_listening("role = \"outbound\"", &settings);
+    for to in ["ann@known.example", "carl@forged.example"] {
+        send(&node, ("bob@home.example", to), "bob@home.example");
+    }
+    node.wait_for_empty_queue();
+    assert_eq!(good_mail::read(&node.data()).unwrap(), [], "what goes out is no sample");
+    node.stop();
+
+    node.config = node.config.replace("role = \"outbound\"", "");
+    node.run();
+    // Carl is known, but this is not Carl; Joe is Joe, but nobody knows him.
+    send(&node, ("eve@other.example", "bob@home.example"), "carl@forged.example");
+    send(&node, ("joe@other.example", "bob@home.example"), "joe@other.example");
+    send(&node, ("ann@known.example", "bob@home.example"), "Ann <ann@known.example>");
+    wait_for_corrections(&node, 1);
+    let found = good_mail::read(&node.data()).unwrap();
+    let of: Vec<_> = found.iter().map(|sample| (sample.kind, sample.author)).collect();
+    assert_eq!(of, [(SampleKind::KnownAuthor, author_id("ann@known.example"))]);
+    let file = std::fs::read(good_mail::path(&node.data())).unwrap();
+    assert!(!file.windows(3).any(|text| text.eq_ignore_ascii_case(b"ann")), "no address is kept");
+    node.stop();
 }

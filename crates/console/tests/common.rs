@@ -41,7 +41,8 @@ do = \"deliver\"
 ";
 
 /// What the site of the tests has corrected.
-const CALIBRATION: &str = r#"{"spam": 120, "good": 80, "trust": 1.25, "checks": [{"class": "spam",
+const CALIBRATION: &str = r#"{"spam": 120, "good": 80, "released": 7, "known_authors": 640,
+    "uncorrected_share": 50.0, "trust": 1.25, "checks": [{"class": "spam",
     "promised": 0.01, "configured": 0.986468, "probability": 0.912, "interval": [0.71, 0.98],
     "over": 1.0, "found": 0.0125, "found_max": 0.057}]}"#;
 

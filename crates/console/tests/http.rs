@@ -390,7 +390,13 @@ fn settings_and_health_say_where_from_and_what_to_do() {
     let some = console.request("GET", "/settings?only=changed", &cookie, "").body;
     assert!(some.contains("scan.threads") && !some.contains("console.address</code>"), "{some}");
     let learning = console.request("GET", "/learning", &cookie, "").body;
-    for said in ["200 corrections stand", "1.25 times", "0.9120", "0.7100 to 0.9800", "5.7 %"] {
+    let of_good_mail = [
+        "80 corrections of good mail, 7 messages",
+        "640 of known authors",
+        "count 50.0 corrections together",
+    ];
+    let shown = ["200 corrections stand", "1.25 times", "0.9120", "0.7100 to 0.9800", "5.7 %"];
+    for said in shown.into_iter().chain(of_good_mail) {
         assert!(learning.contains(said), "{said}: {learning}");
     }
     let health = console.request("GET", "/health", &cookie, "").body;

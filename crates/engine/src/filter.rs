@@ -48,6 +48,8 @@ pub struct Findings {
     pub signatures: Option<f64>,
     /// What the site has learned says: log odds that the item is unwanted.
     pub site: Option<f64>,
+    /// The part of `site` that is owed to somebody here knowing the author.
+    pub known_author: Option<f64>,
 }
 
 impl Findings {

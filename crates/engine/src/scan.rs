@@ -204,7 +204,21 @@ pub(crate) fn verdict(
         ruleset: snapshot.version.clone(),
         sub: findings.sub,
         data_loss: None,
+        stranger_odds: stranger_odds(&signals, findings.known_author, snapshot),
     }
+}
+
+/// See [`Verdict::stranger_odds`].
+fn stranger_odds(signals: &Signals, known: Option<f64>, snapshot: &Snapshot) -> Option<f64> {
+    let known = known.unwrap_or(0.0);
+    let stranger = Signals {
+        // What was learned for such mail may be this author's own, and says nothing of other good
+        // mail; what was learned against it is what other good mail has to bear as well.
+        site: signals.site.map(|site| (site - known).max(0.0)),
+        signatures: signals.signatures.map(|odds| odds.max(0.0)),
+        ..*signals
+    };
+    fusion::log_odds(&stranger, snapshot.fusion.as_ref()?)
 }
 
 /// How much had been found before a filter ran.
@@ -215,7 +229,7 @@ struct Checkpoint {
     phishing: usize,
     bulk: usize,
     sub: usize,
-    odds: [Option<f64>; 3],
+    odds: [Option<f64>; 4],
 }
 
 impl Checkpoint {
@@ -227,7 +241,7 @@ impl Checkpoint {
             phishing: findings.phishing.len(),
             bulk: findings.bulk.len(),
             sub: findings.sub.len(),
-            odds: [findings.classifier, findings.signatures, findings.site],
+            odds: [findings.classifier, findings.signatures, findings.site, findings.known_author],
         }
     }
 
@@ -238,7 +252,8 @@ impl Checkpoint {
         findings.phishing.truncate(self.phishing);
         findings.bulk.truncate(self.bulk);
         findings.sub.truncate(self.sub);
-        [findings.classifier, findings.signatures, findings.site] = self.odds;
+        [findings.classifier, findings.signatures, findings.site, findings.known_author] =
+            self.odds;
     }
 }
 

@@ -6,10 +6,12 @@
 //!          └───▶ weights without a fifth, five times: what each correction would have been judged
 //!                  ├─▶ trust in the weights        ├─▶ bias of a mailbox that taught enough
 //!                  └─▶ upper end of good mail's log odds ─▶ probabilities that keep the errors
+//! good mail that nobody corrected ───────▲
 //! ```
 //!
-//! All of it is a pure function of the current corrections: learning a message twice changes
-//! nothing, taking a correction back leaves no trace, and the order of corrections does not count.
+//! All of what is learned from corrections is a pure function of the current ones: learning a
+//! message twice changes nothing, taking a correction back leaves no trace, and the order of
+//! corrections does not count.
 //! Learning makes a new model; scans go on with the old one until the new one is published.
 //!
 //! **No single reporter can poison it.** A reporter's corrections count [`REPORTER_SHARE`] messages
@@ -18,6 +20,7 @@
 //! less. The effect of all together is bounded for each message by ± [`LOGIT_BOUND`].
 
 mod calibration;
+pub mod good_mail;
 mod identities;
 mod thresholds;
 mod weights;
@@ -30,6 +33,7 @@ use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 use self::calibration::{HeldOut, Tail};
+use self::good_mail::{GoodMail, SampleKind};
 use self::weights::{Sample, Weights, credibility};
 use crate::classifier::ClassifierScratch;
 use crate::classifier::group::TABLE_BITS;
@@ -167,27 +171,60 @@ impl SiteModel {
         REPORTER_PREFIXES.iter().find_map(bias).copied().unwrap_or(0.0)
     }
 
-    /// Where classes begin for this site's mail: the configured errors as the corrections carry
-    /// them.
-    pub fn thresholds(&self, configured: &Thresholds) -> Thresholds {
-        thresholds::of_site(configured, &self.tail())
-    }
-
-    fn tail(&self) -> Tail {
-        Tail::fit(thresholds::shipped_tail(), self.good.clone())
-    }
-
-    /// What is promised, what was found on corrections that had no part in it, and how sure that
-    /// is.
-    pub fn calibration(&self, configured: &Thresholds) -> SiteCalibration {
-        let checks = thresholds::checks(configured, &self.tail(), &self.good);
-        SiteCalibration { spam: self.counts.0, good: self.counts.1, trust: self.trust, checks }
-    }
-
     /// Names what was learned.
     pub fn version(&self) -> &str {
         &self.version
     }
+}
+
+/// What a site knows of its good mail, and what its corrections say of themselves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SiteMail<'s> {
+    /// What was corrected.
+    pub(crate) site: Option<&'s SiteModel>,
+    /// What counts as good without a correction.
+    pub(crate) good_mail: Option<&'s GoodMail>,
+}
+
+impl SiteMail<'_> {
+    /// Where classes begin for this site's mail: the configured errors as what is known of its good
+    /// mail carries them.
+    pub(crate) fn thresholds(&self, configured: &Thresholds) -> Thresholds {
+        match self {
+            SiteMail { site: None, good_mail: None } => *configured,
+            _ => thresholds::of_site(configured, &tail(self.good())),
+        }
+    }
+
+    /// What is promised, what was found on good mail that had no part in it, and how sure that is.
+    pub(crate) fn calibration(&self, configured: &Thresholds) -> SiteCalibration {
+        let good = self.good();
+        let corrected = self.site.map_or(&[][..], |site| &site.good).len();
+        let (spam, corrected_good) = self.site.map_or((0, 0), |site| site.counts);
+        let samples = |kind| self.good_mail.map_or(0, |mail| mail.count(kind));
+        SiteCalibration {
+            spam,
+            good: corrected_good,
+            released: samples(SampleKind::Released),
+            known_authors: samples(SampleKind::KnownAuthor),
+            // From 0, since the sum of no floats at all is -0.
+            uncorrected_share: good.iter().skip(corrected).fold(0.0, |sum, g| sum + g.1),
+            trust: self.site.map_or(1.0, |site| site.trust),
+            checks: thresholds::checks(configured, &tail(good.clone()), &good),
+        }
+    }
+
+    /// Log odds of good mail with what each counts: corrections first.
+    fn good(&self) -> Vec<(f64, f64)> {
+        let mut good = self.site.map_or_else(Vec::new, |site| site.good.clone());
+        let corrected = good.iter().map(|g| g.1).sum();
+        good.extend(self.good_mail.map(|mail| mail.weighted(corrected)).unwrap_or_default());
+        good
+    }
+}
+
+fn tail(good: Vec<(f64, f64)>) -> Tail {
+    Tail::fit(thresholds::shipped_tail(), good)
 }
 
 /// What the site says of one message, in log odds.
@@ -333,7 +370,7 @@ mod tests {
 
         fn learned(&self) -> Snapshot {
             let site = Some(Arc::new(SiteModel::learn(&self.corrections)));
-            self.snapshot.clone().with_learned(Learned { site, signatures: None })
+            self.snapshot.clone().with_learned(Learned { site, ..Learned::default() })
         }
 
         fn judge(&mut self, raw: &str) -> Verdict {
@@ -506,6 +543,60 @@ mod tests {
         assert_eq!((spam.class.as_str(), spam.promised), ("spam", configured.errors[1]));
         assert!(spam.interval[0] <= spam.interval[1] && spam.found_max > spam.found);
         assert!(found.checks.iter().all(|c| c.found.is_sign_positive()), "no -0.00 % is shown");
+    }
+
+    fn known(authors: u32, each: u32, odds: f32) -> Option<Arc<GoodMail>> {
+        let kind = SampleKind::KnownAuthor;
+        let sample = |i| good_mail::GoodSample { kind, odds, author: i % authors, day: 20_000 };
+        GoodMail::new((0..authors * each).map(sample).collect()).map(Arc::new)
+    }
+
+    #[test]
+    fn mail_of_known_authors_moves_classes_a_third_of_the_way_and_no_author_far() {
+        let snapshot = Snapshot::default_rules();
+        let configured = snapshot.thresholds;
+        let odds = |p: f64| (p / (1.0 - p)).ln();
+        let moved = |good_mail| {
+            let learned = Learned { good_mail, ..Learned::default() };
+            let learned = snapshot.clone().with_learned(learned);
+            let found = learned.calibration().unwrap();
+            (odds(configured.spam_probability) - odds(learned.thresholds.spam_probability), found)
+        };
+        let ((all, found), (one, _)) = (moved(known(600, 3, -6.0)), moved(known(1, 600, -6.0)));
+        assert!(all > 0.5 && all <= 3.0, "{all}");
+        assert!(one > 0.0 && one < all / 4.0, "{one} of {all}");
+        assert_eq!((found.good, found.released, found.known_authors), (0, 0, 1_800));
+        assert!((found.uncorrected_share - 10.0).abs() < 1e-6, "{found:?}");
+        // An account that was taken over sends spam for weeks: its spam does not make spam good.
+        let (raised, _) = moved(known(1, 600, 12.0));
+        assert!(raised < 0.0 && raised > -0.3, "{raised}");
+    }
+
+    #[test]
+    fn a_sample_of_good_mail_is_judged_as_if_nobody_knew_its_author() {
+        use gauntlet_mail::facts::AuthResult;
+        let mut site = Site::new();
+        let odds = |learned: &Snapshot, days, raw: &str| {
+            let facts =
+                Facts { correspondent_days: days, dmarc: AuthResult::Pass, ..Facts::default() };
+            let message = Message::parse(raw.as_bytes());
+            scan(&message, &Envelope::default(), &facts, learned, &mut Scratch::default())
+        };
+        let shipped = site.snapshot.clone();
+        let (known, stranger) =
+            (odds(&shipped, Some(0), &minutes(1)), odds(&shipped, None, &minutes(1)));
+        assert_eq!(known.stranger_odds, stranger.stranger_odds);
+        assert!(known.probability < stranger.probability && known.stranger_odds.is_some());
+        // What was learned for such mail does not count, what was learned against it does.
+        for i in 0..20 {
+            site.report(&minutes(i), false, "");
+            site.report(&newsletter(i), true, "");
+        }
+        let learned = site.learned();
+        let good = odds(&learned, Some(0), &minutes(99));
+        assert_eq!(good.stranger_odds, odds(&shipped, None, &minutes(99)).stranger_odds);
+        let bad = odds(&learned, Some(0), &newsletter(99)).stranger_odds;
+        assert!(bad > odds(&shipped, None, &newsletter(99)).stranger_odds);
     }
 
     #[test]

@@ -144,16 +144,21 @@ impl Snapshot {
         self.version = format!("{}{}", self.version_of_rules, learned.version()).into();
         self.learned = learned;
         if self.fusion.is_some() {
-            let site = self.learned.site.as_ref();
-            self.thresholds = site.map_or(self.configured, |s| s.thresholds(&self.configured));
+            self.thresholds = self.learned.site_mail().thresholds(&self.configured);
         }
         self
     }
 
-    /// How the thresholds fit the site's own mail; none before anything was corrected.
+    /// How the thresholds fit the site's own mail; none before anything is known of it.
     pub fn calibration(&self) -> Option<SiteCalibration> {
-        let site = self.learned.site.as_ref().filter(|_| self.fusion.is_some())?;
-        Some(site.calibration(&self.configured))
+        let knows = self.learned.site.is_some() || self.learned.good_mail.is_some();
+        (knows && self.fusion.is_some())
+            .then(|| self.learned.site_mail().calibration(&self.configured))
+    }
+
+    /// What the site has learned.
+    pub fn learned(&self) -> &Learned {
+        &self.learned
     }
 
     /// Rules of files alone, without any filter of ours: the score is theirs and nothing else, and

@@ -342,7 +342,7 @@ impl FactCollector {
 }
 
 /// Whom the From fields name, at most so many.
-fn authors(raw: &[u8], max: usize) -> Authors {
+pub(crate) fn authors(raw: &[u8], max: usize) -> Authors {
     let values: Vec<_> = fields(raw)
         .filter(|field| is_named(field, b"from"))
         .filter_map(|field| Some(unfold(field.get(memchr::memchr(b':', field)? + 1..)?)))

@@ -45,6 +45,7 @@ use crate::net::tls::ListenerTls;
 use crate::outbound::queue::Queue;
 use crate::outbound::queue::drain::{Drain, POLL_INTERVAL};
 use crate::outbound::tls_outcomes::TlsOutcomes;
+use crate::scan::good_mail::GoodMailSamples;
 use crate::scan::judge::Judge;
 use crate::secrets::Secrets;
 
@@ -77,6 +78,7 @@ pub struct Node {
     budgets: Budgets,
     rate_limiter: Arc<RateLimiter>,
     history: Arc<History>,
+    good_mail: GoodMailSamples,
     outcomes: Arc<TlsOutcomes>,
     stop: watch::Sender<bool>,
     /// Notified when the configuration was read again.
@@ -146,6 +148,7 @@ impl Node {
         let retention = housekeeping::Retention::open(&config, clock.clone(), newest_ms);
         let maildir = config.node.inside(&config.route.maildir);
         let outcomes = opening::outcomes(&config);
+        let good_mail = GoodMailSamples::start(config.node.data.clone(), clock.clone())?;
         let outbound = in_force.outbound();
         let counts = (&outcomes, &metrics);
         let sender = opening::sender(&config, outbound.clone(), &addresses, &resolver, counts);
@@ -169,6 +172,7 @@ impl Node {
             certificates: listeners.iter().map(Listener::tls).collect(),
             rate_limiter: Arc::new(RateLimiter::new(history.clone())),
             history,
+            good_mail,
             outcomes,
             stop: watch::channel(false).0,
             reloaded: Notify::new(),

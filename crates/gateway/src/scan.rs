@@ -3,6 +3,7 @@
 pub mod corrections;
 pub mod data_loss;
 pub mod engines;
+pub mod good_mail;
 pub mod judge;
 pub mod probes;
 pub mod scan_pool;

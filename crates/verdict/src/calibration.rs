@@ -2,13 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a site's corrections say of the thresholds.
+/// What a site's good mail says of the thresholds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SiteCalibration {
     /// Corrections that said unwanted.
     pub spam: usize,
     /// Corrections that said good.
     pub good: usize,
+    /// Messages released from quarantine without a correction.
+    #[serde(default)]
+    pub released: usize,
+    /// Messages of known authors that DMARC proves.
+    #[serde(default)]
+    pub known_authors: usize,
+    /// What these two count together for the thresholds, in good corrections.
+    #[serde(default)]
+    pub uncorrected_share: f64,
     /// What the site's evidence is multiplied by: below 1 where corrections contradict each other.
     pub trust: f64,
     /// For each class that begins at a probability.
@@ -28,10 +37,10 @@ pub struct ThresholdCheck {
     pub probability: f64,
     /// 95 % interval of the probability that keeps the promise here.
     pub interval: [f64; 2],
-    /// Good corrections that reach it, judged by what had not seen them; a reporter who said much
-    /// counts less for each.
+    /// Good messages that reach it, judged by what had not seen them; each of a reporter who said
+    /// much counts less, and so does one that nobody corrected.
     pub over: f64,
-    /// Share of all good corrections that they are.
+    /// Share of all good messages that they are.
     pub found: f64,
     /// 95 % upper bound of that share.
     pub found_max: f64,

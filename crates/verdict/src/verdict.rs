@@ -121,6 +121,11 @@ pub struct Verdict {
     /// What data loss prevention found, masked; none if no rule of the policy asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_loss: Option<DataLoss>,
+    /// Log odds that the item is unwanted, as if nobody here knew its author and without what the
+    /// site has learned in its favour: a sample of good mail for the thresholds, if it is one. Not
+    /// written down with the verdict.
+    #[serde(skip)]
+    pub stranger_odds: Option<f64>,
 }
 
 impl Verdict {

@@ -176,7 +176,7 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Every setting with its effective value and where it came from; no secrets.")
         .answer(&[("settings", "array")]),
     op(Get, "/api/v1/learning", Administrator, Some(Scope::StatusRead), node::learning)
-        .summary("What the site's corrections say of its thresholds: promised, found, in force.")
+        .summary("What the site's good mail says of its thresholds: promised, found, in force.")
         .answer(&[("calibration", "object")]),
     op(Get, "/api/v1/disks", Administrator, Some(Scope::StatusRead), node::disks)
         .summary("The disks that data is on.")

@@ -1,4 +1,5 @@
-//! What the node has learned from corrections, and how its thresholds fit the site's own mail.
+//! What the node has learned from corrections and other good mail, and how its thresholds fit the
+//! site's own mail.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -35,7 +36,10 @@ fn calibration(found: &SiteCalibration) -> Markup {
     html! {
         p.lead { (t("{} corrections stand: {} of unwanted mail, {} of good mail. Their evidence counts {} times; below 1 says that they contradict each other.")
             .with(found.spam + found.good).with(found.spam).with(found.good).with(format!("{:.2}", found.trust))) }
-        p { (t("The configuration promises how much good mail may reach a class. The probability in force keeps that on the good mail that was corrected here, judged by what had not seen it, and moves from the configured one only as far as there are corrections.")) }
+        p { (t("The configuration promises how much good mail may reach a class. The probability in force keeps that on the good mail that is known here, judged by what had not seen it, and moves from the configured one only as far as there is such mail.")) }
+        p { (t("It rests on {} corrections of good mail, {} messages that were released without a correction, and {} of known authors that DMARC proves. The last two count {} corrections together.")
+            .with(found.good).with(found.released).with(found.known_authors)
+            .with(format!("{:.1}", found.uncorrected_share))) }
         section.card.flush { table.cards {
             thead { tr {
                 th scope="col" { (t("Class")) } th scope="col" { (t("Promised")) } th scope="col" { (t("Found")) }

@@ -154,7 +154,7 @@ mod tests {
             }));
         }
         let signatures = Some(Arc::new(KnownSignatures::new(None, &[], &said, DAYS_DEFAULT)));
-        let learned = Learned { signatures, site: None };
+        let learned = Learned { signatures, ..Learned::default() };
         let snapshot = Snapshot::default_rules().with_learned(learned);
         let received_at = (i64::from(DAY) + 5) * DAY_SECONDS;
         let envelope = Envelope { received_at, ..Envelope::default() };

@@ -63,6 +63,7 @@ impl Filter for Site {
             return;
         }
         findings.site = Some((odds * 1e6).round() / 1e6);
+        findings.known_author = Some(known);
         let rule = if odds > 0.0 { &self.spam } else { &self.ham };
         if let Some(site) = taught.filter(|site| site.weights != 0.0) {
             let said = match site.corrections {

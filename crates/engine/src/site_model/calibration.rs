@@ -10,7 +10,7 @@
 /// Share of good mail above which the tail begins.
 const TAIL_SHARE: f64 = 0.1;
 /// Good messages that the shipped tail counts as.
-const PRIOR_GOOD: f64 = 20.0;
+pub(super) const PRIOR_GOOD: f64 = 20.0;
 /// The same for how fast the tail falls off, in messages of the tail.
 const PRIOR_TAIL: f64 = 4.0;
 /// Most that a threshold moves from the shipped one, in log odds.

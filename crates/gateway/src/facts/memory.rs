@@ -33,9 +33,10 @@ pub fn keys(client: IpAddr, envelope: &Envelope, facts: &Facts) -> Vec<String> {
 /// at once does not know them all.
 const WRITTEN_TO_MAX: usize = 20;
 
-/// Remembers whom a message from here goes to.
+/// Remembers whom a message from here goes to. A report about a message (RFC 5321 section 4.5.5)
+/// goes to whom its sender named: anybody could have themselves known by it.
 pub fn remember_recipients(history: &History, envelope: &Envelope) {
-    if envelope.rcpt_to.len() <= WRITTEN_TO_MAX {
+    if envelope.rcpt_to.len() <= WRITTEN_TO_MAX && !envelope.mail_from.is_empty() {
         history.know(&envelope.rcpt_to, envelope.received_at);
     }
 }
@@ -71,8 +72,14 @@ mod tests {
     fn who_was_written_to_is_known_alone_and_not_from_mass_mail() {
         let folder = tempfile::tempdir().unwrap();
         let history = History::open(folder.path()).unwrap();
-        let to =
-            |rcpt_to: Vec<String>| Envelope { rcpt_to, received_at: 86_400, ..Envelope::default() };
+        let to = |rcpt_to: Vec<String>| Envelope {
+            mail_from: "bob@home.example".into(),
+            rcpt_to,
+            received_at: 86_400,
+            ..Envelope::default()
+        };
+        let report = Envelope { mail_from: String::new(), ..to(vec!["eve@example.com".into()]) };
+        remember_recipients(&history, &report);
         remember_recipients(&history, &to(vec!["ann@example.org".into()]));
         let many = (0..=WRITTEN_TO_MAX).map(|i| format!("u{i}@example.net")).collect();
         remember_recipients(&history, &to(many));
@@ -83,6 +90,7 @@ mod tests {
         };
         assert_eq!(days(b"Ann <Ann@example.org>"), Some(2));
         assert_eq!(days(b"u1@example.net"), None);
+        assert_eq!(days(b"eve@example.com"), None, "a bounce");
         assert_eq!(days(b"ann@example.org, eve@example.com"), None);
         assert_eq!(days(b"<ann@example.org> <eve@example.com>"), None);
     }

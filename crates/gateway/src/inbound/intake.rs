@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::outbound::queue::accept::AcceptError;
 use crate::outbound::queue::{CutThrough, Queue};
 use crate::outbound::queued_message::{Answer, QueuedMessage, answer, with_reference};
+use crate::scan::good_mail::GoodMailSamples;
 use crate::scan::judge::Work;
 use crate::scan::scan_pool::{NoVerdict, ScanPool};
 use crate::trace_fields::count_received;
@@ -65,6 +66,8 @@ pub struct Intake {
     pub rate_limiter: Arc<RateLimiter>,
     /// Notifications and model updates that policies ask for.
     pub actions: PolicyActions,
+    /// Takes samples of good mail.
+    pub good_mail: GoodMailSamples,
     /// Says where the originals of changed messages are.
     pub originals: Originals,
     /// Threads that judge messages.
@@ -215,6 +218,7 @@ impl Intake {
         let spam = record.verdict.class >= gauntlet_verdict::Class::Spam;
         settings.facts.remember(&record.envelope, &record.facts, spam);
         settings.facts.apply(&record.verdict);
+        self.good_mail.notice(&record, &body);
         self.originals.name(&settings.digest, &mut record).await;
         record.latency_ms = milliseconds_since(began);
         Ok((record, body))

@@ -1,6 +1,9 @@
 //! Releases of held mail, and corrections by users.
 
-use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
+use gauntlet_engine::site_model::good_mail::SampleKind;
+use gauntlet_engine::{Scratch, scan};
+use gauntlet_mail::{Direction, Message};
+use gauntlet_store::quarantine::{Begin, QuarantineItem, ReleaseOrder, State};
 use gauntlet_store::{Event, LogRecord, StoreError};
 
 use super::Node;
@@ -8,6 +11,7 @@ use crate::ids;
 use crate::outbound::queue::accept::AcceptError;
 use crate::outbound::queued_message::QueuedMessage;
 use crate::scan::corrections::{self, Circumstances};
+use crate::scan::good_mail::is_judged;
 
 /// Why a held message could not be released or corrected; it is still held.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +66,9 @@ impl Node {
                 self.spool_release(&release)?;
                 let item = &release.held.item;
                 self.know_author(id, now / 1_000);
+                if !order.learn {
+                    self.sample_released(item, id, now);
+                }
                 let released = Event {
                     id: item.message.clone(),
                     received_ms: item.received_ms,
@@ -79,8 +86,28 @@ impl Node {
     /// Remembers the author of a released message: somebody here wanted their mail.
     fn know_author(&self, id: &str, now_s: i64) {
         let Ok(Some(body)) = self.quarantine.body(id) else { return };
-        if let [author] = &*gauntlet_mail::Message::parse(&body).authors().mailboxes {
+        if let [author] = &*Message::parse(&body).authors().mailboxes {
             self.history.know(std::slice::from_ref(&author.address), now_s);
+        }
+    }
+
+    /// Somebody wanted the message and did not ask that it be learned from: a sample of good mail,
+    /// judged by what the log keeps of how it came.
+    fn sample_released(&self, item: &QuarantineItem, id: &str, now_ms: i64) {
+        let (Ok(Some(logged)), Ok(Some(body))) =
+            (self.log.get(&item.message), self.quarantine.body(id))
+        else {
+            return;
+        };
+        let (record, judge) = (logged.record, self.judge());
+        let message = Message::parse_with(&body, &judge.limits);
+        if record.envelope.direction == Direction::Inbound
+            && is_judged(&record.verdict)
+            && let [author] = &*message.authors().mailboxes
+        {
+            let (snapshot, scratch) = (&judge.snapshot, &mut Scratch::default());
+            let verdict = scan(&message, &record.envelope, &record.facts, snapshot, scratch);
+            self.good_mail.add(SampleKind::Released, &verdict, &author.address, now_ms);
         }
     }
 

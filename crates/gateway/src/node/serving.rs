@@ -42,6 +42,7 @@ impl Node {
         let actions = PolicyActions::start(config.node.data.clone())?;
         let intake = Arc::new(Intake {
             actions,
+            good_mail: self.good_mail.clone(),
             originals: Originals::new(self.logins.shared_users()),
             rate_limiter: self.rate_limiter.clone(),
             scan_pool,
