@@ -423,12 +423,33 @@ impl Smtp {
     }
 }
 
+/// Yesterday as Date fields have it, such as `Sat, 21 Nov 2026`.
+pub(crate) fn yesterday() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let day = i64::try_from(now.as_millis()).unwrap() - 86_400_000;
+    gauntlet_mail::date::rfc5322(day).split(' ').take(4).collect::<Vec<_>>().join(" ")
+}
+
+/// A sample with yesterday's date: a node judges by its clock, and samples grow old.
+pub(crate) fn dated(raw: &[u8]) -> Vec<u8> {
+    const WRITTEN: &[u8] = b"Sat, 21 Nov 2026";
+    let (mut out, mut rest) = (Vec::new(), raw);
+    while let Some(at) = rest.windows(WRITTEN.len()).position(|w| w == WRITTEN) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(yesterday().as_bytes());
+        rest = &rest[at + WRITTEN.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
 /// A message that is ham, with a token in a header field and `bytes` of text.
 pub(crate) fn message(token: &str, bytes: usize) -> Vec<u8> {
     let mut text = format!(
         "From: Ann <ann@example.org>\r\nTo: Bob <bob@example.net>\r\nSubject: minutes of {token}\r\n\
-         Date: Sat, 21 Nov 2026 04:05:06 +0000\r\nMessage-ID: <{token}@example.org>\r\n\
-         X-Token: {token}\r\n\r\nHello Bob,\r\n\r\nhere are the minutes of our meeting.\r\n"
+         Date: {} 04:05:06 +0000\r\nMessage-ID: <{token}@example.org>\r\n\
+         X-Token: {token}\r\n\r\nHello Bob,\r\n\r\nhere are the minutes of our meeting.\r\n",
+        yesterday()
     );
     while text.len() < bytes {
         text.push_str("We agreed to meet again next week and to bring the figures.\r\n");

@@ -11,7 +11,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Node, PATIENCE, Smtp, corpus, files_below};
+use crate::common::{Node, PATIENCE, Smtp, corpus, dated, files_below};
 use gauntlet_mail::{Message, address};
 use serde_json::Value;
 
@@ -153,7 +153,8 @@ fn messages() -> Vec<(PathBuf, Vec<u8>)> {
         let step = (all.len() / CORPUS_MAX).max(1);
         files.extend(all.into_iter().step_by(step).take(CORPUS_MAX));
     }
-    let read = |file: PathBuf| mailable(&std::fs::read(&file).unwrap()).map(|raw| (file, raw));
+    let read =
+        |file: PathBuf| mailable(&dated(&std::fs::read(&file).unwrap())).map(|raw| (file, raw));
     files.into_iter().filter_map(read).collect()
 }
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{Node, Smtp};
+use crate::common::{Node, Smtp, dated};
 use gauntlet_mail::{Message, address};
 use gauntlet_store::LogRecord;
 
@@ -104,7 +104,7 @@ fn samples_get_their_verdicts_by_smtp() {
     let mut sent = Vec::new();
     for (path, golden) in samples() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let raw = std::fs::read(&path).unwrap();
+        let raw = dated(&std::fs::read(&path).unwrap());
         let (from, to) = envelope(&raw);
         let send = |raw: &[u8]| {
             let mut client = Smtp::connect(node.smtp).unwrap();
