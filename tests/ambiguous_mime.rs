@@ -396,13 +396,17 @@ fn nasty_messages_are_not_delivered_unless_they_are_harmless() {
         .filter(|(_, end)| end.starts_with("deliver by"))
         .map(|(name, _)| name)
         .collect();
-    let is_known = |name: &str| HARMLESS.contains(&name) || ARCHIVES.contains(&name);
+    let is_known = |name: &str| HARMLESS.contains(&name);
     let unexpected: Vec<&String> = delivered.iter().filter(|name| !is_known(name)).collect();
     assert!(unexpected.is_empty(), "{unexpected:?}");
 }
 
 /// Nasty messages that hide nothing.
-const HARMLESS: [&str; 16] = [
+const HARMLESS: [&str; 18] = [
+    // The first 30 bytes of a file, which is all that anybody unpacks of it.
+    "zip-truncated.eml",
+    // A link in every reading, shown as it is.
+    "boundary-missing-end.eml",
     // A few letters of text in every reading.
     "boundary-empty.eml",
     "boundary-prefix.eml",
@@ -423,19 +427,4 @@ const HARMLESS: [&str; 16] = [
     "nul-in-header.eml",
     // One field, read whole.
     "header-folds-50000.eml",
-];
-
-/// Archives: not unpacked, and no more than their entries' names are judged.
-const ARCHIVES: [&str; 11] = [
-    "eicar-gzip.eml",
-    "eicar-targz.eml",
-    "eicar-zip.eml",
-    "eicar-zip-nested2.eml",
-    "eicar-zip-nested5.eml",
-    "eicar-zip-nested10.eml",
-    "eicar-zip-nested30.eml",
-    "zip-truncated.eml",
-    "gzipbomb-100MB.eml",
-    "zipbomb-10MB.eml",
-    "zipbomb-nested-5GB.eml",
 ];
