@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::yesterday;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -82,14 +84,17 @@ fn ambiguous_messages_are_held_and_programs_quarantined() {
 
 /// A message of two parts; the second has this header and body.
 fn with_part(header: &[u8], body: &[u8]) -> Vec<u8> {
-    let head = b"From: Anna Berg <anna@example.org>\r\nTo: Bob <recipient@example.org>\r\n\
-        Subject: Minutes of Tuesday\r\nDate: Mon, 23 Nov 2026 00:10:00 +0000\r\n\
+    let head = format!(
+        "From: Anna Berg <anna@example.org>\r\nTo: Bob <recipient@example.org>\r\n\
+        Subject: Minutes of Tuesday\r\nDate: {} 00:10:00 +0000\r\n\
         Message-ID: <abc123@example.org>\r\nMIME-Version: 1.0\r\n\
         Content-Type: multipart/mixed; boundary=\"b1\"\r\n\r\n--b1\r\n\
         Content-Type: text/plain; charset=utf-8\r\n\r\n\
         Hello Bob,\r\n\r\nhere are the minutes that we talked about on Tuesday.\r\n\r\nAnna\r\n\
-        --b1\r\n";
-    [head, header, b"\r\n\r\n", body, b"\r\n--b1--\r\n"].concat()
+        --b1\r\n",
+        yesterday()
+    );
+    [head.as_bytes(), header, b"\r\n\r\n", body, b"\r\n--b1--\r\n"].concat()
 }
 
 /// Writes the messages of a test into a folder of its own, under their names.

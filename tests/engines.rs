@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::clamav::{CIcap, Clamd, MARKER, SIGNATURE};
-use crate::common::{Node, Smtp};
+use crate::common::{Node, Smtp, yesterday};
 
 fn gauntlet(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
@@ -39,11 +39,12 @@ fn mail(name: &str, bytes: &[u8]) -> Vec<u8> {
         body.as_bytes().chunks(76).map(|l| std::str::from_utf8(l).unwrap()).collect();
     format!(
         "From: Ann <ann@partner.example>\r\nTo: bob@example.net\r\nSubject: Minutes {name}\r\n\
-         Date: Mon, 23 Nov 2026 09:00:00 +0000\r\nMessage-ID: <1@partner.example>\r\n\
+         Date: {} 09:00:00 +0000\r\nMessage-ID: <1@partner.example>\r\n\
          MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n\
          --b\r\nContent-Type: text/plain\r\n\r\nThe minutes are attached.\r\n\
          --b\r\nContent-Type: application/octet-stream; name=\"{name}\"\r\n\
          Content-Transfer-Encoding: base64\r\n\r\n{}\r\n--b--\r\n",
+        yesterday(),
         lines.join("\r\n")
     )
     .into_bytes()

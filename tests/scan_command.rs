@@ -4,6 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::common::yesterday;
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -62,8 +64,9 @@ fn a_configuration_says_who_and_what_is_blocked() {
     };
     let mail = |from: &str, text: &str| {
         format!(
-            "From: {from}\r\nSubject: Minutes\r\nDate: Mon, 23 Nov 2026 00:10:00 +0000\r\n\
-            Message-ID: <1@example.org>\r\n\r\nHello Bob,\r\n{text}\r\n"
+            "From: {from}\r\nSubject: Minutes\r\nDate: {} 00:10:00 +0000\r\n\
+            Message-ID: <1@example.org>\r\n\r\nHello Bob,\r\n{text}\r\n",
+            yesterday()
         )
     };
     let link = file("link.eml", &mail("a@example.org", "see http://www.bad.example/x"));

@@ -126,9 +126,11 @@ fn start(folder: &Path) -> Arc<Node> {
 
 /// A message without files.
 fn plain(token: &str) -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_millis();
+    let date = gauntlet_mail::date::rfc5322(i64::try_from(now).expect("a clock"));
     format!(
         "From: Ann <ann@example.org>\r\nTo: Bob <bob@example.net>\r\nSubject: {token}\r\n\
-         Date: Tue, 24 Nov 2026 10:00:00 +0000\r\nMessage-ID: <{token}@example.org>\r\n\
+         Date: {date}\r\nMessage-ID: <{token}@example.org>\r\n\
          MIME-Version: 1.0\r\nContent-Type: text/plain\r\n\r\nDear Bob, the minutes of Monday.\r\n"
     )
 }
