@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     writeln!(
         io::stdout().lock(),
         "{}",
-        outcome(seen, (news, forgotten), journal.standing().len())
+        outcome(seen, (news, forgotten), journal.in_effect().len())
     )?;
     Ok(ExitCode::SUCCESS)
 }

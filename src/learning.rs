@@ -17,11 +17,11 @@ use gauntlet_learning::{Corrections, corrections, good_mail, signatures};
 /// Learns all that the data folder holds. Takes as long as training on as many messages as there
 /// are corrections: up to about a second.
 pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
-    let standing = Corrections::read(data)?;
+    let corrections = Corrections::read(data)?;
     let (table, entries) = signatures::load(data)?;
-    let known = KnownSignatures::new(table, &entries, &reports(&standing), days);
+    let known = KnownSignatures::new(table, &entries, &reports(&corrections), days);
     Ok(Learned {
-        site: (!standing.is_empty()).then(|| Arc::new(SiteModel::learn(&standing))),
+        site: (!corrections.is_empty()).then(|| Arc::new(SiteModel::learn(&corrections))),
         signatures: (!known.is_empty()).then(|| Arc::new(known)),
         good_mail: load_good_mail(data),
     })

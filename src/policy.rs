@@ -66,8 +66,8 @@ enum Action {
     Explain {
         /// The message; `-` for standard input
         message: PathBuf,
-        /// The policy file [default: the policy in force of the node that --config or --data names, else
-        /// the one that comes with the program]
+        /// The policy file [default: the policy in force of the node that --config or --data names,
+        /// else the one that comes with the program]
         #[arg(long)]
         policy: Option<PathBuf>,
         /// Envelope recipients (may be repeated)
@@ -92,8 +92,8 @@ enum Action {
     Test {
         /// The file of cases, TOML as below
         cases: PathBuf,
-        /// The policy file [default: the policy in force of the node that --config or --data names, else
-        /// the one that comes with the program]
+        /// The policy file [default: the policy in force of the node that --config or --data names,
+        /// else the one that comes with the program]
         #[arg(long)]
         policy: Option<PathBuf>,
         /// The configuration file, for the policy in force and what its [dlp] names

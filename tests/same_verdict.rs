@@ -175,7 +175,7 @@ fn check_points(head: &str, scanned: &Verdict, name: &str) {
 }
 
 #[test]
-fn every_door_leads_to_the_same_verdict() {
+fn every_protocol_gives_the_same_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.toml");
     let rule =

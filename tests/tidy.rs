@@ -64,7 +64,7 @@ fn root() -> &'static Path {
 }
 
 /// Every Rust file of the repository, relative to its root.
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> =
         ["src", "crates", "tests", "fuzz"].iter().map(|f| root().join(f)).collect();
@@ -243,7 +243,7 @@ fn may_use(expression: &str, allowed: &[&str]) -> bool {
 }
 
 /// Pages whose links are checked: those of the root that say so here, and all below `docs/`.
-fn doc_pages() -> Vec<PathBuf> {
+pub(crate) fn doc_pages() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
             .map(PathBuf::from)

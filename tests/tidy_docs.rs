@@ -82,3 +82,41 @@ fn every_record_of_a_measurement_is_in_the_index() {
         assert!(is_named || name == "README.md", "bench-runs/README.md does not name {name}");
     }
 }
+
+/// Columns of a line of a page or a comment.
+const COLUMNS_MAX: usize = 100;
+
+/// Whether a line of a page may be longer: a table's row, a heading, code.
+fn may_be_long(line: &str, is_code: bool) -> bool {
+    is_code || line.starts_with(['|', '#']) || line.starts_with("    ")
+}
+
+#[test]
+fn lines_of_pages_and_comments_fit() {
+    let mut wide = Vec::new();
+    let mut note = |path: &Path, at: usize, line: &str| {
+        if line.chars().count() > COLUMNS_MAX {
+            wide.push(format!("{}:{}", path.display(), at + 1));
+        }
+    };
+    for page in crate::tidy::doc_pages() {
+        // Each link of the handbook's contents is a line.
+        if page.ends_with("SUMMARY.md") {
+            continue;
+        }
+        let text = fs::read_to_string(root().join(&page)).expect("a page");
+        let mut is_code = false;
+        for (at, line) in text.lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("```");
+            if !may_be_long(line, is_code) {
+                note(&page, at, line);
+            }
+        }
+    }
+    for source in crate::tidy::sources() {
+        let text = fs::read_to_string(root().join(&source)).expect("a source");
+        let comments = text.lines().enumerate().filter(|(_, l)| l.trim_start().starts_with("//"));
+        comments.for_each(|(at, line)| note(&source, at, line));
+    }
+    assert!(wide.is_empty(), "longer than {COLUMNS_MAX} columns:\n{}", wide.join("\n"));
+}

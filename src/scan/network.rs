@@ -64,7 +64,8 @@ pub(super) enum Source {
 pub(super) struct Live {
     runtime: tokio::runtime::Runtime,
     collector: FactCollector,
-    /// Mail servers whose results count, whatever client the trace names: a file is of their mailbox.
+    /// Mail servers whose results count, whatever client the trace names: a file is of their
+    /// mailbox.
     trusted: Vec<String>,
     kept: Option<Mutex<File>>,
 }

@@ -148,7 +148,7 @@ impl Corrections {
     }
 
     /// The current corrections, by message.
-    pub fn standing(&self) -> &BTreeMap<MessageId, Correction> {
+    pub fn in_effect(&self) -> &BTreeMap<MessageId, Correction> {
         &self.live
     }
 
@@ -354,11 +354,11 @@ mod tests {
         assert_eq!(journal.say([([2; 16], correction(true, 3))]).unwrap(), 1);
         assert_eq!(journal.say([([1; 16], correction(false, 4))]).unwrap(), 1, "another opinion");
         assert!(journal.forget(&[2; 16]).unwrap() && !journal.forget(&[2; 16]).unwrap());
-        let standing = journal.standing().clone();
+        let in_effect = journal.in_effect().clone();
         drop(journal);
         let again = Corrections::open(folder.path()).unwrap();
-        assert_eq!(*again.standing(), standing);
-        assert_eq!(standing.into_values().collect::<Vec<_>>(), [correction(false, 4)]);
+        assert_eq!(*again.in_effect(), in_effect);
+        assert_eq!(in_effect.into_values().collect::<Vec<_>>(), [correction(false, 4)]);
     }
 
     #[test]
@@ -376,10 +376,10 @@ mod tests {
         assert_eq!(journal.say([(id(2), by(7, false, 3))]).unwrap(), 1, "a person corrects it");
         let many = POLICY_CORRECTIONS_MAX as u32 + 10;
         journal.say((3..many + 3).map(|n| (id(n), by(rule, true, 10)))).unwrap();
-        assert_eq!(journal.standing().len(), 2 + POLICY_CORRECTIONS_MAX);
-        let standing = Corrections::read(folder.path()).unwrap();
-        assert_eq!(&standing, journal.standing());
-        assert!(!standing[&id(1)].spam && !standing[&id(2)].spam);
+        assert_eq!(journal.in_effect().len(), 2 + POLICY_CORRECTIONS_MAX);
+        let in_effect = Corrections::read(folder.path()).unwrap();
+        assert_eq!(&in_effect, journal.in_effect());
+        assert!(!in_effect[&id(1)].spam && !in_effect[&id(2)].spam);
     }
 
     #[test]
@@ -398,7 +398,7 @@ mod tests {
             let numbers = batch * 5_000..(batch + 1) * 5_000;
             journal.say(numbers.map(|n| (id(n, 3), by(9, 10 + i64::from(n))))).unwrap();
         }
-        let of = |who: u64| journal.standing().values().filter(|c| c.reporter == who).count();
+        let of = |who: u64| journal.in_effect().values().filter(|c| c.reporter == who).count();
         assert_eq!((of(0), of(7), of(9)), (300, 50, REPORTER_CORRECTIONS_MAX));
         let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
         assert!(size < 2_000_000, "what no longer counts is dropped from the file: {size} bytes");
@@ -435,14 +435,14 @@ mod tests {
         for cut in first as usize..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let mut journal = Corrections::open(folder.path()).unwrap();
-            assert_eq!(journal.standing().len(), 1, "cut at {cut}");
+            assert_eq!(journal.in_effect().len(), 1, "cut at {cut}");
             journal.say([([3; 16], correction(false, 3))]).unwrap();
             drop(journal);
-            assert_eq!(Corrections::open(folder.path()).unwrap().standing().len(), 2);
+            assert_eq!(Corrections::open(folder.path()).unwrap().in_effect().len(), 2);
         }
         for cut in 0..HEADER_BYTES as usize {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(Corrections::open(folder.path()).unwrap().standing().is_empty());
+            assert!(Corrections::open(folder.path()).unwrap().in_effect().is_empty());
         }
     }
 
@@ -456,7 +456,7 @@ mod tests {
         drop(journal);
         let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
         assert!(size < 160_000, "{size}");
-        assert_eq!(Corrections::open(folder.path()).unwrap().standing().len(), 1);
+        assert_eq!(Corrections::open(folder.path()).unwrap().in_effect().len(), 1);
     }
 
     #[test]

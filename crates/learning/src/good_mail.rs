@@ -2,8 +2,8 @@
 //!
 //! One small file, `corrections/good-mail.samples`, replaced whole: the newest [`SAMPLES_MAX`]
 //! samples, of an author the newest [`AUTHOR_SAMPLES_MAX`] and [`AUTHOR_DAY_SAMPLES_MAX`] of a day,
-//! for [`DAYS_MAX`] days. It is written when a tenth of it is new, so that a message costs no write;
-//! a crash loses that tenth, which no delivery depends on.
+//! for [`DAYS_MAX`] days. It is written when a tenth of it is new, so that a message costs no
+//! write; a crash loses that tenth, which no delivery depends on.
 //!
 //! File, little endian: magic `GNTLGOOD`, then samples: kind (u8), log odds (f32), author (u32),
 //! day (u32); at the end the CRC-32 of all before. It holds numbers, no text and no address.

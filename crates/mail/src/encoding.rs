@@ -183,7 +183,8 @@ pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Bytes with every line end as CRLF, the only one that goes over the wire (RFC 5321 section 2.3.8).
+/// Bytes with every line end as CRLF, the only one that goes over the wire (RFC 5321 section
+/// 2.3.8).
 pub fn with_crlf(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
     for &byte in raw {

@@ -19,8 +19,9 @@ const GROUP_BOUND: f32 = 4.0;
 /// Corrections of one kind with which what a message says and looks like counts half: all mail has
 /// words and fields in common, so a few corrections say only who is wanted, not what.
 const GENERAL_FROM: f32 = 10.0;
-/// Log odds by which one correction moves mail that has no more in common with it than any mail. What
-/// it moves a message by beyond that counts from the first one on: such mail is nearly the same.
+/// Log odds by which one correction moves mail that has no more in common with it than any mail.
+/// What it moves a message by beyond that counts from the first one on: such mail is nearly the
+/// same.
 const COMMON_TO_ALL: f32 = 8.0;
 
 /// A correction as it is learned from.

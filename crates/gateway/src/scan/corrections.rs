@@ -116,9 +116,9 @@ mod tests {
         assert!(!say(raw, false, "ada", 2), "no news");
         assert!(say(raw, true, "bob", 3));
         assert!(say(b"other", false, "", 3));
-        let standing = Corrections::read(folder.path()).unwrap();
-        let said = &standing[&message_id(raw)];
-        assert!(standing.len() == 2 && said.spam && said.reporter == reporter_id("bob"));
-        assert_ne!(standing[&message_id(b"other")].reporter, 0, "never without bounds");
+        let in_effect = Corrections::read(folder.path()).unwrap();
+        let said = &in_effect[&message_id(raw)];
+        assert!(in_effect.len() == 2 && said.spam && said.reporter == reporter_id("bob"));
+        assert_ne!(in_effect[&message_id(b"other")].reporter, 0, "never without bounds");
     }
 }

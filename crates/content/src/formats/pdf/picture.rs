@@ -209,7 +209,7 @@ fn shades(samples: &Samples, data: &[u8]) -> Option<Gray> {
     let is_palette = matches!(samples.colors, Colors::Palette(_));
     let mut pixels = Vec::new();
     if let (8, false, Colors::Gray | Colors::Rgb) = (bits, samples.is_inverted, &samples.colors) {
-        // Most pictures; the loop below takes ten times as long.
+        // Most pictures: their samples are bytes as they stand.
         pixels::grays(&data[..data.len().min(stride * height)], count, &mut pixels);
         pixels.resize(width * height, 255);
         return (!data.is_empty()).then_some(Gray { width, height, pixels });
