@@ -69,7 +69,7 @@ stream="evaluate --stream $corpus/dev/labels.tsv --only foff-milter/ --model $tr
 echo "## A mailbox as it comes"
 echo
 # shellcheck disable=SC2086
-"$gauntlet" $stream --peers spamassassin,spamassassin-early,rspamd,bogofilter
+"$gauntlet" $stream --peers spamassassin,spamassassin-early,rspamd,rspamd-neural,bogofilter
 echo
 # shellcheck disable=SC2086
 "$gauntlet" $stream --beforehand 100 --told 0

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""What a node holds and how fast it answers: idle sessions, cut-through at half of its capacity, a large queue.
+"""What a node holds and how fast it answers: idle sessions, cut-through at half of its capacity, small
+mail beside messages of 10 MB, a large queue.
 
     bench-runs/gateway-limits.py GAUNTLET sessions [--sessions N]
     bench-runs/gateway-limits.py GAUNTLET many --sessions 100000 --nodes 6
     bench-runs/gateway-limits.py GAUNTLET latency --mail FOLDER
+    bench-runs/gateway-limits.py GAUNTLET large --mail FOLDER [--rounds N]
     bench-runs/gateway-limits.py GAUNTLET queue [--messages N] [--recipients N]
 
 Everything runs on loopback addresses and free ports, in a temporary folder that is removed.
 """
 import argparse
+import base64
+import email.utils
 import importlib.util
+import io
 import os
 import pathlib
 import resource
+import secrets
 import shutil
 import signal
 import socket
@@ -20,6 +26,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import zipfile
 
 here = pathlib.Path(__file__).resolve().parent
 spec = importlib.util.spec_from_file_location("beside", here / "gateway-beside-postfix.py")
@@ -176,6 +183,55 @@ def latency(args, folder):
     hop.stop()
 
 
+def large_messages(mail, bytes_each=10_000_000):
+    """Messages of 10 MB as the wire has them: a file that cannot be compressed, an archive of text, plain text."""
+    random = secrets.SystemRandom()
+    text = b"\r\n".join(m.split(b"\r\n\r\n", 1)[-1][:-5] for m in mail)
+    while len(text) < bytes_each:
+        text += text
+    text = b"\r\n".join(line[:900] for line in text[:bytes_each].split(b"\r\n") if not line.startswith(b"."))
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as z:
+        for n in range(7):
+            z.writestr(f"page-{n}.txt", text[n * 1_000_000:(n + 1) * 1_000_000])
+    head = b"From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: scans\r\nMIME-Version: 1.0\r\n"
+    head += b"Date: " + email.utils.formatdate().encode() + b"\r\nMessage-ID: <%d@example.org>\r\n" % random.getrandbits(64)
+
+    def with_file(name, content):
+        parts = (b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nHere it is.\r\n"
+                 b"--b\r\nContent-Type: application/octet-stream; name=" + name + b"\r\nContent-Transfer-Encoding: base64\r\n"
+                 b"Content-Disposition: attachment; filename=" + name + b"\r\n\r\n")
+        return head + parts + base64.encodebytes(content).replace(b"\n", b"\r\n") + b"--b--\r\n.\r\n"
+    return [with_file(b"disk.img", secrets.token_bytes(bytes_each * 3 // 4)), with_file(b"pages.zip", archive.getvalue()),
+            head + b"Content-Type: text/plain\r\n\r\n" + text + b"\r\n.\r\n"]
+
+
+def large(args, folder):
+    """99 % of small messages at half of the capacity for the mix of both, without and with the large ones, in turn."""
+    mail = [beside.wire(p) for p in sorted(pathlib.Path(args.mail).rglob("*")) if p.is_file()][:2000]
+    big = large_messages(mail)
+    hop = beside.Sink()
+    server = beside.Gauntlet("gauntlet", args.program, folder, hop.port)
+    mixed = [big[n // 100 % len(big)] if n % 100 == 99 else m for n, m in enumerate((mail * 2)[:1999])]
+    full = len(pump(server.port, mixed, 8, 15, 0)) / 15
+    rate = full / 2
+    print(f"capacity for the mix as this generator sees it: {full:.0f} messages/s; now {rate * .99:.0f} small ones/s")
+    at = lambda times, share: times[min(len(times) - 1, int(len(times) * share))] * 1000
+    for _ in range(args.rounds):
+        for name in ("alone", "beside 1 % of 10 MB"):
+            others, slow = [], []
+            if name != "alone":
+                others = [threading.Thread(target=lambda: slow.extend(pump(server.port, big, 2, 20, 2 / (rate * .01))))]
+            [o.start() for o in others]
+            times = pump(server.port, mail, 8, 20, 8 / (rate * .99))
+            [o.join() for o in others]
+            print(f"small {name}: {len(times)} messages, end of message to 250: {at(times, .5):.2f} ms (median), "
+                  f"{at(times, .95):.2f} ms (95th), {at(times, .99):.2f} ms (99th), {times[-1] * 1000:.2f} ms (slowest)"
+                  + (f"; {len(slow)} large, {at(sorted(slow), .5):.0f} ms (median)" if slow else ""))
+    server.stop()
+    hop.stop()
+
+
 def queue(args, folder):
     away = beside.free_port()
     server = beside.Gauntlet("gauntlet", args.program, folder, away,
@@ -235,10 +291,11 @@ def queue(args, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("what", choices=["sessions", "many", "latency", "queue"])
+    parser.add_argument("what", choices=["sessions", "many", "latency", "large", "queue"])
     parser.add_argument("--sessions", type=int, default=19_000)
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--mail")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--recipients", type=int, default=100)
     args = parser.parse_args()
@@ -247,7 +304,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     folder = tempfile.mkdtemp(prefix="limits-")
     try:
-        {"sessions": sessions, "many": many, "latency": latency, "queue": queue}[args.what](args, folder)
+        {"sessions": sessions, "many": many, "latency": latency, "large": large, "queue": queue}[args.what](args, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -156,7 +156,7 @@ impl Quarantine {
     ) -> Result<Self, StoreError> {
         let path = folder.join("quarantine.db");
         let content = Content::existing(&folder.join(OLD_BODIES))?.with_keys(keys);
-        let writer = database::open_write(&path, MIGRATIONS)?;
+        let writer = database::open_busy(&path, MIGRATIONS)?;
         let reader = database::open_read(&path, MIGRATIONS)?;
         Ok(Quarantine {
             path,

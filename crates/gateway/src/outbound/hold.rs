@@ -9,13 +9,13 @@ use bytes::Bytes;
 use gauntlet_store::{Quarantine, QuarantineItem, StoreError};
 
 /// Messages held with one commit.
-const BATCH_MAX: usize = 256;
+const BATCH_MAX: usize = 512;
 /// Bytes of messages held with one commit: those that come next wait no longer for it.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
 /// How long messages gather for one commit. No client waits for it, the spool has them, and a sync
 /// and a transaction for each few messages cost more than all else about holding them.
-const BATCH_WAIT: Duration = Duration::from_millis(25);
+const BATCH_WAIT: Duration = Duration::from_millis(100);
 
 /// Why a message could not be held.
 #[derive(Debug, Clone, thiserror::Error)]

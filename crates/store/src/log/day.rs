@@ -27,9 +27,6 @@ use tallies::Tallies;
 /// Longest subject, From or Message-ID kept, in bytes.
 const FIELD_BYTES_MAX: usize = 200;
 
-/// Pages that collect in the write-ahead log before a checkpoint: pages that every batch writes go
-/// into the file once.
-const WAL_PAGES: u32 = 4_000;
 /// Pages of the term index that one merge step writes.
 const MERGE_PAGES: u16 = 64;
 
@@ -60,9 +57,7 @@ pub(crate) struct DayWriter {
 impl DayWriter {
     /// Opens or creates the file. A new one begins with `before` as its dictionary.
     pub(crate) fn open(path: &Path, before: Option<&[u8]>) -> Result<Self, StoreError> {
-        let connection = database::open_write(path, MIGRATIONS)?;
-        let wider = format!("PRAGMA wal_autocheckpoint = {WAL_PAGES};");
-        connection.execute_batch(&wider).map_err(StoreError::db(path))?;
+        let connection = database::open_busy(path, MIGRATIONS)?;
         let found = |c: &Connection| match (Dictionary::newest(c)?, before) {
             (None, Some(dictionary)) => Dictionary::save(c, dictionary),
             (newest, _) => Ok(newest),
