@@ -127,7 +127,7 @@ fn squid() {
 #[test]
 fn squidguard_folders() {
     let folder = Folder::new();
-    folder.write("lists/adult/domains", "adult.example\n192.0.2.9\n");
+    folder.write("lists/adult/domains", "adult.example\n192.0.2.9\nno host here\n");
     folder.write("lists/adult/urls", "www.site.example/Gallery\nhttp://host.example:81/~bad\n");
     folder.write("lists/adult/expressions", "(^|[-.?+=/_0-9])casino\n");
     folder.write("lists/social/networks/domains", "+friends.example\n-gone.example\n");
@@ -139,7 +139,10 @@ fn squidguard_folders() {
     let out = folder.path().join("all.urls");
     let (built, report) = compile(&found_sources.files, &out).unwrap();
     assert_eq!((built.entries, built.regexes, built.categories), (6, 1, 2));
-    assert_eq!(report.problems.count(Severity::Skipped), 1);
+    assert_eq!(
+        kinds(&report.problems),
+        ["skipped an entry to take away: 1", "bad more than an entry: 1",]
+    );
     let lists = super::look_up::open(&out);
     for (url, expected) in [
         ("http://adult.example/", Some("adult domain adult.example")),

@@ -5,6 +5,7 @@ mod common;
 mod corpus;
 mod damage;
 mod formats;
+mod fuzz_smoke;
 mod list_bytes;
 mod look_up;
 mod reference;

@@ -1,9 +1,13 @@
-//! Any bytes as a compiled list: opened, and asked if that worked. Shared with the fuzz target.
+//! Any bytes as a list in every format, compiled and asked; and any bytes as a compiled list.
+//! Shared with the fuzz target `fuzz/fuzz_targets/url_lists.rs`.
 
 use std::sync::Arc;
 
 use gauntlet_mail::url::canonical;
-use gauntlet_urlfilter::{Role, UrlList, UrlLists};
+use gauntlet_urlfilter::formats::Format;
+use gauntlet_urlfilter::limits::PROBLEMS_SHOWN_MAX;
+use gauntlet_urlfilter::sources::Source;
+use gauntlet_urlfilter::{BuildError, Role, UrlList, UrlLists, compile};
 
 /// Bytes of the header; its last 32 are its checksum, those of the body begin at 112.
 const HEADER_BYTES: usize = 256;
@@ -36,4 +40,31 @@ pub(crate) fn ask(bytes: &[u8]) {
             assert!(!found.to_string().is_empty());
         }
     }
+}
+
+/// The first byte says what the others are.
+pub(crate) fn feed(input: &[u8]) {
+    let Some((choice, input)) = input.split_first() else { return };
+    match usize::from(*choice) {
+        0 => ask(input),
+        1 => ask(&with_checksums(input.to_vec())),
+        n => list(input, Format::ALL.get(n % (Format::ALL.len() + 1)).copied()),
+    }
+}
+
+/// Compiles the list, and opens and asks what was compiled.
+fn list(input: &[u8], format: Option<Format>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, out) = (folder.path().join("list"), folder.path().join("list.urls"));
+    std::fs::write(&path, input).unwrap();
+    let source = Source { path, format, category: "any".to_owned() };
+    let (built, report) = match compile(&[source], &out) {
+        Ok(done) => done,
+        Err(BuildError::Regexes(_)) => return,
+        Err(error) => panic!("{error}"),
+    };
+    assert!(report.problems.shown.len() <= PROBLEMS_SHOWN_MAX);
+    let taken: u64 = report.sources.iter().map(|source| source.entries).sum();
+    assert_eq!(built.entries + built.duplicates + built.crowded, taken);
+    ask(&std::fs::read(&out).unwrap());
 }

@@ -410,7 +410,7 @@ impl Writer {
     }
 }
 
-/// A list is no secret, and nobody may change it where it lies: readable for all, writable for none.
+/// A list is no secret, and nobody may change it where it lies: all may read, none may write.
 fn set_mode(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(std::fs::Permissions::from_mode(0o444))

@@ -17,9 +17,14 @@ pub(super) struct Expressions;
 
 /// The value of a line; `-` of a difference takes an entry away, which a whole list cannot need.
 fn value(line: &str) -> Result<&str, Fault> {
-    let word = line.split_ascii_whitespace().next().unwrap_or_default();
+    let mut words = line.split_ascii_whitespace();
+    let word = words.next().unwrap_or_default();
     if word.starts_with('#') {
         return Ok("");
+    }
+    let is_more = words.next().is_some_and(|next| !next.starts_with('#') && words.next().is_some());
+    if is_more {
+        return Err(Fault::bad("more than an entry", "write one entry a line"));
     }
     match word.strip_prefix('-') {
         Some(_) => Err(Fault::skipped(
