@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arrows of the design (section 3): a crate, and the crates of ours it may name.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("sniff", &[]),
     ("dlp", &[]),
+    ("urlfilter", &["mail"]),
     ("sandbox", &[]),
     ("content", &["sandbox", "sniff"]),
     ("mail", &["sniff"]),
@@ -50,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "policy",
             "store",
             "smtp",
+            "urlfilter",
         ],
     ),
     ("lab", &["mail", "verdict", "rules", "spamassassin", "engine", "store", "bench", "inputs"]),

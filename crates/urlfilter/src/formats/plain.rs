@@ -1,0 +1,47 @@
+//! A host, domain or URL a line; `#` and `;` begin a comment.
+
+use super::LineFormat;
+use crate::entry::{DomainReach, Entry, Pattern};
+use crate::pattern;
+use crate::problem::Fault;
+
+pub(super) struct Plain;
+
+/// `example.com` is the domain with all below, `=example.com` this host alone,
+/// `example.com/path` and anything with a scheme the beginning of a URL.
+pub(super) fn pattern(text: &str) -> Result<Pattern, Fault> {
+    if let Some(host) = text.strip_prefix('=') {
+        return pattern::exact_host(host);
+    }
+    let is_url = text.contains("//") || text.contains(['/', '?']);
+    // `host:8080` is a URL, an address with colons is none.
+    let has_port = text.matches(':').count() == 1;
+    if is_url || has_port {
+        return pattern::prefix(text, pattern::PAGE);
+    }
+    let name = text.strip_prefix("*.").or_else(|| text.strip_prefix('.')).unwrap_or(text);
+    if name.contains(':') && !name.starts_with('[') {
+        return pattern::exact_host(&format!("[{name}]"));
+    }
+    pattern::domain(name, DomainReach::WithItself)
+}
+
+/// A line without its comment: what begins it, or follows a blank.
+pub(super) fn without_comment(line: &str) -> &str {
+    let line = line.trim();
+    if line.starts_with(['#', ';', '!']) {
+        return "";
+    }
+    let cut = [" #", "\t#", " ;", "\t;"].iter().filter_map(|mark| line.find(mark)).min();
+    cut.map_or(line, |at| &line[..at]).trim_end()
+}
+
+impl LineFormat for Plain {
+    fn line(&mut self, line: &str, out: &mut Vec<Entry>) -> Result<(), Fault> {
+        let text = without_comment(line);
+        if !text.is_empty() {
+            out.push(Entry::new(pattern(text)?));
+        }
+        Ok(())
+    }
+}

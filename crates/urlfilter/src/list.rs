@@ -1,0 +1,300 @@
+//! Compiled lists in use, and looking a URL up in all of them.
+//!
+//! A look-up hashes the host and each domain above it, skips those with a number of labels that no
+//! host of the list has, and where a host has prefixes, the beginnings of the path of the lengths
+//! that they have. It never searches.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gauntlet_mail::url::{CanonicalUrl, UrlTraits};
+use regex::bytes::RegexSet;
+
+use crate::compiled::{
+    Kind, Lengths, Map, MapInfo, OpenError, Record, host_hash, is_boundary, label_bit, path_hash,
+};
+use crate::entry::{Case, DomainReach, Party, PrefixEnd, PrefixHosts};
+use crate::matches::{Match, Matched, Matches, Origin, Role};
+use crate::server_names;
+
+/// A compiled list, mapped into memory. Dropping it unmaps the file.
+#[derive(Debug)]
+pub struct UrlList {
+    name: String,
+    role: Role,
+    map: Map,
+    info: MapInfo,
+    regexes: RegexSet,
+}
+
+impl UrlList {
+    /// Opens a compiled file under the name that its matches will bear. Every byte of it is checked
+    /// once.
+    ///
+    /// # Errors
+    /// If it cannot be opened, is of another version, or is damaged in any byte.
+    pub fn open(path: &Path, name: &str, role: Role) -> Result<UrlList, OpenError> {
+        let (map, info) = Map::open(path)?;
+        let texts = info.regexes.iter().map(|row| row.text.as_str());
+        let regexes = crate::regexes::set(texts)
+            .map_err(|_| OpenError::Damaged { path: path.to_owned(), what: "its expressions" })?;
+        Ok(UrlList { name: name.to_owned(), role, map, info, regexes })
+    }
+
+    /// Whether a file begins as a compiled list does.
+    pub fn is_compiled(path: &Path) -> bool {
+        Map::is_one(path)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Entries.
+    pub fn entries(&self) -> u64 {
+        self.map.entries()
+    }
+
+    /// Regular expressions among them.
+    pub fn regexes(&self) -> usize {
+        self.info.regexes.len()
+    }
+
+    /// Bytes of the file, which are mapped.
+    pub fn file_bytes(&self) -> u64 {
+        self.map.file_bytes()
+    }
+
+    /// The categories that its entries have.
+    pub fn categories(&self) -> &[String] {
+        &self.info.categories
+    }
+
+    /// The files that it was compiled from.
+    pub fn sources(&self) -> &[String] {
+        &self.info.sources
+    }
+
+    /// BLAKE3 of what it was compiled from: equal if nothing has changed.
+    pub fn sources_hash(&self) -> [u8; 32] {
+        self.map.sources_hash()
+    }
+
+    fn look_up<'a>(&'a self, url: &Asked<'_>, found: &mut Vec<Match<'a>>) {
+        let dots = memchr::memchr_iter(b'.', url.host).count();
+        if url.is_address {
+            self.look_up_host(url, url.host, dots + 1, found);
+        } else {
+            let starts = memchr::memchr_iter(b'.', url.host).map(|dot| dot + 1);
+            for (above, start) in std::iter::once(0).chain(starts).enumerate() {
+                let name = url.host.get(start..).unwrap_or_default();
+                self.look_up_host(url, name, (dots + 1).saturating_sub(above), found);
+            }
+        }
+        if !self.info.regexes.is_empty() && self.regexes.is_match(url.whole.as_bytes()) {
+            self.look_up_regexes(url, found);
+        }
+    }
+
+    /// Looks for the host or a domain above it.
+    #[inline]
+    fn look_up_host<'a>(
+        &'a self,
+        url: &Asked<'_>,
+        name: &[u8],
+        labels: usize,
+        found: &mut Vec<Match<'a>>,
+    ) {
+        if self.map.labels() & label_bit(labels) == 0 {
+            return;
+        }
+        let hash = host_hash(self.map.seed(), name);
+        for record in self.map.find(hash) {
+            match record.kind {
+                Kind::Lengths => self.look_up_prefixes(url, (name, hash), &record, found),
+                Kind::ExactHost | Kind::Domain if record.host != name => {}
+                Kind::ExactHost if name.len() == url.host.len() => {
+                    self.push(url, &record, found);
+                }
+                Kind::Domain
+                    if name.len() < url.host.len()
+                        || record.options.reach() == DomainReach::WithItself =>
+                {
+                    self.push(url, &record, found);
+                }
+                Kind::ExactHost | Kind::Domain | Kind::Prefix => {}
+            }
+        }
+    }
+
+    /// Looks for prefixes under a host, with the lengths that they have.
+    fn look_up_prefixes<'a>(
+        &'a self,
+        url: &Asked<'_>,
+        (name, hash): (&[u8], u64),
+        lengths: &Record<'_>,
+        found: &mut Vec<Match<'a>>,
+    ) {
+        let Some(lengths) = Lengths::decode(lengths.path) else { return };
+        for length in lengths.iter() {
+            let Some(start) = url.path.get(..length) else { return };
+            for record in self.map.find(path_hash(hash, start)) {
+                if record.kind == Kind::Prefix && record.host == name && is_prefix(url, &record) {
+                    self.push(url, &record, found);
+                }
+            }
+        }
+    }
+
+    fn look_up_regexes<'a>(&'a self, url: &Asked<'_>, found: &mut Vec<Match<'a>>) {
+        for at in &self.regexes.matches(url.whole.as_bytes()) {
+            let Some(row) = self.info.regexes.get(at) else { continue };
+            if !is_for(row.options.party(), url.origin) {
+                continue;
+            }
+            found.push(Match {
+                list: &self.name,
+                role: self.role,
+                category: name(&self.info.categories, row.category),
+                pattern: Matched::Regex(&row.text),
+                source: name(&self.info.sources, row.source),
+                line: row.line,
+                is_exception: row.options.is_exception(),
+                is_important: row.options.is_important(),
+            });
+        }
+    }
+
+    fn push<'a>(&'a self, url: &Asked<'_>, record: &Record<'a>, found: &mut Vec<Match<'a>>) {
+        if !is_for(record.options.party(), url.origin) {
+            return;
+        }
+        let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).unwrap_or_default();
+        let host = text(record.host);
+        let pattern = match record.kind {
+            Kind::ExactHost => Matched::ExactHost(host),
+            Kind::Domain => Matched::Domain(host, record.options.reach()),
+            Kind::Prefix => Matched::Prefix {
+                host,
+                hosts: record.options.hosts(),
+                port: (record.port != 0).then_some(record.port),
+                path: text(record.path),
+            },
+            Kind::Lengths => return,
+        };
+        found.push(Match {
+            list: &self.name,
+            role: self.role,
+            category: name(&self.info.categories, record.category),
+            pattern,
+            source: name(&self.info.sources, record.source),
+            line: record.line,
+            is_exception: record.options.is_exception(),
+            is_important: record.options.is_important(),
+        });
+    }
+}
+
+fn name(names: &[String], number: u16) -> &str {
+    names.get(usize::from(number)).map_or("", String::as_str)
+}
+
+fn is_for(party: Party, origin: Origin) -> bool {
+    match party {
+        Party::Any => true,
+        Party::Third => origin == Origin::OtherSite,
+        Party::First => origin == Origin::SameSite,
+    }
+}
+
+/// Whether the URL is below the prefix of this record, whose host is its own or one above.
+fn is_prefix(url: &Asked<'_>, record: &Record<'_>) -> bool {
+    let Some((start, rest)) = url.path.split_at_checked(record.path.len()) else { return false };
+    let is_same = match record.options.case() {
+        Case::Sensitive => start == record.path,
+        Case::Folded => start.eq_ignore_ascii_case(record.path),
+    };
+    let before = url.host.len() - record.host.len().min(url.host.len());
+    let is_host = match record.options.hosts() {
+        PrefixHosts::Exact => before == 0,
+        PrefixHosts::Below => true,
+        PrefixHosts::ServerNames => {
+            let label = url.host.get(..before.saturating_sub(1)).unwrap_or_default();
+            before == 0 || std::str::from_utf8(label).is_ok_and(server_names::is_one)
+        }
+    };
+    let is_end = match record.options.end() {
+        PrefixEnd::Anywhere => true,
+        PrefixEnd::Boundary => is_boundary(record.path, rest.first()),
+    };
+    let is_port = record.port == 0 || Some(record.port) == url.port;
+    is_same && is_host && is_end && is_port
+}
+
+/// The parts of the URL that is looked up.
+struct Asked<'u> {
+    whole: &'u str,
+    host: &'u [u8],
+    path: &'u [u8],
+    port: Option<u16>,
+    is_address: bool,
+    origin: Origin,
+}
+
+/// Several lists, looked up together. To replace one of them, make the next value and put it where
+/// the old one was (`Arc`, `ArcSwap`): who still has the old one keeps it, and its file stays
+/// mapped for as long.
+#[derive(Debug, Clone, Default)]
+pub struct UrlLists {
+    lists: Vec<Arc<UrlList>>,
+}
+
+impl UrlLists {
+    /// These lists.
+    pub fn new(lists: Vec<Arc<UrlList>>) -> UrlLists {
+        UrlLists { lists }
+    }
+
+    /// These lists with another one in place of that of its name, or behind all if there is none.
+    /// The others are shared, not read again.
+    pub fn with(&self, list: Arc<UrlList>) -> UrlLists {
+        let mut lists = self.lists.clone();
+        match lists.iter_mut().find(|old| old.name == list.name) {
+            Some(old) => *old = list,
+            None => lists.push(list),
+        }
+        UrlLists { lists }
+    }
+
+    /// The lists, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &UrlList> {
+        self.lists.iter().map(Arc::as_ref)
+    }
+
+    /// Looks a URL up, without knowing who asks for it.
+    pub fn look_up(&self, url: &CanonicalUrl) -> Matches<'_> {
+        self.look_up_from(url, Origin::Unknown)
+    }
+
+    /// Looks a URL up that a page of this origin asks for.
+    pub fn look_up_from(&self, url: &CanonicalUrl, origin: Origin) -> Matches<'_> {
+        let asked = Asked {
+            whole: url.as_str(),
+            host: url.host().as_bytes(),
+            path: url.path_and_query().as_bytes(),
+            port: url.port(),
+            is_address: url.traits().has(UrlTraits::IP),
+            origin,
+        };
+        let mut matches = Matches::default();
+        for list in &self.lists {
+            list.look_up(&asked, &mut matches.all);
+        }
+        if matches.all.len() > 1 {
+            // Stable: entries of equal rank stay in the order of the lists.
+            matches.all.sort_by_key(|found| std::cmp::Reverse(found.pattern.specificity()));
+        }
+        matches
+    }
+}
