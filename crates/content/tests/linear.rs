@@ -52,7 +52,7 @@ const SHAPES: &[Shape] = &[
     ("a.csv", b"", b"=a|'b,"), ("a.csv", b"", b"x|''"), ("a.csv", b"", b"\"\"=a|b!"), ("a.csv", b"", b"\"=a|''\"\""),
     // Documents.
     ("a.xml", FLAT, b"<w:fldChar w:fldCharType='begin'/>"), ("a.xml", FLAT, b"<w:instrText>DDE a</w:instrText>"), ("a.xml", FLAT, b"<w:fldSimple w:instr='DDE a'/>"),
-    ("a.xml", FLAT, b"<w:binData w:name='a'>QUJD</w:binData>"), ("a.xml", FLAT, b"<a b='"), ("a.xml", FLAT, b"<![CDATA["), ("a.xml", FLAT, b"<!--"), ("a.xml", FLAT, b"<a b=c "), ("a.xml", b"", b"<?a?><!--b-->"),
+    ("a.xml", FLAT, b"<w:binData w:name='a'>QUJD</w:binData>"), ("a.xml", FLAT, b"<w:fldData>QUJDAA==</w:fldData>"), ("a.xml", FLAT, b"<w:fldData>"), ("a.xml", FLAT, b"<a b='"), ("a.xml", FLAT, b"<![CDATA["), ("a.xml", FLAT, b"<!--"), ("a.xml", FLAT, b"<a b=c "), ("a.xml", b"", b"<?a?><!--b-->"),
     ("a.mso", b"ActiveMime", b"x\x9c"),
     ("a.rtf", b"{\\rtf1", b"{"), ("a.rtf", b"{\\rtf1", b"}"), ("a.rtf", b"{\\rtf1", b"\\a"), ("a.rtf", b"{\\rtf1", b"{\\object\\objdata 0105"),
     ("a.rtf", b"{\\rtf1{\\object\\objdata ", b"d0cf"), ("a.rtf", b"{\\rtf1", b"{\\*\\a"), ("a.rtf", b"{\\rtf1", b"{\\field{\\*\\fldinst HYPERLINK \"http://a.b\"}}"),

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::markup::{attributes, end_of_element, next_tag, without};
 use super::package::Package;
 use super::{Made, Plain};
+use crate::formats::office::is_plain_field_data;
 use crate::limits::Limits;
 
 /// Parts that are left out, by a piece of their name in lower case, and what they are.
@@ -207,8 +208,8 @@ fn relationships(
     without(text, edits)
 }
 
-/// A part without elements that lead to what is left out, and without instructions of fields that
-/// start programs.
+/// A part without elements that lead to what is left out, without instructions of fields that start
+/// programs, and without data of fields that may be a file.
 fn document(text: &str, found: &mut Found) -> String {
     let (mut edits, mut at) = (Vec::new(), 0);
     let has_dde = instructions(text).contains("DDE");
@@ -221,6 +222,14 @@ fn document(text: &str, found: &mut Found) -> String {
             found.removed.insert(what);
             let end = end_of_element(text, &tag);
             edits.push((tag.range.start..end, String::new()));
+            at = end;
+        } else if tag.name == "flddata" && !tag.is_empty {
+            let end = end_of_element(text, &tag);
+            let inner = text[at..end].rfind("</").map_or("", |to| &text[at..at + to]);
+            if !is_plain_field_data(inner) {
+                found.removed.insert("field_data");
+                edits.push((tag.range.start..end, String::new()));
+            }
             at = end;
         } else if has_dde && matches!(tag.name.as_str(), "instrtext" | "f") && !tag.is_empty {
             found.removed.insert("dde");

@@ -34,6 +34,7 @@ const RELATIONS: &str = "<Relationships><Relationship Id=\"r1\" Type=\"http://x/
     <Relationship Id=\"r4\" Type=\"http://x/oleObject\" Target=\"embeddings/oleObject1.bin\"/></Relationships>";
 const DOCUMENT: &str = "<w:document><w:p><w:r><w:t>Dear all</w:t></w:r></w:p>\
     <w:r><w:instrText> DD</w:instrText></w:r><w:r><w:instrText>EAUTO c:\\\\cmd.exe \"/k\"</w:instrText></w:r>\
+    <w:fldChar><w:fldData>RERFQVVUTyBjbWQ=</w:fldData></w:fldChar><w:fldData>RGVhciBBbm4=</w:fldData>\
     <w:object><o:OLEObject r:id=\"r4\"/></w:object><w:control r:id=\"r5\"/></w:document>";
 
 #[test]
@@ -49,7 +50,9 @@ fn a_document_loses_macros_templates_dde_and_objects_and_keeps_its_text() {
     ]);
     let harmless = changed(&docm);
     assert_eq!(harmless.becomes, Some(Plain::Document));
-    for what in ["vba_macros", "external_template", "dde", "embedded_object", "active_x"] {
+    for what in
+        ["vba_macros", "external_template", "dde", "embedded_object", "active_x", "field_data"]
+    {
         assert!(harmless.removed.iter().any(|r| r == what), "{what}: {:?}", harmless.removed);
     }
     let tree = tree_of(&harmless.bytes, &limits());

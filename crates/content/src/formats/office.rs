@@ -7,7 +7,9 @@ mod crypt;
 mod dde;
 mod delimited;
 mod excel;
+mod field_data;
 mod flat;
+mod hyperlink;
 mod installer;
 mod lnk;
 mod markup;
@@ -22,6 +24,7 @@ mod xml;
 
 use gauntlet_sniff::FileKind as K;
 
+pub(crate) use self::field_data::is_plain as is_plain_field_data;
 pub(super) use self::ole::inspect_module;
 
 use crate::unpack::Unpacker;

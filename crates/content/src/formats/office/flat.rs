@@ -1,12 +1,11 @@
 //! Documents in one file of XML: Word 2003, Excel 2003, packages of Word and PowerPoint 2007
 //! ("flat OPC"), OpenDocument. Fields and formulas that start programs, links, files inside.
 
-use base64_simd::forgiving_decode_to_vec;
 use memchr::memmem;
 
 use super::dde::{self, Fields};
-use super::markup::{Piece, Tag, pieces, tags};
-use super::xml;
+use super::markup::{self, Piece, Tag, pieces, tags};
+use super::{field_data, xml};
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind, UrlSource};
 use crate::text;
@@ -85,8 +84,8 @@ enum Inside {
     File(String),
     /// A path of Excel's links to elsewhere.
     Path,
-    /// What nobody sees.
-    Data,
+    /// Data of a field in base64.
+    FieldData,
 }
 
 /// What is known so far of a document.
@@ -97,7 +96,7 @@ struct State {
     inside: Inside,
     /// Name of the part of a package that is read.
     part: String,
-    /// The digits of a file.
+    /// The digits of a file, or of data of a field.
     digits: String,
 }
 
@@ -107,9 +106,7 @@ fn read(xml: &str, unpacker: &mut Unpacker<'_>) {
         match piece {
             Piece::Text(text) => state.text(&text, unpacker),
             Piece::Tag(tag) => {
-                if let Inside::File(name) = std::mem::take(&mut state.inside) {
-                    file(&name, &std::mem::take(&mut state.digits), unpacker);
-                }
+                state.bytes(unpacker);
                 if tag.is_end {
                     if matches!(tag.name, "p" | "Row" | "Data" | "row" | "h") {
                         state.shown.push('\n');
@@ -135,9 +132,18 @@ impl State {
                 self.shown.push_str(text);
             }
             Inside::Instruction => self.fields.instruction(text),
-            Inside::File(_) => self.digits.push_str(text),
+            Inside::File(_) | Inside::FieldData => self.digits.push_str(text),
             Inside::Path if text.contains('|') => unpacker.property(PropertyKind::Dde, text),
-            Inside::Path | Inside::Data => {}
+            Inside::Path => {}
+        }
+    }
+
+    /// Text ends, which may have been bytes.
+    fn bytes(&mut self, unpacker: &mut Unpacker<'_>) {
+        match std::mem::take(&mut self.inside) {
+            Inside::File(name) => file(&name, &std::mem::take(&mut self.digits), unpacker),
+            Inside::FieldData => field_data::read(&std::mem::take(&mut self.digits), unpacker),
+            _ => {}
         }
     }
 
@@ -153,7 +159,7 @@ impl State {
             "binaryData" => self.inside = Inside::File(self.part.clone()),
             "binary-data" => self.inside = Inside::File(String::new()),
             "Path" => self.inside = Inside::Path,
-            "fldData" => self.inside = Inside::Data,
+            "fldData" => self.inside = Inside::FieldData,
             "part" => self.part = name(),
             _ => {}
         }
@@ -191,14 +197,9 @@ fn element(tag: &Tag<'_>, unpacker: &mut Unpacker<'_>) {
     }
 }
 
-/// A file in base64. What is no digit is passed over.
+/// A file in base64.
 fn file(name: &str, text: &str, unpacker: &mut Unpacker<'_>) {
-    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    let mut digits: Vec<u8> = text.bytes().filter(is_digit).collect();
-    if digits.len() % 4 == 1 {
-        digits.pop();
-    }
-    let Ok(bytes) = forgiving_decode_to_vec(&digits) else {
+    let Some(bytes) = markup::base64(text) else {
         return unpacker.defect(DefectKind::Corrupt, name);
     };
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();

@@ -148,6 +148,17 @@ pub(super) fn unescape(text: &str) -> String {
     out
 }
 
+/// Bytes that stand in base64 in a document: what is no digit is passed over, as Office does. None
+/// if the digits do not end as they must.
+pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
+    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+    let mut digits: Vec<u8> = text.bytes().filter(is_digit).collect();
+    if digits.len() % 4 == 1 {
+        digits.pop();
+    }
+    base64_simd::forgiving_decode_to_vec(&digits).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

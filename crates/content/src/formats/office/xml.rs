@@ -5,7 +5,7 @@ use memchr::memmem;
 
 use super::dde::Fields;
 use super::markup::{Piece, Tag, pieces, tags, unescape};
-use super::{binary, word};
+use super::{binary, field_data, word};
 use crate::object::{PropertyKind, UrlSource};
 use crate::text;
 use crate::unpack::Unpacker;
@@ -84,6 +84,11 @@ fn visible(xml: &str) -> String {
     let mut out = String::new();
     for piece in xml.split('<').skip(1) {
         let Some((tag, text)) = piece.split_once('>') else { continue };
+        let name = tag.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default();
+        if name.ends_with("fldData") && !name.starts_with('/') {
+            // Bytes, which are read elsewhere.
+            continue;
+        }
         let ends = ["/w:p", "/a:p", "/si", "/text:p", "/row", "w:br", "w:tab"];
         if ends.iter().any(|end| tag.starts_with(end)) {
             out.push('\n');
@@ -98,24 +103,46 @@ fn visible(xml: &str) -> String {
 /// Fields, and links by DDE, of a part.
 fn fields_and_links(xml: &str, unpacker: &mut Unpacker<'_>) {
     // Most parts of a workbook are large and have none.
-    const WORDS: [&str; 5] = ["instr", "fldChar", "ddeLink", "dde-", "DDE"];
+    const WORDS: [&str; 6] = ["instr", "fldChar", "fldData", "ddeLink", "dde-", "DDE"];
     if !WORDS.iter().any(|word| memmem::find(xml.as_bytes(), word.as_bytes()).is_some()) {
         return;
     }
-    let (mut fields, mut is_instruction) = (Fields::default(), false);
+    let (mut fields, mut inside) = (Fields::default(), Inside::Text);
     for piece in pieces(xml) {
         match piece {
-            Piece::Text(text) if is_instruction => fields.instruction(&text),
-            Piece::Text(text) => _ = fields.text(&text),
+            Piece::Text(text) => match &mut inside {
+                Inside::Text => _ = fields.text(&text),
+                Inside::Instruction => fields.instruction(&text),
+                Inside::FieldData(digits) => digits.push_str(&text),
+            },
             Piece::Tag(tag) => {
-                is_instruction = tag.name.ends_with("nstrText") && !tag.is_end && !tag.is_empty;
+                if let Inside::FieldData(digits) = std::mem::take(&mut inside) {
+                    field_data::read(&digits, unpacker);
+                }
                 if !tag.is_end {
                     active(&tag, &mut fields, unpacker);
+                    inside = match tag.name {
+                        _ if tag.is_empty => Inside::Text,
+                        "fldData" => Inside::FieldData(String::new()),
+                        name if name.ends_with("nstrText") => Inside::Instruction,
+                        _ => Inside::Text,
+                    };
                 }
             }
         }
     }
     fields.finish(unpacker);
+}
+
+/// What a piece of text of a part is.
+#[derive(Default)]
+enum Inside {
+    #[default]
+    Text,
+    Instruction,
+    /// Data of a field in base64: it stands inside of the field's first mark, and is no part of its
+    /// instruction.
+    FieldData(String),
 }
 
 /// What an element does with fields and with links by DDE.
