@@ -5,7 +5,7 @@ use memchr::memmem;
 
 use super::dde::{self, Fields};
 use super::markup::{self, Piece, Tag, pieces, tags};
-use super::{field_data, xml};
+use super::{field_data, vba, xml};
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind, UrlSource};
 use crate::text;
@@ -30,6 +30,11 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> bool {
     let name = unpacker.current().map(crate::Object::extension).unwrap_or_default();
     read(&xml, unpacker);
     EXTENSIONS.contains(&name.as_str())
+}
+
+/// Whether a file is such a document.
+pub(crate) fn is_match(bytes: &[u8]) -> bool {
+    document(bytes).is_some()
 }
 
 /// The text of such a document. Only what stands before its root is read of other files.
@@ -84,6 +89,8 @@ enum Inside {
     File(String),
     /// A path of Excel's links to elsewhere.
     Path,
+    /// A macro of an OpenDocument.
+    Macro,
     /// Data of a field in base64.
     FieldData,
 }
@@ -134,6 +141,7 @@ impl State {
             Inside::Instruction => self.fields.instruction(text),
             Inside::File(_) | Inside::FieldData => self.digits.push_str(text),
             Inside::Path if text.contains('|') => unpacker.property(PropertyKind::Dde, text),
+            Inside::Macro => vba::inspect(text, unpacker),
             Inside::Path => {}
         }
     }
@@ -160,6 +168,7 @@ impl State {
             "binary-data" => self.inside = Inside::File(String::new()),
             "Path" => self.inside = Inside::Path,
             "fldData" => self.inside = Inside::FieldData,
+            "source-code" => self.inside = Inside::Macro,
             "part" => self.part = name(),
             _ => {}
         }
@@ -188,12 +197,24 @@ fn element(tag: &Tag<'_>, unpacker: &mut Unpacker<'_>) {
         }
         "Cell" => {
             unpacker.url(&tag.attribute("HRef").unwrap_or_default(), UrlSource::Link);
-            let formula = tag.attribute("Formula").unwrap_or_default();
-            if let Some(link) = dde::reference(&formula) {
-                unpacker.property(PropertyKind::Dde, link);
-            }
+            formula(&tag.attribute("Formula").unwrap_or_default(), unpacker);
+        }
+        "NamedRange" => formula(&tag.attribute("RefersTo").unwrap_or_default(), unpacker),
+        // A control of Word 2003, with its state.
+        "ocx" => {
+            unpacker.property(PropertyKind::ActiveX, "w:ocx");
+            let data = tag.attribute("data").unwrap_or_default();
+            let digits = data.split_once(',').map_or(data.as_str(), |(_, digits)| digits);
+            file("control", digits, unpacker);
         }
         _ => {}
+    }
+}
+
+/// A formula that starts a program.
+fn formula(formula: &str, unpacker: &mut Unpacker<'_>) {
+    if let Some(link) = dde::reference(formula) {
+        unpacker.property(PropertyKind::Dde, link);
     }
 }
 

@@ -5,7 +5,7 @@ use memchr::memmem;
 
 use super::dde::Fields;
 use super::markup::{Piece, Tag, pieces, tags, unescape};
-use super::{binary, field_data, word};
+use super::{binary, field_data, vba, word};
 use crate::object::{PropertyKind, UrlSource};
 use crate::text;
 use crate::unpack::Unpacker;
@@ -23,6 +23,13 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     } else if name.contains("macrosheets/") {
         unpacker.property(PropertyKind::XlmMacros, &name);
         unpacker.text(&visible(&xml));
+    } else if name.starts_with("basic/") {
+        for piece in pieces(&xml) {
+            match piece {
+                Piece::Text(code) if !code.trim().is_empty() => vba::inspect(&code, unpacker),
+                _ => {}
+            }
+        }
     } else if name.starts_with("xl/workbook.") {
         automatic_names(bytes, &xml, unpacker);
     } else if !name.ends_with(".bin") {
@@ -103,7 +110,8 @@ fn visible(xml: &str) -> String {
 /// Fields, and links by DDE, of a part.
 fn fields_and_links(xml: &str, unpacker: &mut Unpacker<'_>) {
     // Most parts of a workbook are large and have none.
-    const WORDS: [&str; 6] = ["instr", "fldChar", "fldData", "ddeLink", "dde-", "DDE"];
+    const WORDS: [&str; 7] =
+        ["event-listener", "instr", "fldChar", "fldData", "ddeLink", "dde-", "DDE"];
     if !WORDS.iter().any(|word| memmem::find(xml.as_bytes(), word.as_bytes()).is_some()) {
         return;
     }
@@ -165,12 +173,27 @@ pub(super) fn active(tag: &Tag<'_>, fields: &mut Fields, unpacker: &mut Unpacker
         }
         "table-cell" => {
             let formula = attribute("formula");
-            if let Some(at) = formula.find("DDE(") {
+            if let Some(at) = formula.to_ascii_uppercase().find("DDE(") {
                 unpacker.property(PropertyKind::Dde, &formula[at..]);
+            }
+        }
+        // A macro that runs at an event of an OpenDocument.
+        "event-listener" => {
+            let (address, name) = (attribute("href"), attribute("macro-name"));
+            if is_script(&address) || attribute("action") == "execute" {
+                unpacker.property(PropertyKind::Script, &address);
+            } else if !name.is_empty() {
+                unpacker.property(PropertyKind::Script, &name);
             }
         }
         _ => {}
     }
+}
+
+/// Whether an address is one of a macro.
+fn is_script(address: &str) -> bool {
+    let address = address.trim_start().to_ascii_lowercase();
+    ["vnd.sun.star.script:", "script:", "macro:"].iter().any(|scheme| address.starts_with(scheme))
 }
 
 #[cfg(test)]
