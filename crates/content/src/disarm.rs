@@ -9,12 +9,15 @@
 //! A disarmer need not be believed: its result is unpacked like any other file, and refused if
 //! something active is left. What each takes out stands at the head of its file.
 
+mod encoding;
+mod flat;
 mod markup;
 mod office;
 mod package;
 mod page;
 mod pdf;
 mod rtf;
+mod table;
 
 use std::collections::BTreeSet;
 
@@ -24,6 +27,9 @@ use serde::{Deserialize, Serialize};
 use crate::host::{NoHost, Root};
 use crate::limits::Limits;
 use crate::object::{PropertyKind, Tree};
+
+/// Endings of names that browsers open as pages, whatever the bytes.
+const PAGES: [&str; 5] = ["htm", "html", "xhtml", "xht", "shtml"];
 
 /// What became of a file that was to be disarmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,14 +106,29 @@ impl Plain {
 /// What a disarmer made: the file, what it took out, what the file is now.
 pub(crate) type Made = (Vec<u8>, BTreeSet<&'static str>, Option<Plain>);
 
-/// Disarms a file; `is_page` says that a reader shows it as HTML whatever its bytes are.
-pub fn disarm(bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
-    let kind = if is_page { FileKind::Html } else { gauntlet_sniff::sniff(bytes) };
-    let before = tree_of(bytes, limits);
+/// Disarms a file, whose name and type say what opens it where its bytes do not; `is_page` says
+/// that a reader shows it as HTML whatever its bytes are.
+pub fn disarm(file: &Root<'_>, is_page: bool, limits: &Limits) -> Disarmed {
+    let bytes = file.bytes;
+    let before = tree_of(file, limits);
+    let extension = before.objects.first().map(crate::Object::extension).unwrap_or_default();
+    let kind = match gauntlet_sniff::sniff(bytes) {
+        _ if is_page => FileKind::Html,
+        FileKind::Text | FileKind::Unknown if PAGES.contains(&extension.as_str()) => FileKind::Html,
+        kind => kind,
+    };
+    let is_markup =
+        matches!(kind, FileKind::Text | FileKind::Unknown | FileKind::Html | FileKind::Svg);
+    let is_flat = is_markup
+        && !is_page
+        && !PAGES.contains(&extension.as_str())
+        && crate::formats::office::is_flat(bytes);
     if let Some(why) = unread(&before) {
         return Disarmed::Refused(why);
     }
     let made = match kind {
+        _ if is_flat => flat::disarm(bytes, &before),
+        _ if is_markup && !is_page && is_table(&before) => table::disarm(bytes),
         FileKind::OfficeXml | FileKind::OpenDocument => office::disarm(bytes, limits),
         FileKind::Pdf => pdf::disarm(bytes, limits),
         FileKind::Rtf => rtf::disarm(bytes),
@@ -119,11 +140,12 @@ pub fn disarm(bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
         Err(why) => return Disarmed::Refused(why),
     };
     let is_changed = !removed.is_empty();
-    let after = if is_changed { tree_of(&bytes, limits) } else { before };
+    let after = if is_changed { tree_of(&Root { bytes: &bytes, ..*file }, limits) } else { before };
     if is_changed && let Some(why) = unread(&after) {
         return Disarmed::Refused(format!("what is left of it cannot be read: {why}"));
     }
-    match (active(&after, kind), is_changed) {
+    let is_page = !is_flat && matches!(kind, FileKind::Html | FileKind::Svg);
+    match (active(&after, is_page), is_changed) {
         (Some(left), _) => Disarmed::Refused(format!("it cannot be disarmed: {left}")),
         (None, false) => Disarmed::Clean,
         (None, true) => {
@@ -133,9 +155,13 @@ pub fn disarm(bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
     }
 }
 
-fn tree_of(bytes: &[u8], limits: &Limits) -> Tree {
-    let root = Root { name: "file", declared_type: "", bytes };
-    crate::unpack(&[root], limits, &[], &mut NoHost)
+fn tree_of(file: &Root<'_>, limits: &Limits) -> Tree {
+    crate::unpack(&[*file], limits, &[], &mut NoHost)
+}
+
+/// Whether a spreadsheet opens the file as a table of text.
+fn is_table(tree: &Tree) -> bool {
+    tree.objects.first().is_some_and(crate::formats::office::is_table)
 }
 
 fn unread(tree: &Tree) -> Option<String> {
@@ -144,9 +170,8 @@ fn unread(tree: &Tree) -> Option<String> {
 }
 
 /// The first thing in the tree that runs, or starts something, by itself.
-fn active(tree: &Tree, root: FileKind) -> Option<String> {
+fn active(tree: &Tree, is_page: bool) -> Option<String> {
     use PropertyKind as P;
-    let is_page = matches!(root, FileKind::Html | FileKind::Svg);
     for object in &tree.objects {
         if object.kind.is_program() {
             return Some(format!("{} is a program", object.path));

@@ -10,7 +10,7 @@ mod carve;
 mod encoding;
 mod image_file;
 mod numbers;
-mod office;
+pub(crate) mod office;
 mod pdf;
 mod picture;
 mod program;

@@ -49,10 +49,10 @@ const SHAPES: &[Shape] = &[
     ("a.txt", b"", b"=ybegin line=1 size=1 name=a\n"), ("a.txt", b"", b"=ybegin line=1 size=1 name=a\nx\n=yend\n"), ("a.txt", b"begin 644 a\n", b"#0V%T\n"),
     ("a.hqx", b"(This file must be converted with BinHex 4.0)\n:", b"!!!!"), ("a.mbox", b"From a@b Thu Jan  1 00:00:00 1970\nFrom: a\nTo: b\n\n", b"\nFrom a@b Thu Jan  1 00:00:00 1970\nFrom: a\n\n"),
     ("a.slk", b"ID;P\r\n", b"C;X1;Y1;K\"a\";E=CALL(\r\n"), ("a.slk", b"ID;P\r\n", b"NN;NAuto_open;ER1C1\r\n"),
-    ("a.csv", b"", b"=a|'b,"), ("a.csv", b"", b"x|''"), ("a.csv", b"", b"\"\"=a|b!"), ("a.csv", b"", b"\"=a|''\"\""),
+    ("a.csv", b"", b"=a|'b,"), ("a.csv", b"", b"x|''"), ("a.csv", b"=", b"ADDE("), ("a.csv", b"", b"\"\"=a|b!"), ("a.csv", b"", b"\"=a|''\"\""),
     // Documents.
     ("a.xml", FLAT, b"<w:fldChar w:fldCharType='begin'/>"), ("a.xml", FLAT, b"<w:instrText>DDE a</w:instrText>"), ("a.xml", FLAT, b"<w:fldSimple w:instr='DDE a'/>"),
-    ("a.xml", FLAT, b"<w:binData w:name='a'>QUJD</w:binData>"), ("a.xml", FLAT, b"<a b='"), ("a.xml", FLAT, b"<![CDATA["), ("a.xml", FLAT, b"<!--"), ("a.xml", FLAT, b"<a b=c "), ("a.xml", b"", b"<?a?><!--b-->"),
+    ("a.xml", FLAT, b"<w:binData w:name='a'>QUJD</w:binData>"), ("a.xml", FLAT, b"<w:ocx w:data='QUJD'/>"), ("a.fodt", b"<office:document xmlns:office='urn:oasis:names:tc:opendocument:xmlns:office:1.0'>", b"<ooo:source-code>Sub a()</ooo:source-code>"), ("a.xml", FLAT, b"<w:fldData>QUJDAA==</w:fldData>"), ("a.xml", FLAT, b"<w:fldData>"), ("a.xml", FLAT, b"<a b='"), ("a.xml", FLAT, b"<![CDATA["), ("a.xml", FLAT, b"<!--"), ("a.xml", FLAT, b"<a b=c "), ("a.xml", b"", b"<?a?><!--b-->"),
     ("a.mso", b"ActiveMime", b"x\x9c"),
     ("a.rtf", b"{\\rtf1", b"{"), ("a.rtf", b"{\\rtf1", b"}"), ("a.rtf", b"{\\rtf1", b"\\a"), ("a.rtf", b"{\\rtf1", b"{\\object\\objdata 0105"),
     ("a.rtf", b"{\\rtf1{\\object\\objdata ", b"d0cf"), ("a.rtf", b"{\\rtf1", b"{\\*\\a"), ("a.rtf", b"{\\rtf1", b"{\\field{\\*\\fldinst HYPERLINK \"http://a.b\"}}"),

@@ -81,7 +81,12 @@ fn end_of_tag(text: &str, from: usize) -> usize {
 
 /// The attributes of a tag.
 pub(super) fn attributes(tag: &Tag<'_>) -> Vec<Attribute> {
-    let (text, mut at, mut found) = (tag.rest, 0, Vec::new());
+    attributes_in(tag.rest, tag.rest_at)
+}
+
+/// The attributes in what follows the name of a tag at this place of the whole text.
+pub(super) fn attributes_in(text: &str, rest_at: usize) -> Vec<Attribute> {
+    let (mut at, mut found) = (0, Vec::new());
     let is_gap = |c: char| c.is_whitespace() || c == '/';
     while let Some(start) = text[at..].find(|c| !is_gap(c)).map(|i| at + i) {
         let first = text[start..].chars().next().map_or(1, char::len_utf8);
@@ -111,7 +116,7 @@ pub(super) fn attributes(tag: &Tag<'_>) -> Vec<Attribute> {
         found.push(Attribute {
             name: text[start..name_end].to_ascii_lowercase(),
             value: value.to_owned(),
-            range: tag.rest_at + start..tag.rest_at + end,
+            range: rest_at + start..rest_at + end,
         });
         at = end.max(start + first);
     }

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use super::markup::{attributes, end_of_element, next_tag, without};
+use super::markup::{Attribute, attributes, end_of_element, next_tag, without};
 use super::package::Package;
 use super::{Made, Plain};
+use crate::formats::office::is_plain_field_data;
 use crate::limits::Limits;
 
 /// Parts that are left out, by a piece of their name in lower case, and what they are.
@@ -94,17 +95,6 @@ struct Found {
 pub(super) fn disarm(bytes: &[u8], limits: &Limits) -> Result<Made, String> {
     let mut package = Package::open(bytes, limits)?;
     let (names, mut found) = (package.names(), Found::default());
-    let left_out = |name: &str| {
-        let name = format!("/{}", name.to_lowercase());
-        let is_in = |(piece, _): &&(&str, &str)| match piece.starts_with('/') {
-            true => name.contains(piece),
-            false => {
-                name.rsplit('/').next().is_some_and(|last| last.starts_with(piece))
-                    || name[1..].starts_with(piece)
-            }
-        };
-        PARTS.iter().find(is_in).map(|(_, what)| *what)
-    };
     let mut total = 0;
     for (index, name) in names.iter().enumerate() {
         if let Some(what) = left_out(name) {
@@ -126,9 +116,9 @@ pub(super) fn disarm(bytes: &[u8], limits: &Limits) -> Result<Made, String> {
             return Err(format!("{name} is no plain XML"));
         }
         let changed = if lower == "[content_types].xml" || lower == "meta-inf/manifest.xml" {
-            list(&text, &left_out, &mut found)
+            list(&text, &mut found)
         } else if lower.ends_with(".rels") {
-            relationships(&text, &left_out, &mut found)
+            relationships(&text, &mut found)
         } else {
             document(&text, &mut found)
         };
@@ -140,8 +130,50 @@ pub(super) fn disarm(bytes: &[u8], limits: &Limits) -> Result<Made, String> {
     Ok((package.finish()?, found.removed, found.becomes))
 }
 
+/// What a part of this name is, if it is left out.
+pub(super) fn left_out(name: &str) -> Option<&'static str> {
+    let name = format!("/{}", name.to_lowercase());
+    let is_in = |(piece, _): &&(&str, &str)| match piece.starts_with('/') {
+        true => name.contains(piece),
+        false => {
+            name.rsplit('/').next().is_some_and(|last| last.starts_with(piece))
+                || name[1..].starts_with(piece)
+        }
+    };
+    PARTS.iter().find(is_in).map(|(_, what)| *what)
+}
+
+/// What a relationship leads to, if it is left out: neither a part that stays nor a page that a
+/// reader clicks.
+pub(super) fn relation(all: &[Attribute]) -> Option<&'static str> {
+    let value = |name: &str| {
+        let attribute = all.iter().find(|a| a.name == name);
+        attribute.map(|a| a.value.as_str()).unwrap_or_default()
+    };
+    let kind = value("type").rsplit('/').next().unwrap_or_default().to_lowercase();
+    let external = value("targetmode").eq_ignore_ascii_case("external");
+    // Targets are relative to a folder that is not known here; its name tells enough.
+    let inner = format!("x/{}", value("target").trim_start_matches(['.', '/']));
+    match (external, kind.as_str()) {
+        (true, "hyperlink") => None,
+        (true, "attachedtemplate") => Some("external_template"),
+        (true, _) => Some("external_reference"),
+        (false, "oleobject" | "package") => Some("embedded_object"),
+        (false, "control") => Some("active_x"),
+        (false, _) => left_out(&inner).or(left_out(&inner[2..])),
+    }
+}
+
+/// What a document whose main part has this type becomes, and the type of its main part, if it is
+/// one with macros.
+pub(super) fn type_without_macros(value: &str) -> Option<(Plain, &'static str)> {
+    let lower = value.to_lowercase();
+    let found = TYPES.iter().find(|(with, ..)| *with == lower);
+    found.map(|(_, becomes, plain)| (*becomes, *plain))
+}
+
 /// `[Content_Types].xml` or `META-INF/manifest.xml` without the parts that are left out.
-fn list(text: &str, left_out: &impl Fn(&str) -> Option<&'static str>, found: &mut Found) -> String {
+fn list(text: &str, found: &mut Found) -> String {
     let (mut edits, mut at) = (Vec::new(), 0);
     while let Some(tag) = next_tag(text, at) {
         at = tag.range.end;
@@ -156,12 +188,11 @@ fn list(text: &str, left_out: &impl Fn(&str) -> Option<&'static str>, found: &mu
                 edits.push((tag.range.clone(), String::new()));
             }
             if attribute.name == "contenttype" {
-                let lower = value.to_lowercase();
-                if let Some((_, becomes, plain)) = TYPES.iter().find(|(with, ..)| *with == lower) {
-                    found.becomes = Some(*becomes);
+                if let Some((becomes, plain)) = type_without_macros(value) {
+                    found.becomes = Some(becomes);
                     found.removed.insert("vba_macros");
                     edits.push((attribute.range.clone(), format!("ContentType=\"{plain}\"")));
-                } else if lower.contains("vbaproject") {
+                } else if value.to_lowercase().contains("vbaproject") {
                     edits.push((tag.range.clone(), String::new()));
                 }
             }
@@ -171,35 +202,14 @@ fn list(text: &str, left_out: &impl Fn(&str) -> Option<&'static str>, found: &mu
 }
 
 /// Relationships to parts that stay, and to pages that a reader clicks.
-fn relationships(
-    text: &str,
-    left_out: &impl Fn(&str) -> Option<&'static str>,
-    found: &mut Found,
-) -> String {
+fn relationships(text: &str, found: &mut Found) -> String {
     let (mut edits, mut at) = (Vec::new(), 0);
     while let Some(tag) = next_tag(text, at) {
         at = tag.range.end;
         if tag.name != "relationship" || tag.is_end {
             continue;
         }
-        let all = attributes(&tag);
-        let value = |name: &str| {
-            let attribute = all.iter().find(|a| a.name == name);
-            attribute.map(|a| a.value.as_str()).unwrap_or_default()
-        };
-        let kind = value("type").rsplit('/').next().unwrap_or_default().to_lowercase();
-        let external = value("targetmode").eq_ignore_ascii_case("external");
-        // Targets are relative to a folder that is not known here; its name tells enough.
-        let inner = format!("x/{}", value("target").trim_start_matches(['.', '/']));
-        let what = match (external, kind.as_str()) {
-            (true, "hyperlink") => None,
-            (true, "attachedtemplate") => Some("external_template"),
-            (true, _) => Some("external_reference"),
-            (false, "oleobject" | "package") => Some("embedded_object"),
-            (false, "control") => Some("active_x"),
-            (false, _) => left_out(&inner).or(left_out(&inner[2..])),
-        };
-        if let Some(what) = what {
+        if let Some(what) = relation(&attributes(&tag)) {
             found.removed.insert(what);
             edits.push((tag.range.clone(), String::new()));
         }
@@ -207,8 +217,8 @@ fn relationships(
     without(text, edits)
 }
 
-/// A part without elements that lead to what is left out, and without instructions of fields that
-/// start programs.
+/// A part without elements that lead to what is left out, without instructions of fields that start
+/// programs, and without data of fields that may be a file.
 fn document(text: &str, found: &mut Found) -> String {
     let (mut edits, mut at) = (Vec::new(), 0);
     let has_dde = instructions(text).contains("DDE");
@@ -221,6 +231,14 @@ fn document(text: &str, found: &mut Found) -> String {
             found.removed.insert(what);
             let end = end_of_element(text, &tag);
             edits.push((tag.range.start..end, String::new()));
+            at = end;
+        } else if tag.name == "flddata" && !tag.is_empty {
+            let end = end_of_element(text, &tag);
+            let inner = text[at..end].rfind("</").map_or("", |to| &text[at..at + to]);
+            if !is_plain_field_data(inner) {
+                found.removed.insert("field_data");
+                edits.push((tag.range.start..end, String::new()));
+            }
             at = end;
         } else if has_dde && matches!(tag.name.as_str(), "instrtext" | "f") && !tag.is_empty {
             found.removed.insert("dde");

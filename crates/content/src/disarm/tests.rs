@@ -18,8 +18,16 @@ fn limits() -> Limits {
     }
 }
 
+fn unnamed(bytes: &[u8]) -> Root<'_> {
+    Root { name: "", declared_type: "", bytes }
+}
+
+fn disarmed(bytes: &[u8], is_page: bool) -> Disarmed {
+    disarm(&unnamed(bytes), is_page, &limits())
+}
+
 fn changed(bytes: &[u8]) -> Harmless {
-    match disarm(bytes, false, &limits()) {
+    match disarmed(bytes, false) {
         Disarmed::Changed(harmless) => harmless,
         other => panic!("{other:?}"),
     }
@@ -34,6 +42,7 @@ const RELATIONS: &str = "<Relationships><Relationship Id=\"r1\" Type=\"http://x/
     <Relationship Id=\"r4\" Type=\"http://x/oleObject\" Target=\"embeddings/oleObject1.bin\"/></Relationships>";
 const DOCUMENT: &str = "<w:document><w:p><w:r><w:t>Dear all</w:t></w:r></w:p>\
     <w:r><w:instrText> DD</w:instrText></w:r><w:r><w:instrText>EAUTO c:\\\\cmd.exe \"/k\"</w:instrText></w:r>\
+    <w:fldChar><w:fldData>RERFQVVUTyBjbWQ=</w:fldData></w:fldChar><w:fldData>RGVhciBBbm4=</w:fldData>\
     <w:object><o:OLEObject r:id=\"r4\"/></w:object><w:control r:id=\"r5\"/></w:document>";
 
 #[test]
@@ -49,15 +58,17 @@ fn a_document_loses_macros_templates_dde_and_objects_and_keeps_its_text() {
     ]);
     let harmless = changed(&docm);
     assert_eq!(harmless.becomes, Some(Plain::Document));
-    for what in ["vba_macros", "external_template", "dde", "embedded_object", "active_x"] {
+    for what in
+        ["vba_macros", "external_template", "dde", "embedded_object", "active_x", "field_data"]
+    {
         assert!(harmless.removed.iter().any(|r| r == what), "{what}: {:?}", harmless.removed);
     }
-    let tree = tree_of(&harmless.bytes, &limits());
+    let tree = tree_of(&unnamed(&harmless.bytes), &limits());
     let names: Vec<&str> = tree.objects.iter().map(|o| o.name.as_str()).collect();
     assert!(!names.iter().any(|n| n.contains("vba") || n.contains("embeddings")), "{names:?}");
     let text: String = tree.objects.iter().map(|o| o.text.as_str()).collect();
     assert!(text.contains("Dear all") && !text.contains("cmd.exe"), "{text}");
-    let again = disarm(&harmless.bytes, false, &limits());
+    let again = disarmed(&harmless.bytes, false);
     assert_eq!(again, Disarmed::Clean, "disarming twice changes nothing more");
 }
 
@@ -82,9 +93,9 @@ fn a_pdf_keeps_its_length_and_loses_what_runs() {
     assert_eq!(harmless.removed, ["java_script", "launch_action", "open_action"]);
     assert_eq!(harmless.becomes, None);
     let plain = pdf("/Lang (en)", b"");
-    assert_eq!(disarm(&plain, false, &limits()), Disarmed::Clean);
+    assert_eq!(disarmed(&plain, false), Disarmed::Clean);
     let sealed = pdf("/Encrypt 9 0 R", b"");
-    assert!(matches!(disarm(&sealed, false, &limits()), Disarmed::Refused(_)));
+    assert!(matches!(disarmed(&sealed, false), Disarmed::Refused(_)));
 }
 
 #[test]
@@ -100,7 +111,7 @@ fn objects_in_compressed_streams_are_renamed_too() {
     );
     let stream = [head.as_bytes(), &packed, b"\nendstream\nendobj\n"].concat();
     let armed = pdf("/OpenAction 7 0 R", &stream);
-    match disarm(&armed, false, &limits()) {
+    match disarmed(&armed, false) {
         Disarmed::Changed(harmless) => {
             assert_eq!(harmless.bytes.len(), armed.len());
             assert!(harmless.removed.iter().any(|r| r == "java_script"), "{:?}", harmless.removed);
@@ -127,7 +138,7 @@ fn a_page_loses_what_runs_and_keeps_its_text() {
         assert!(text.contains(word), "{word}: {text}");
     }
     let plain = b"<html><body><p>Hello <b>you</b></p><!-- a --></body></html>";
-    assert_eq!(disarm(plain, true, &limits()), Disarmed::Clean);
+    assert_eq!(disarmed(plain, true), Disarmed::Clean);
 }
 
 #[test]
@@ -141,10 +152,62 @@ fn a_rich_text_loses_its_objects_and_keeps_its_text() {
 
 #[test]
 fn what_has_no_disarmer_is_refused_if_it_is_active_and_clean_if_not() {
-    assert_eq!(disarm(b"just text", false, &limits()), Disarmed::Clean);
-    assert!(matches!(disarm(b"MZ\x90\0", false, &limits()), Disarmed::Refused(_)));
+    assert_eq!(disarmed(b"just text", false), Disarmed::Clean);
+    assert!(matches!(disarmed(b"MZ\x90\0", false), Disarmed::Refused(_)));
     let inner = zip(&[file("run.exe", b"MZ\x90\0\x03\0\0\0")]);
-    assert!(matches!(disarm(&inner, false, &limits()), Disarmed::Refused(_)));
+    assert!(matches!(disarmed(&inner, false), Disarmed::Refused(_)));
+}
+
+#[test]
+fn what_only_its_name_makes_active_is_not_passed() {
+    let named = |name, text: &str| {
+        disarm(&Root { name, declared_type: "", bytes: text.as_bytes() }, false, &limits())
+    };
+    let script = "var s = new ActiveXObject('WScript.Shell'); s.Run('cmd.exe /c calc');";
+    assert!(matches!(named("a.js", script), Disarmed::Refused(_)));
+    let shortcut = "[InternetShortcut]\r\nURL=file://198.51.100.7/a.exe\r\n";
+    assert!(matches!(named("a.url", shortcut), Disarmed::Refused(_)));
+    let page = "Dear <b onclick='a()'>Ann</b>";
+    assert!(matches!(named("a.html", page), Disarmed::Changed(_)));
+    assert_eq!(named("a.txt", "Dear Ann"), Disarmed::Clean);
+}
+
+/// Real documents of oletools' tests: whatever becomes of one, nothing active is passed.
+#[test]
+fn documents_of_a_corpus_have_nothing_active_when_they_are_disarmed() {
+    let Some(corpus) = std::env::var_os("GAUNTLET_CORPUS") else { return };
+    let mut folders = vec![std::path::Path::new(&corpus).join("fixtures/oletools/tests/test-data")];
+    let mut counts = [0; 3];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|e| e.path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let file = Root { name: &name, declared_type: "", bytes: &bytes };
+            let (before, limits) = (tree_of(&file, &limits()), limits());
+            let what = match disarm(&file, false, &limits) {
+                Disarmed::Clean => {
+                    assert_eq!(active(&before, false), None, "{name} was passed");
+                    0
+                }
+                Disarmed::Changed(harmless) => {
+                    let after = Root { bytes: &harmless.bytes, ..file };
+                    assert_eq!(active(&tree_of(&after, &limits), false), None, "{name}");
+                    assert_eq!(disarm(&after, false, &limits), Disarmed::Clean, "{name} twice");
+                    1
+                }
+                Disarmed::Refused(why) => {
+                    assert!(!name.ends_with(".csv") && !name.ends_with(".xml"), "{name}: {why}");
+                    2
+                }
+            };
+            counts[what] += 1;
+        }
+    }
+    assert!(counts[1] > 0 || counts == [0; 3], "clean, changed, refused: {counts:?}");
 }
 
 #[test]
@@ -160,12 +223,12 @@ fn nasty_files_never_panic() {
     for whole in [docm, page, armed, rtf] {
         let step = (whole.len() / 60).max(1);
         for at in (0..whole.len()).step_by(step) {
-            disarm(&whole[..at], true, &limits());
-            disarm(&whole[..at], false, &limits());
+            disarmed(&whole[..at], true);
+            disarmed(&whole[..at], false);
             let mut broken = whole.clone();
             broken[at] ^= 0x80;
-            disarm(&broken, false, &limits());
-            disarm(&broken, true, &limits());
+            disarmed(&broken, false);
+            disarmed(&broken, true);
         }
     }
 }

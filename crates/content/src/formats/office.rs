@@ -7,7 +7,9 @@ mod crypt;
 mod dde;
 mod delimited;
 mod excel;
+mod field_data;
 mod flat;
+mod hyperlink;
 mod installer;
 mod lnk;
 mod markup;
@@ -22,6 +24,11 @@ mod xml;
 
 use gauntlet_sniff::FileKind as K;
 
+pub(crate) use self::dde::reference as dde_reference;
+pub(crate) use self::delimited::{active_cells, is_table};
+pub(crate) use self::field_data::is_plain as is_plain_field_data;
+pub(crate) use self::flat::is_match as is_flat;
+pub(crate) use self::markup::{Place, Places, base64, unescape};
 pub(super) use self::ole::inspect_module;
 
 use crate::unpack::Unpacker;
@@ -64,8 +71,8 @@ pub(super) fn decode_project(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
 
 /// Notes formulas that start programs in a text that a spreadsheet opens.
 pub(super) fn note_formulas(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
-    // Every link has this character in it, in any encoding.
-    if delimited::is_match(unpacker) && memchr::memchr(b'|', bytes).is_some() {
+    // Every link has one of these characters in it, in any encoding.
+    if delimited::is_match(unpacker) && memchr::memchr2(b'|', b'(', bytes).is_some() {
         delimited::note(&crate::text::decode(bytes), unpacker);
     }
 }

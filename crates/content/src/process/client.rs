@@ -150,8 +150,8 @@ impl Pool {
     }
 
     /// Disarms a file in a worker; blocks as [`Pool::unpack`] does. A worker that fails refuses.
-    pub fn disarm(&self, bytes: &[u8], is_page: bool, limits: &Limits) -> Disarmed {
-        let done = self.with_worker(limits, |worker| ask_disarm(worker, bytes, is_page, limits));
+    pub fn disarm(&self, file: &Root<'_>, is_page: bool, limits: &Limits) -> Disarmed {
+        let done = self.with_worker(limits, |worker| ask_disarm(worker, file, is_page, limits));
         done.unwrap_or_else(|error| Disarmed::Refused(error.to_string()))
     }
 
@@ -377,22 +377,23 @@ impl Drop for Pool {
 
 fn ask_disarm(
     worker: &Worker,
-    bytes: &[u8],
+    file: &Root<'_>,
     is_page: bool,
     limits: &Limits,
 ) -> io::Result<Disarmed> {
     let until = Instant::now() + limits.time_max + GRACE;
     let mut socket = Timed { socket: &worker.socket, until };
-    let request = DisarmRequest { limits: *limits, is_page };
+    let (name, declared_type) = (file.name.to_owned(), file.declared_type.to_owned());
+    let request = DisarmRequest { limits: *limits, is_page, name, declared_type };
     protocol::write_value(&mut socket, Kind::Disarm, &request)?;
-    protocol::write(&mut socket, Kind::Bytes, bytes)?;
+    protocol::write(&mut socket, Kind::Bytes, file.bytes)?;
     let (Kind::Disarmed, body) = protocol::read(&mut socket, VALUE_BYTES_MAX)? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     let mut disarmed = answer::checked(protocol::value(&body)?)?;
     if let Disarmed::Changed(harmless) = &mut disarmed {
         // Names and tags only become fewer; a package may be compressed less well.
-        let bytes_max = (bytes.len() as u64).saturating_mul(2).max(limits.object_bytes_max);
+        let bytes_max = (file.bytes.len() as u64).saturating_mul(2).max(limits.object_bytes_max);
         harmless.bytes = expect_bytes(&mut socket, bytes_max)?;
     }
     Ok(disarmed)

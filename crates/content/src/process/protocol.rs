@@ -103,6 +103,10 @@ pub struct DisarmRequest {
     pub limits: Limits,
     /// A reader shows it as HTML, whatever its bytes are.
     pub is_page: bool,
+    /// As [`crate::Root::name`].
+    pub name: String,
+    /// As [`crate::Root::declared_type`].
+    pub declared_type: String,
 }
 
 fn bad(why: &str) -> io::Error {

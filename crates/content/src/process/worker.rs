@@ -115,7 +115,11 @@ fn disarm(socket: &mut UnixStream, request: &DisarmRequest) -> io::Result<()> {
     let (Kind::Bytes, file) = protocol::read(socket, ROOT_BYTES_MAX)? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let disarmed = crate::disarm::disarm(&file, request.is_page, &request.limits);
+    let disarmed = {
+        let root =
+            Root { name: &request.name, declared_type: &request.declared_type, bytes: &file };
+        crate::disarm::disarm(&root, request.is_page, &request.limits)
+    };
     protocol::write_value(socket, Kind::Disarmed, &disarmed)?;
     if let Disarmed::Changed(harmless) = &disarmed {
         protocol::write(socket, Kind::Bytes, &harmless.bytes)?;

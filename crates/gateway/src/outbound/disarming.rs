@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use gauntlet_content::Limits;
 use gauntlet_content::disarm::Disarmed;
 use gauntlet_content::process::client::Pool;
+use gauntlet_content::{Limits, Root};
 use gauntlet_mail::Message;
 use gauntlet_policy::rewrite::{DisarmOutcome, DisarmedPart};
 use gauntlet_verdict::Change;
@@ -81,8 +81,16 @@ fn disarmed((pool, limits): &Tools, job: &DisarmJob) -> Vec<DisarmedPart> {
                 Some(text) if text.len().max(part.body().len()) >= text_max => {
                     DisarmOutcome::Refused("the page is too long".to_owned())
                 }
-                Some(text) => outcome(pool.disarm(text.as_bytes(), true, limits)),
-                None => outcome(pool.disarm(part.body(), false, limits)),
+                Some(text) => {
+                    let page = Root { name: "", declared_type: "", bytes: text.as_bytes() };
+                    outcome(pool.disarm(&page, true, limits))
+                }
+                None => {
+                    let declared_type = part.content_type.essence();
+                    let name = part.file_name().unwrap_or_default();
+                    let file = Root { name, declared_type: &declared_type, bytes: part.body() };
+                    outcome(pool.disarm(&file, false, limits))
+                }
             };
             found.push(DisarmedPart { part: removed.part, outcome });
         }

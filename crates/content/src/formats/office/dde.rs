@@ -10,7 +10,7 @@ const FIELDS_MAX: usize = 64;
 const QUOTED_CHARS_MAX: usize = 4_096;
 
 /// A link by DDE in a formula: `cmd|'/c calc'!A0`. Texts in quotation marks are none.
-pub(super) fn reference(formula: &str) -> Option<&str> {
+pub(crate) fn reference(formula: &str) -> Option<&str> {
     let bytes = formula.as_bytes();
     let mut is_text = false;
     for (at, &byte) in bytes.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! a program by DDE.
 
 use super::dde;
-use crate::object::PropertyKind;
+use crate::object::{Object, PropertyKind};
 use crate::unpack::Unpacker;
 
 /// Endings that a spreadsheet opens; it reads tables of text by the names of its own formats, too.
@@ -19,17 +19,49 @@ const LINKS_MAX: usize = 16;
 
 /// Whether the text that is the current object is opened as a table.
 pub(super) fn is_match(unpacker: &Unpacker<'_>) -> bool {
-    unpacker.current().is_some_and(|object| {
-        EXTENSIONS.contains(&object.extension().as_str())
-            || TYPES.contains(&object.declared_type.split(';').next().unwrap_or_default().trim())
-    })
+    unpacker.current().is_some_and(is_table)
+}
+
+/// Whether name or type of a text say that it is opened as a table.
+pub(crate) fn is_table(object: &Object) -> bool {
+    EXTENSIONS.contains(&object.extension().as_str())
+        || TYPES.contains(&object.declared_type.split(';').next().unwrap_or_default().trim())
 }
 
 /// Notes formulas that start a program.
 pub(super) fn note(text: &str, unpacker: &mut Unpacker<'_>) {
-    for link in formulas(text).filter_map(dde::reference).take(LINKS_MAX) {
+    for link in formulas(text).filter_map(link).take(LINKS_MAX) {
         unpacker.property(PropertyKind::Dde, link);
     }
+}
+
+/// Where cells begin whose formulas start a program: the place of the formula's first character, in
+/// bytes of the text.
+pub(crate) fn active_cells(text: &str) -> impl Iterator<Item = usize> {
+    let base = text.as_ptr().addr();
+    formulas(text).filter(|cell| link(cell).is_some()).map(move |cell| cell.as_ptr().addr() - base)
+}
+
+/// A link by DDE in a formula, by a reference or by LibreOffice's function.
+fn link(formula: &str) -> Option<&str> {
+    dde::reference(formula).or_else(|| call(formula))
+}
+
+/// A call of the function `DDE`. Texts in quotation marks are none.
+fn call(formula: &str) -> Option<&str> {
+    const NAME: &[u8] = b"DDE(";
+    let bytes = formula.as_bytes();
+    let (mut is_text, mut before) = (false, b'=');
+    for (at, &byte) in bytes.iter().enumerate() {
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80;
+        let is_here = bytes[at..].get(..NAME.len()).is_some_and(|b| b.eq_ignore_ascii_case(NAME));
+        if !is_text && is_here && !is_name(before) {
+            return formula.get(at..);
+        }
+        is_text ^= byte == b'"';
+        before = byte;
+    }
+    None
 }
 
 /// Cells that begin as formulas do and hold a vertical bar. Which character divides cells depends
@@ -59,7 +91,7 @@ fn formulas(text: &str) -> impl Iterator<Item = &str> {
         rest = characters.as_str();
         (!is_over).then_some(found)
     };
-    std::iter::from_fn(next).filter(|cell| cell.starts_with(SIGNS) && cell.contains('|'))
+    std::iter::from_fn(next).filter(|cell| cell.starts_with(SIGNS) && cell.contains(['|', '(']))
 }
 
 /// Where a quoted cell ends: at a quotation mark that is not one of two.
@@ -112,10 +144,14 @@ mod tests {
             "-1.5,+49 30 1234,@ann,=SUM(A1:A9)\r\n-,--,a|b!c,x|y",
             "name,tags\r\n-7,red|blue!x\r\n",
             "\"-7\",\"cmd|'/c calc'!A0\"",
+            "=\"DDE(\",=ADDE(1),+DDE\r\na,DDE(1)\r\n=SUM(A1:A9),-(1),+1 (555) 010-9999,@ann (b)",
             "note\r\nuse cmd|'/c calc'!A0 with care",
         ] {
             assert_eq!(link(text, "a.csv"), None, "{text}");
         }
+        let call = link("a;=DDE(\"cmd\";\"/c\";\"a\")", "a.csv");
+        assert!(call.is_some_and(|call| call.starts_with("DDE(")));
+        assert!(link("=ADDE(\"dde(\")+dde(\"a\";\"b\";\"c\")", "a.csv").is_some());
         assert_eq!(link("=cmd|'/c calc'!A0", "a.txt"), None, "no spreadsheet opens it");
         assert!(link("=cmd|'/c calc'!A0", "a.xls").is_some());
     }

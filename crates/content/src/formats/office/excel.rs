@@ -3,8 +3,8 @@
 
 mod strings;
 
-use super::crypt;
-use crate::formats::numbers::{slice, u16_at, u32_at};
+use super::{crypt, hyperlink};
+use crate::formats::numbers::{slice, u16_at};
 use crate::object::{DefectKind, PropertyKind, UrlSource};
 use crate::text;
 use crate::unpack::Unpacker;
@@ -128,7 +128,7 @@ fn workbook(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
             }
             LABEL | RSTRING => push(&mut shown, &strings::sized(slice(body, 6, body.len()))),
             STRING => push(&mut shown, &strings::sized(body)),
-            HYPERLINK => link(body, unpacker),
+            HYPERLINK => hyperlink::read(body, unpacker),
             SUP_BOOK => book(body, unpacker),
             _ => {}
         }
@@ -178,17 +178,6 @@ fn name(body: &[u8], unpacker: &mut Unpacker<'_>) {
             unpacker.property(PropertyKind::AutoExec, known);
         }
     }
-}
-
-/// The address of a link (section 2.4.140 and MS-OSHARED section 2.3.7.1): a URL or a file.
-fn link(body: &[u8], unpacker: &mut Unpacker<'_>) {
-    /// Class of a moniker that is a URL, as it stands.
-    const URL: [u8; 16] =
-        [0xe0, 0xc9, 0xea, 0x79, 0xf9, 0xba, 0xce, 0x11, 0x8c, 0x82, 0, 0xaa, 0, 0x4b, 0xa9, 0x0b];
-    let Some(at) = memchr::memmem::find(body, &URL) else { return };
-    let size = u32_at(body, at + 16).unwrap_or(0) as usize;
-    let url = text::utf16_le(slice(body, at + 20, size));
-    unpacker.url(url.split('\0').next().unwrap_or_default(), UrlSource::Link);
 }
 
 /// Another workbook that this one refers to, or a link by DDE (section 2.4.271).

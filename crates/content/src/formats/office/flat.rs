@@ -1,12 +1,11 @@
 //! Documents in one file of XML: Word 2003, Excel 2003, packages of Word and PowerPoint 2007
 //! ("flat OPC"), OpenDocument. Fields and formulas that start programs, links, files inside.
 
-use base64_simd::forgiving_decode_to_vec;
 use memchr::memmem;
 
 use super::dde::{self, Fields};
-use super::markup::{Piece, Tag, pieces, tags};
-use super::xml;
+use super::markup::{self, Piece, Tag, pieces, tags};
+use super::{field_data, vba, xml};
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind, UrlSource};
 use crate::text;
@@ -31,6 +30,11 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> bool {
     let name = unpacker.current().map(crate::Object::extension).unwrap_or_default();
     read(&xml, unpacker);
     EXTENSIONS.contains(&name.as_str())
+}
+
+/// Whether a file is such a document.
+pub(crate) fn is_match(bytes: &[u8]) -> bool {
+    document(bytes).is_some()
 }
 
 /// The text of such a document. Only what stands before its root is read of other files.
@@ -85,8 +89,10 @@ enum Inside {
     File(String),
     /// A path of Excel's links to elsewhere.
     Path,
-    /// What nobody sees.
-    Data,
+    /// A macro of an OpenDocument.
+    Macro,
+    /// Data of a field in base64.
+    FieldData,
 }
 
 /// What is known so far of a document.
@@ -97,7 +103,7 @@ struct State {
     inside: Inside,
     /// Name of the part of a package that is read.
     part: String,
-    /// The digits of a file.
+    /// The digits of a file, or of data of a field.
     digits: String,
 }
 
@@ -107,9 +113,7 @@ fn read(xml: &str, unpacker: &mut Unpacker<'_>) {
         match piece {
             Piece::Text(text) => state.text(&text, unpacker),
             Piece::Tag(tag) => {
-                if let Inside::File(name) = std::mem::take(&mut state.inside) {
-                    file(&name, &std::mem::take(&mut state.digits), unpacker);
-                }
+                state.bytes(unpacker);
                 if tag.is_end {
                     if matches!(tag.name, "p" | "Row" | "Data" | "row" | "h") {
                         state.shown.push('\n');
@@ -135,9 +139,19 @@ impl State {
                 self.shown.push_str(text);
             }
             Inside::Instruction => self.fields.instruction(text),
-            Inside::File(_) => self.digits.push_str(text),
+            Inside::File(_) | Inside::FieldData => self.digits.push_str(text),
             Inside::Path if text.contains('|') => unpacker.property(PropertyKind::Dde, text),
-            Inside::Path | Inside::Data => {}
+            Inside::Macro => vba::inspect(text, unpacker),
+            Inside::Path => {}
+        }
+    }
+
+    /// Text ends, which may have been bytes.
+    fn bytes(&mut self, unpacker: &mut Unpacker<'_>) {
+        match std::mem::take(&mut self.inside) {
+            Inside::File(name) => file(&name, &std::mem::take(&mut self.digits), unpacker),
+            Inside::FieldData => field_data::read(&std::mem::take(&mut self.digits), unpacker),
+            _ => {}
         }
     }
 
@@ -153,7 +167,8 @@ impl State {
             "binaryData" => self.inside = Inside::File(self.part.clone()),
             "binary-data" => self.inside = Inside::File(String::new()),
             "Path" => self.inside = Inside::Path,
-            "fldData" => self.inside = Inside::Data,
+            "fldData" => self.inside = Inside::FieldData,
+            "source-code" => self.inside = Inside::Macro,
             "part" => self.part = name(),
             _ => {}
         }
@@ -182,23 +197,30 @@ fn element(tag: &Tag<'_>, unpacker: &mut Unpacker<'_>) {
         }
         "Cell" => {
             unpacker.url(&tag.attribute("HRef").unwrap_or_default(), UrlSource::Link);
-            let formula = tag.attribute("Formula").unwrap_or_default();
-            if let Some(link) = dde::reference(&formula) {
-                unpacker.property(PropertyKind::Dde, link);
-            }
+            formula(&tag.attribute("Formula").unwrap_or_default(), unpacker);
+        }
+        "NamedRange" => formula(&tag.attribute("RefersTo").unwrap_or_default(), unpacker),
+        // A control of Word 2003, with its state.
+        "ocx" => {
+            unpacker.property(PropertyKind::ActiveX, "w:ocx");
+            let data = tag.attribute("data").unwrap_or_default();
+            let digits = data.split_once(',').map_or(data.as_str(), |(_, digits)| digits);
+            file("control", digits, unpacker);
         }
         _ => {}
     }
 }
 
-/// A file in base64. What is no digit is passed over.
-fn file(name: &str, text: &str, unpacker: &mut Unpacker<'_>) {
-    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-    let mut digits: Vec<u8> = text.bytes().filter(is_digit).collect();
-    if digits.len() % 4 == 1 {
-        digits.pop();
+/// A formula that starts a program.
+fn formula(formula: &str, unpacker: &mut Unpacker<'_>) {
+    if let Some(link) = dde::reference(formula) {
+        unpacker.property(PropertyKind::Dde, link);
     }
-    let Ok(bytes) = forgiving_decode_to_vec(&digits) else {
+}
+
+/// A file in base64.
+fn file(name: &str, text: &str, unpacker: &mut Unpacker<'_>) {
+    let Some(bytes) = markup::base64(text) else {
         return unpacker.defect(DefectKind::Corrupt, name);
     };
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();

@@ -1,6 +1,8 @@
 //! XML as Office reads it: tags and texts in order, names without their prefix, since a document
 //! chooses its prefixes. One pass; what no parser of XML accepts ends it.
 
+use std::ops::Range;
+
 use memchr::{memchr, memchr3, memmem};
 
 /// A tag, or text between two.
@@ -16,6 +18,8 @@ pub(super) struct Tag<'x> {
     pub(super) name: &'x str,
     pub(super) is_end: bool,
     pub(super) is_empty: bool,
+    /// Where it begins.
+    at: usize,
     /// Where what follows it begins.
     after: usize,
     attributes: &'x str,
@@ -46,6 +50,68 @@ impl Tag<'_> {
 /// A name without its prefix.
 fn local(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
+}
+
+/// A tag and where it stands, for those who change a document.
+#[derive(Debug, Clone)]
+pub(crate) struct Place<'x> {
+    /// From `<` to behind `>`, in bytes of the document.
+    pub(crate) range: Range<usize>,
+    /// Without prefix.
+    pub(crate) name: &'x str,
+    pub(crate) is_end: bool,
+    pub(crate) is_empty: bool,
+}
+
+/// The tags of a document with their places, as readers here see them.
+#[derive(Debug)]
+pub(crate) struct Places<'x> {
+    xml: &'x str,
+    at: usize,
+}
+
+impl<'x> Places<'x> {
+    pub(crate) fn new(xml: &'x str) -> Self {
+        Places { xml, at: 0 }
+    }
+
+    /// Whether all of the document was read: nothing stands in it that is no XML.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.at >= self.xml.len()
+    }
+
+    /// Goes behind the element that this tag, which was the last one, begins. None if it does not
+    /// end, or not by a tag of its name.
+    pub(crate) fn element(&mut self, tag: &Place<'x>) -> Option<Range<usize>> {
+        let mut depth = usize::from(!tag.is_empty);
+        let mut end = tag.range.end;
+        while depth > 0 {
+            let next = self.next()?;
+            match (next.is_end, next.is_empty) {
+                (true, _) => depth -= 1,
+                (false, true) => {}
+                (false, false) => depth += 1,
+            }
+            if depth == 0 && next.name != tag.name {
+                return None;
+            }
+            end = next.range.end;
+        }
+        Some(tag.range.start..end)
+    }
+}
+
+impl<'x> Iterator for Places<'x> {
+    type Item = Place<'x>;
+
+    fn next(&mut self) -> Option<Place<'x>> {
+        loop {
+            if let Piece::Tag(tag) = next(self.xml, &mut self.at)? {
+                let Tag { name, is_end, is_empty, at, after, .. } = tag;
+                return Some(Place { range: at..after, name, is_end, is_empty });
+            }
+        }
+    }
 }
 
 /// The tags and texts of a document.
@@ -106,11 +172,11 @@ fn tag(xml: &str, at: usize) -> Option<Tag<'_>> {
     let (inner, is_empty) = inner.strip_suffix('/').map_or((inner, false), |inner| (inner, true));
     let (name, attributes) =
         inner.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((inner, ""));
-    Some(Tag { name: local(name), is_end, is_empty, after: end + 1, attributes })
+    Some(Tag { name: local(name), is_end, is_empty, at, after: end + 1, attributes })
 }
 
 /// The five entities of XML and references by number.
-pub(super) fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
@@ -146,6 +212,17 @@ pub(super) fn unescape(text: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// Bytes that stand in base64 in a document: what is no digit is passed over, as Office does. None
+/// if the digits do not end as they must.
+pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
+    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+    let mut digits: Vec<u8> = text.bytes().filter(is_digit).collect();
+    if digits.len() % 4 == 1 {
+        digits.pop();
+    }
+    base64_simd::forgiving_decode_to_vec(&digits).ok()
 }
 
 #[cfg(test)]

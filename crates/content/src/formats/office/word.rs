@@ -157,6 +157,12 @@ fn show(all: &str, unpacker: &mut Unpacker<'_>) {
     unpacker.text(&shown);
 }
 
+/// Whether an instruction starts a program by DDE.
+pub(super) fn is_dde(instruction: &str) -> bool {
+    let name = instruction.split_whitespace().next().unwrap_or_default();
+    name.eq_ignore_ascii_case("DDE") || name.eq_ignore_ascii_case("DDEAUTO")
+}
+
 /// What a field does: follows a link, starts a program, fetches a file.
 pub(super) fn field(instruction: &str, unpacker: &mut Unpacker<'_>) {
     let instruction = instruction.trim();

@@ -5,7 +5,7 @@ use memchr::memmem;
 
 use super::dde::Fields;
 use super::markup::{Piece, Tag, pieces, tags, unescape};
-use super::{binary, word};
+use super::{binary, field_data, vba, word};
 use crate::object::{PropertyKind, UrlSource};
 use crate::text;
 use crate::unpack::Unpacker;
@@ -23,6 +23,13 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     } else if name.contains("macrosheets/") {
         unpacker.property(PropertyKind::XlmMacros, &name);
         unpacker.text(&visible(&xml));
+    } else if name.starts_with("basic/") {
+        for piece in pieces(&xml) {
+            match piece {
+                Piece::Text(code) if !code.trim().is_empty() => vba::inspect(&code, unpacker),
+                _ => {}
+            }
+        }
     } else if name.starts_with("xl/workbook.") {
         automatic_names(bytes, &xml, unpacker);
     } else if !name.ends_with(".bin") {
@@ -84,6 +91,11 @@ fn visible(xml: &str) -> String {
     let mut out = String::new();
     for piece in xml.split('<').skip(1) {
         let Some((tag, text)) = piece.split_once('>') else { continue };
+        let name = tag.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or_default();
+        if name.ends_with("fldData") && !name.starts_with('/') {
+            // Bytes, which are read elsewhere.
+            continue;
+        }
         let ends = ["/w:p", "/a:p", "/si", "/text:p", "/row", "w:br", "w:tab"];
         if ends.iter().any(|end| tag.starts_with(end)) {
             out.push('\n');
@@ -98,24 +110,47 @@ fn visible(xml: &str) -> String {
 /// Fields, and links by DDE, of a part.
 fn fields_and_links(xml: &str, unpacker: &mut Unpacker<'_>) {
     // Most parts of a workbook are large and have none.
-    const WORDS: [&str; 5] = ["instr", "fldChar", "ddeLink", "dde-", "DDE"];
+    const WORDS: [&str; 7] =
+        ["event-listener", "instr", "fldChar", "fldData", "ddeLink", "dde-", "DDE"];
     if !WORDS.iter().any(|word| memmem::find(xml.as_bytes(), word.as_bytes()).is_some()) {
         return;
     }
-    let (mut fields, mut is_instruction) = (Fields::default(), false);
+    let (mut fields, mut inside) = (Fields::default(), Inside::Text);
     for piece in pieces(xml) {
         match piece {
-            Piece::Text(text) if is_instruction => fields.instruction(&text),
-            Piece::Text(text) => _ = fields.text(&text),
+            Piece::Text(text) => match &mut inside {
+                Inside::Text => _ = fields.text(&text),
+                Inside::Instruction => fields.instruction(&text),
+                Inside::FieldData(digits) => digits.push_str(&text),
+            },
             Piece::Tag(tag) => {
-                is_instruction = tag.name.ends_with("nstrText") && !tag.is_end && !tag.is_empty;
+                if let Inside::FieldData(digits) = std::mem::take(&mut inside) {
+                    field_data::read(&digits, unpacker);
+                }
                 if !tag.is_end {
                     active(&tag, &mut fields, unpacker);
+                    inside = match tag.name {
+                        _ if tag.is_empty => Inside::Text,
+                        "fldData" => Inside::FieldData(String::new()),
+                        name if name.ends_with("nstrText") => Inside::Instruction,
+                        _ => Inside::Text,
+                    };
                 }
             }
         }
     }
     fields.finish(unpacker);
+}
+
+/// What a piece of text of a part is.
+#[derive(Default)]
+enum Inside {
+    #[default]
+    Text,
+    Instruction,
+    /// Data of a field in base64: it stands inside of the field's first mark, and is no part of its
+    /// instruction.
+    FieldData(String),
 }
 
 /// What an element does with fields and with links by DDE.
@@ -138,12 +173,27 @@ pub(super) fn active(tag: &Tag<'_>, fields: &mut Fields, unpacker: &mut Unpacker
         }
         "table-cell" => {
             let formula = attribute("formula");
-            if let Some(at) = formula.find("DDE(") {
+            if let Some(at) = formula.to_ascii_uppercase().find("DDE(") {
                 unpacker.property(PropertyKind::Dde, &formula[at..]);
+            }
+        }
+        // A macro that runs at an event of an OpenDocument.
+        "event-listener" => {
+            let (address, name) = (attribute("href"), attribute("macro-name"));
+            if is_script(&address) || attribute("action") == "execute" {
+                unpacker.property(PropertyKind::Script, &address);
+            } else if !name.is_empty() {
+                unpacker.property(PropertyKind::Script, &name);
             }
         }
         _ => {}
     }
+}
+
+/// Whether an address is one of a macro.
+fn is_script(address: &str) -> bool {
+    let address = address.trim_start().to_ascii_lowercase();
+    ["vnd.sun.star.script:", "script:", "macro:"].iter().any(|scheme| address.starts_with(scheme))
 }
 
 #[cfg(test)]
