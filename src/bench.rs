@@ -8,6 +8,7 @@ mod scan;
 mod send;
 mod sink;
 mod store;
+mod urls;
 
 use std::io::Write;
 use std::path::Path;
@@ -67,6 +68,8 @@ enum What {
     Store(store::Args),
     /// File reads by size of the buffer, and the time until a write is durable
     Disk(disk::Args),
+    /// Lists of URLs: look-ups/s, time to compile and open, memory
+    Urls(urls::Args),
     /// Load an HTTP server: requests/s, latency against concurrency, recovery, a download, energy
     Http(Box<http::Args>),
     /// Take messages and forget them: the server behind or instead of the one that is measured
@@ -81,6 +84,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Send(args) => send::run(args),
         What::Store(args) => store::run(args),
         What::Disk(args) => disk::run(args),
+        What::Urls(args) => urls::run(args),
         What::Http(args) => http::run(args),
         What::Sink(args) => sink::run(args),
     }

@@ -55,6 +55,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dlp test", &["gauntlet dlp test message.eml"]),
     ("dlp detectors", &["gauntlet dlp detectors"]),
     ("dlp fingerprint", &["gauntlet dlp fingerprint /srv/confidential"]),
+    ("urls compile", &["gauntlet urls compile --out bad.urls /srv/blacklists"]),
+    ("urls check", &["gauntlet urls check easylist.txt", "gauntlet urls check bad.urls"]),
+    (
+        "urls look-up",
+        &[
+            "gauntlet urls look-up --list bad.urls http://evil.example/",
+            "gauntlet urls look-up --list bad.urls --allow good.urls --json -",
+        ],
+    ),
     ("policy check", &["gauntlet policy check policy.toml"]),
     ("policy explain", &["gauntlet policy explain message.eml"]),
     ("policy test", &["gauntlet policy test cases.toml"]),

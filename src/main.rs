@@ -38,6 +38,7 @@ mod tlsrpt;
 mod token;
 mod trace;
 mod unpack;
+mod urls;
 mod user;
 
 use std::process::ExitCode;
@@ -94,6 +95,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Look for payment cards, identity numbers, keys and documents in files
     Dlp(dlp::Args),
+    /// Compile, check and ask lists of URLs
+    Urls(urls::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
     /// Make or send the reports that domains get about mail in their name
@@ -154,6 +157,7 @@ impl Command {
                 | Command::Bench(_)
                 | Command::Tune(_)
                 | Command::Size(_)
+                | Command::Urls(_)
         )
     }
 }
@@ -183,6 +187,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
         Command::Dlp(args) => dlp::run(&args),
+        Command::Urls(args) => urls::run(&args),
         Command::Dmarc(args) => dmarc::run(&args),
         Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),

@@ -21,4 +21,5 @@ pub mod store;
 pub mod token_bucket;
 pub mod topology;
 pub mod tune;
+pub mod urls;
 pub mod usage;

@@ -22,6 +22,20 @@ pub fn peak_rss_bytes() -> u64 {
     u64::try_from(usage(libc::RUSAGE_SELF).ru_maxrss).unwrap_or(0) * unit
 }
 
+/// A figure of this process from `/proc/self/status`, such as `RssAnon`, in bytes; none if the
+/// system does not say.
+pub fn status_bytes(field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// Lets `VmHWM` of `/proc/self/status` begin anew, where the system can (proc(5), `clear_refs`).
+pub fn forget_peak_rss() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
 fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage writes one rusage to the pointer, which is valid for that; all-zero bytes
