@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arrows of the design (section 3): a crate, and the crates of ours it may name.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("sniff", &[]),
     ("dlp", &[]),
     ("sandbox", &[]),
@@ -37,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
         ],
     ),
     ("console", &["mail", "verdict", "policy", "store"]),
+    ("proxy", &["mail"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
     (
         "bench",
