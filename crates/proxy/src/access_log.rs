@@ -235,8 +235,9 @@ mod tests {
         let line = "1795646115.042     37 192.0.2.7 TCP_MISS/200 1234 GET http://example.com/a - \
                     HIER_DIRECT/example.com text/html";
         assert_eq!(record().squid(), line);
-        let line = "192.0.2.7 - - [25/Nov/2026:22:35:15 +0000] \"GET http://example.com/a HTTP/1.1\" \
-                    200 1234 \"-\" \"a \\\"b\\\"\\x0a\"";
+        let line = "192.0.2.7 - - [25/Nov/2026:22:35:15 +0000] \
+                    \"GET http://example.com/a HTTP/1.1\" 200 1234 \
+                    \"-\" \"a \\\"b\\\"\\x0a\"";
         assert_eq!(record().combined(), line);
     }
 

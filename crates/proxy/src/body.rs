@@ -84,8 +84,8 @@ impl<B> Drop for Watched<B> {
 /// A body whose client waits for `100 Continue`: it is not asked for until the server sent that.
 ///
 /// hyper answers 100 to the client when the body is first asked for, so that the client's
-/// expectation is the server's to meet (RFC 9110 section 10.1.1). If the final response comes first,
-/// the body is never asked for.
+/// expectation is the server's to meet (RFC 9110 section 10.1.1). If the final response comes
+/// first, the body is never asked for.
 pub(crate) struct Held<B> {
     inner: B,
     gate: Option<oneshot::Receiver<()>>,

@@ -136,8 +136,8 @@ impl Forwarder {
         Received { response, progress }
     }
 
-    /// The form of the target that the receiver wants: absolute for a proxy, else the path (RFC 9112
-    /// section 3.2).
+    /// The form of the target that the receiver wants: absolute for a proxy, else the path (RFC
+    /// 9112 section 3.2).
     fn address(&self, web: &WebRequest, request: &mut Request<AnyBody>) -> Result<(), Refusal> {
         let path = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
         let uri = match &self.settings.upstream {

@@ -178,8 +178,8 @@ pub(crate) fn expects_continue(headers: &HeaderMap) -> Result<bool, ()> {
 
 /// Makes the header of a server's response into that of the response to the client.
 ///
-/// `length` is what the body's framing was found to be; `None` if the body has no length of its own,
-/// as with HEAD and 304, whose `Content-Length` is about another response.
+/// `length` is what the body's framing was found to be; `None` if the body has no length of its
+/// own, as with HEAD and 304, whose `Content-Length` is about another response.
 pub(crate) fn prepare_response(
     headers: &mut HeaderMap,
     version: Version,

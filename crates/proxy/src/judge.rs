@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::{HeaderMap, StatusCode};
 
+pub use crate::refusal::BlockReason;
 use crate::request::WebRequest;
 
 /// What decides about requests and responses.
@@ -47,15 +48,6 @@ pub enum ResponseDecision {
     Inspect(Box<dyn Inspect>),
     /// The client gets a page that says why.
     Block(BlockReason),
-}
-
-/// Why something is blocked, for the page and the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlockReason {
-    /// The rule or list.
-    pub rule: String,
-    /// In a sentence, for the person at the browser.
-    pub text: String,
 }
 
 /// The header of a response.

@@ -1,5 +1,5 @@
-//! One watch for every time limit of a connection: it ends when nothing has moved for as long as the
-//! present stage allows.
+//! One watch for every time limit of a connection: it ends when nothing has moved for as long as
+//! the present stage allows.
 //!
 //! Whatever moves (bytes of a socket, pieces of a body) touches it; each stage sets its own limit.
 //! A slow sender, a slow reader and a silent server are then all the same case.

@@ -3,7 +3,14 @@
 
 use hyper::StatusCode;
 
-use crate::judge::BlockReason;
+/// Why something is blocked, for the page and the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockReason {
+    /// The rule or list.
+    pub rule: String,
+    /// In a sentence, for the person at the browser.
+    pub text: String,
+}
 
 /// Why a request is not answered by the server that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -24,10 +24,11 @@ pub struct Settings {
     pub connect_ports: Vec<PortRange>,
     /// Ports that requests without a tunnel may reach.
     pub plain_ports: Vec<PortRange>,
-    /// Networks of our own that clients may reach; all others that are not of the internet (private,
-    /// loopback, link-local, metadata services of clouds) are refused.
+    /// Networks of our own that clients may reach; all others that are not of the internet
+    /// (private, loopback, link-local, metadata services of clouds) are refused.
     pub private_networks: Vec<String>,
-    /// Add `Via` to requests and responses (RFC 9110 section 7.6.3). Without it, loops are not seen.
+    /// Add `Via` to requests and responses (RFC 9110 section 7.6.3). Without it, loops are not
+    /// seen.
     pub via: bool,
     /// What servers learn about the client (RFC 7239).
     pub forwarded: Forwarded,
@@ -138,8 +139,8 @@ impl Default for Times {
 }
 
 impl Times {
-    /// A connection whose requests are in progress is dropped if nothing passes it for so long: each
-    /// of the stages of a request may take its time once.
+    /// A connection whose requests are in progress is dropped if nothing passes it for so long:
+    /// each of the stages of a request may take its time once.
     pub(crate) fn stalled(&self) -> Duration {
         let stages = [self.connect_seconds_max, self.response_seconds_max, self.idle_seconds_max];
         Duration::from_secs(stages.iter().sum())

@@ -26,7 +26,8 @@ async fn nginx_serves_files_ranges_and_conditions_through_the_proxy() {
     let config = format!(
         "daemon off; master_process off; pid {root}/pid; error_log stderr;\n\
          events {{}}\n\
-         http {{ access_log off; if_modified_since before; gzip on; gzip_types text/plain; gzip_min_length 1;\n\
+         http {{ access_log off; if_modified_since before;\n\
+         gzip on; gzip_types text/plain; gzip_min_length 1;\n\
          client_body_temp_path {root}/t1; proxy_temp_path {root}/t2;\n\
          fastcgi_temp_path {root}/t3; uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5;\n\
          server {{ listen 127.0.0.1:{port}; root {root}/www; }} }}\n"
