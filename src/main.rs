@@ -23,6 +23,7 @@ mod messages;
 mod node_args;
 mod own;
 mod policy;
+mod proxy;
 mod quarantine;
 mod queue;
 mod report;
@@ -67,6 +68,8 @@ enum Command {
     Scan(scan::Args),
     /// Run a node: receive, judge and pass on mail
     Serve(serve::Args),
+    /// Run a web proxy: pass on or block requests of browsers
+    Proxy(proxy::Args),
     /// List, show, retry, hold or delete messages that wait for delivery
     Queue(queue::Args),
     /// Say how the running node is: mail taken, queue, times, disks, where mail goes
@@ -172,6 +175,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Scan(args) => scan::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Proxy(args) => proxy::run(&args),
         Command::Queue(args) => queue::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),

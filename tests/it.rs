@@ -23,6 +23,7 @@ mod network_rules;
 mod odd_circumstances;
 mod policy_replay;
 mod policy_versions;
+mod proxy_command;
 mod queue_command;
 mod same_verdict;
 mod samples_smtp;

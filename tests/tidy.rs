@@ -38,6 +38,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
         ],
     ),
     ("console", &["mail", "verdict", "policy", "store"]),
+    ("proxy", &["mail"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
     (
         "bench",

@@ -1,0 +1,112 @@
+//! Numbers for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::refusal::Refusal;
+
+/// What happened since the start. Reading is not one instant: numbers may be of slightly different
+/// moments.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections of clients that were taken.
+    pub connections: Counter,
+    /// Connections now.
+    pub connections_now: Counter,
+    /// Connections beyond the limits that were closed without an answer.
+    pub connections_dropped: Counter,
+    /// Connections closed since a header did not come in time.
+    pub header_timeouts: Counter,
+    /// Connections closed since nothing passed.
+    pub stalled: Counter,
+    /// Connections closed since what came was no HTTP; hyper answers 400, 414 or 431.
+    pub protocol_errors: Counter,
+    /// Requests.
+    pub requests: Counter,
+    /// Tunnels and upgraded connections.
+    pub tunnels: Counter,
+    /// Connections made to servers.
+    pub origin_connections: Counter,
+    /// Requests that a kept connection took.
+    pub origin_reused: Counter,
+    /// Requests sent again since a kept connection had been closed.
+    pub origin_retries: Counter,
+    /// Bytes of bodies and tunnels to clients.
+    pub bytes_to_clients: Counter,
+    /// Bytes of bodies and tunnels from clients.
+    pub bytes_from_clients: Counter,
+    refusals: [Counter; Refusal::NAMES.len()],
+}
+
+/// A number that goes up, or up and down.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Takes one away.
+    pub fn decrement(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    /// Counts a refusal.
+    pub fn refused(&self, refusal: &Refusal) {
+        let at = Refusal::NAMES.iter().position(|name| *name == refusal.name());
+        if let Some(counter) = at.and_then(|at| self.refusals.get(at)) {
+            counter.add(1);
+        }
+    }
+
+    /// Refusals of this name.
+    pub fn refusals(&self, name: &str) -> u64 {
+        let at = Refusal::NAMES.iter().position(|n| *n == name);
+        at.and_then(|at| self.refusals.get(at)).map_or(0, Counter::get)
+    }
+
+    /// All numbers by their names; those of refusals begin with `refused_`.
+    pub fn all(&self) -> Vec<(String, u64)> {
+        let named = [
+            ("connections", &self.connections),
+            ("connections_now", &self.connections_now),
+            ("connections_dropped", &self.connections_dropped),
+            ("header_timeouts", &self.header_timeouts),
+            ("stalled", &self.stalled),
+            ("protocol_errors", &self.protocol_errors),
+            ("requests", &self.requests),
+            ("tunnels", &self.tunnels),
+            ("origin_connections", &self.origin_connections),
+            ("origin_reused", &self.origin_reused),
+            ("origin_retries", &self.origin_retries),
+            ("bytes_to_clients", &self.bytes_to_clients),
+            ("bytes_from_clients", &self.bytes_from_clients),
+        ];
+        let named = named.into_iter().map(|(name, counter)| (name.to_owned(), counter.get()));
+        let refused = Refusal::NAMES.iter().zip(&self.refusals);
+        named.chain(refused.map(|(name, c)| (format!("refused_{name}"), c.get()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_counted_by_its_name() {
+        let counters = Counters::default();
+        counters.refused(&Refusal::Loop);
+        counters.refused(&Refusal::Port(25));
+        counters.refused(&Refusal::Port(26));
+        assert_eq!(counters.refusals("port"), 2);
+        assert!(counters.all().contains(&("refused_loop".to_owned(), 1)));
+    }
+}

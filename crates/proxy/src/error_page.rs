@@ -1,0 +1,187 @@
+//! What a client gets instead of what it asked for: a page or a text that says what happened, why,
+//! and what to do; never what the network behind the proxy looks like.
+
+use std::net::IpAddr;
+
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Response, StatusCode};
+use maud::{DOCTYPE, html};
+
+use crate::body::{AnyBody, full};
+use crate::refusal::Refusal;
+
+/// What the page says beside the refusal.
+#[derive(Debug)]
+pub(crate) struct About<'a> {
+    /// What was asked for.
+    pub(crate) url: &'a str,
+    /// Who asked.
+    pub(crate) client: IpAddr,
+    /// The log has it, too.
+    pub(crate) reference: &'a str,
+    /// The proxy.
+    pub(crate) proxy: &'a str,
+}
+
+/// Characters of a URL on a page.
+const URL_CHARS_MAX: usize = 300;
+
+/// How a page is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Html,
+    Text,
+}
+
+impl Form {
+    /// Browsers name `text/html`; other programs get text.
+    pub(crate) fn wanted(headers: &HeaderMap) -> Form {
+        let values = headers.get_all(ACCEPT).iter().filter_map(|v| v.to_str().ok());
+        let mut types = values.flat_map(|v| v.split(',')).filter_map(|t| t.split(';').next());
+        match types.any(|t| t.trim().eq_ignore_ascii_case("text/html")) {
+            true => Form::Html,
+            false => Form::Text,
+        }
+    }
+}
+
+/// The answer for a refusal.
+pub(crate) fn response(refusal: &Refusal, about: &About<'_>, form: Form) -> Response<AnyBody> {
+    let status = refusal.status();
+    let (text, content_type) = match form {
+        Form::Html => (page(refusal, about), "text/html; charset=utf-8"),
+        Form::Text => (plain(refusal, about), "text/plain; charset=utf-8"),
+    };
+    let mut response = Response::new(full(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let fixed = HeaderValue::from_static;
+    headers.insert(CONTENT_TYPE, fixed(content_type));
+    headers.insert(CACHE_CONTROL, fixed("no-store"));
+    headers.insert("x-content-type-options", fixed("nosniff"));
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors *";
+    headers.insert("content-security-policy", fixed(policy));
+    let error = refusal.proxy_status();
+    let proxy_status = format!("{}; error={error}; details=\"{}\"", about.proxy, refusal.name());
+    headers.extend(
+        HeaderValue::try_from(proxy_status)
+            .ok()
+            .map(|value| (hyper::header::HeaderName::from_static("proxy-status"), value)),
+    );
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            headers.insert(ALLOW, fixed("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT"));
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            headers.insert(RETRY_AFTER, fixed("10"));
+        }
+        _ => {}
+    }
+    response
+}
+
+fn title(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Blocked(_) => "This page is blocked",
+        Refusal::Port(_) | Refusal::Destination => "This address may not be reached",
+        _ if refusal.status().is_client_error() => "The request was not passed on",
+        _ => "The page could not be fetched",
+    }
+}
+
+fn rows<'a>(refusal: &'a Refusal, about: &'a About<'_>) -> Vec<(&'static str, String)> {
+    let url: String = about.url.chars().take(URL_CHARS_MAX).collect();
+    let mut rows = vec![("Address", url)];
+    rows.extend(refusal.rule().map(|rule| ("Rule", rule.to_owned())));
+    rows.push(("Your address", about.client.to_string()));
+    rows.push(("Reference", about.reference.to_owned()));
+    rows.push(("Proxy", about.proxy.to_owned()));
+    rows
+}
+
+fn plain(refusal: &Refusal, about: &About<'_>) -> String {
+    let mut text = format!("{}\n\n{refusal}\n{}\n\n", title(refusal), refusal.remedy());
+    for (name, value) in rows(refusal, about) {
+        let value = value.replace(char::is_control, " ");
+        text.push_str(&format!("{:14}{value}\n", format!("{name}:")));
+    }
+    text
+}
+
+const STYLE: &str = "body{font-family:sans-serif;max-width:40em;margin:3em auto;padding:0 1em;\
+    line-height:1.5}h1{font-size:1.5em}dt{font-weight:bold}dd{margin:0 0 .5em;\
+    overflow-wrap:anywhere}";
+
+fn page(refusal: &Refusal, about: &About<'_>) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width";
+                title { (title(refusal)) }
+                style { (STYLE) }
+            }
+            body {
+                h1 { (title(refusal)) }
+                p { (refusal) }
+                p { (refusal.remedy()) }
+                dl {
+                    @for (name, value) in rows(refusal, about) {
+                        dt { (name) }
+                        dd { (value) }
+                    }
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::BlockReason;
+
+    fn about(url: &str) -> About<'_> {
+        About { url, client: [192, 0, 2, 7].into(), reference: "abc-1", proxy: "gauntlet" }
+    }
+
+    #[test]
+    fn a_page_says_who_why_which_rule_and_what_to_do() {
+        let rule = "ads: x.example".to_owned();
+        let refusal = Refusal::Blocked(BlockReason { rule, text: "It is on a list.".to_owned() });
+        for text in [page(&refusal, &about("http://x.example/")), plain(&refusal, &about("u"))] {
+            for part in
+                ["192.0.2.7", "It is on a list.", "ads: x.example", "abc-1", "administrator"]
+            {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_client_sent_is_text_on_the_page() {
+        let page = page(&Refusal::Closed, &about("http://x/<script>\"&"));
+        assert!(page.contains("http://x/&lt;script&gt;&quot;&amp;"), "{page}");
+    }
+
+    #[test]
+    fn browsers_get_html_and_programs_text() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(Form::wanted(&headers), Form::Text);
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        assert_eq!(Form::wanted(&headers), Form::Text);
+        let browser = HeaderValue::from_static("application/xhtml+xml, Text/HTML;q=0.9, */*;q=0.1");
+        headers.insert(ACCEPT, browser);
+        assert_eq!(Form::wanted(&headers), Form::Html);
+    }
+
+    #[test]
+    fn proxy_status_names_the_error() {
+        let response = response(&Refusal::ResponseTimeout, &about("u"), Form::Text);
+        assert_eq!(response.status(), 504);
+        let value = &response.headers()["proxy-status"];
+        assert_eq!(value, "gauntlet; error=http_response_timeout; details=\"response_timeout\"");
+    }
+}

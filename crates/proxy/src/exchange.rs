@@ -1,0 +1,168 @@
+//! One request from its header to the last byte of the answer: what the log and the counters get.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::{Request, Response, Version};
+use tokio::time::Instant;
+
+use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer};
+use crate::body::{AnyBody, BodyError};
+use crate::client::{Busy, Client};
+use crate::counters::Counters;
+use crate::refusal::Refusal;
+
+/// A request in progress. It is logged when dropped: whoever leaves early is logged, too.
+pub(crate) struct Exchange {
+    pub(crate) record: AccessRecord,
+    pub(crate) bytes_in: Arc<AtomicU64>,
+    begun: Instant,
+    log: Arc<dyn AccessLog>,
+    counters: Arc<Counters>,
+    _busy: Busy,
+}
+
+impl Exchange {
+    pub(crate) fn new<B>(
+        request: &Request<B>,
+        client: &Arc<Client>,
+        log: Arc<dyn AccessLog>,
+        counters: Arc<Counters>,
+        reference: String,
+    ) -> Self {
+        counters.requests.add(1);
+        let record = AccessRecord {
+            at: SystemTime::now(),
+            took: std::time::Duration::ZERO,
+            client: client.address,
+            method: request.method().to_string(),
+            url: request.uri().to_string(),
+            version: version_name(request.version()),
+            status: 0,
+            bytes_out: 0,
+            bytes_in: 0,
+            outcome: Outcome::Aborted,
+            peer: Peer::None,
+            content_type: None,
+            referer: None,
+            user_agent: None,
+            refusal: None,
+            rule: None,
+            reference,
+        };
+        let busy = client.begin(request.version() == Version::HTTP_2);
+        let (bytes_in, begun) = (Arc::default(), Instant::now());
+        Exchange { record, bytes_in, begun, log, counters, _busy: busy }
+    }
+
+    /// Notes why the request is refused.
+    pub(crate) fn refused(&mut self, refusal: &Refusal) {
+        self.counters.refused(refusal);
+        self.record.refusal = Some(refusal.name());
+        self.record.rule = refusal.rule().map(str::to_owned);
+    }
+
+    /// Notes the answer that begins.
+    pub(crate) fn answered(&mut self, status: u16, headers: &HeaderMap) {
+        self.record.status = status;
+        let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        self.record.content_type = content_type.map(str::to_owned);
+    }
+
+    /// How it ends if its answer is sent whole.
+    fn end_of_whole(&self) -> Outcome {
+        match self.record.refusal {
+            None => Outcome::Passed,
+            Some("blocked" | "port" | "destination" | "method") => Outcome::Denied,
+            Some(_) => Outcome::Failed,
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.record.took = self.begun.elapsed();
+        self.record.bytes_in += self.bytes_in.load(Ordering::Relaxed);
+        self.counters.bytes_from_clients.add(self.record.bytes_in);
+        self.counters.bytes_to_clients.add(self.record.bytes_out);
+        self.log.record(&self.record);
+    }
+}
+
+fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
+/// The body of an answer on its way to the client; the exchange ends with it.
+pub(crate) struct Delivered {
+    inner: AnyBody,
+    exchange: Option<Exchange>,
+    has_failed: bool,
+}
+
+/// An answer whose exchange goes on without it: that of a tunnel.
+pub(crate) fn detached(response: Response<AnyBody>) -> Response<Delivered> {
+    response.map(|inner| Delivered { inner, exchange: None, has_failed: false })
+}
+
+/// Hands the exchange to the body of its answer.
+pub(crate) fn deliver(response: Response<AnyBody>, mut exchange: Exchange) -> Response<Delivered> {
+    let (parts, inner) = response.into_parts();
+    exchange.answered(parts.status.as_u16(), &parts.headers);
+    Response::from_parts(parts, Delivered { inner, exchange: Some(exchange), has_failed: false })
+}
+
+impl Body for Delivered {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        self.has_failed |= matches!(frame, Some(Err(_)));
+        let has_failed = self.has_failed;
+        if let Some(exchange) = &mut self.exchange {
+            match &frame {
+                Some(Ok(frame)) => {
+                    exchange.record.bytes_out += frame.data_ref().map_or(0, Bytes::len) as u64;
+                }
+                Some(Err(error)) => {
+                    error.downcast_ref().into_iter().for_each(|refusal| exchange.refused(refusal));
+                }
+                None if !has_failed => exchange.record.outcome = exchange.end_of_whole(),
+                None => {}
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        // hyper does not ask again for a body whose length has been sent.
+        let is_whole = !self.has_failed && self.inner.is_end_stream();
+        if let Some(exchange) = self.exchange.as_mut().filter(|_| is_whole) {
+            exchange.record.outcome = exchange.end_of_whole();
+        }
+    }
+}

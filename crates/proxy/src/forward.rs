@@ -1,0 +1,289 @@
+//! A request to its server, or to the next proxy, and the response back.
+//!
+//! A request is sent a second time only if a kept connection turned out to be closed: then if none
+//! of it had been sent, or if the method is idempotent and there is no body (RFC 9110 section
+//! 9.2.2).
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::body::{AnyBody, Watched, empty};
+use crate::connect::{Connector, NamedBy};
+use crate::counters::Counters;
+use crate::pool::{Connection, Key, Pool, SendError};
+use crate::progress::Progress;
+use crate::refusal::Refusal;
+use crate::request::{Kind, WebRequest};
+use crate::settings::{Settings, SettingsError, Upstream};
+
+/// Bytes both ways.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// What sends requests.
+pub(crate) struct Forwarder {
+    settings: Arc<Settings>,
+    connector: Connector,
+    pool: Arc<Pool>,
+    counters: Arc<Counters>,
+}
+
+/// A response, and the watch over the connection that its body comes by.
+pub(crate) struct Received {
+    pub(crate) response: Response<Incoming>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Received {
+    /// The body, which keeps the watch informed.
+    pub(crate) fn into_parts(
+        self,
+        ends_connection: bool,
+    ) -> (hyper::http::response::Parts, Watched<Incoming>) {
+        let (parts, inner) = self.response.into_parts();
+        let progress = Some(self.progress);
+        (parts, Watched { inner, progress, bytes: None, ends_connection })
+    }
+}
+
+impl Forwarder {
+    pub(crate) fn new(
+        settings: Arc<Settings>,
+        resolver: Arc<dyn crate::resolve::Resolve>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, SettingsError> {
+        let connector = Connector {
+            reach: crate::destination::Reach::new(settings.networks()?),
+            resolver,
+            wait_max: Duration::from_secs(settings.times.connect_seconds_max),
+            addresses_max: settings.limits.addresses_max,
+        };
+        let pool = Arc::new(Pool::new(&settings));
+        Ok(Forwarder { settings, connector, pool, counters })
+    }
+
+    /// Whether the request's port may be reached.
+    ///
+    /// # Errors
+    /// If not.
+    pub(crate) fn check_port(&self, web: &WebRequest) -> Result<(), Refusal> {
+        let allowed = match web.kind {
+            Kind::Connect => &self.settings.connect_ports,
+            Kind::Plain | Kind::Upgrade => &self.settings.plain_ports,
+        };
+        match allowed.iter().any(|range| range.contains(web.port)) {
+            true => Ok(()),
+            false => Err(Refusal::Port(web.port)),
+        }
+    }
+
+    /// Sends a request whose header is prepared.
+    ///
+    /// # Errors
+    /// Why there is no response.
+    pub(crate) async fn send(
+        &self,
+        web: &WebRequest,
+        mut request: Request<AnyBody>,
+    ) -> Result<Received, Refusal> {
+        let named_by = self.named_by(web)?;
+        self.address(web, &mut request)?;
+        let key = self.key(web);
+        let mut kept = match web.kind {
+            Kind::Plain => self.pool.take(&key),
+            Kind::Connect | Kind::Upgrade => None,
+        };
+        loop {
+            let is_kept = kept.is_some();
+            let mut connection = match kept.take() {
+                Some(connection) => {
+                    self.counters.origin_reused.add(1);
+                    connection
+                }
+                None => self.new_connection(&key, named_by).await?,
+            };
+            let wait_max = Duration::from_secs(self.settings.times.response_seconds_max);
+            connection.progress.set_limit(wait_max);
+            let again = is_kept.then(|| repeat(&request)).flatten();
+            let request_now = request.map(|body| watch(body, &connection.progress));
+            request = match connection.send(request_now).await {
+                Ok(response) => return Ok(self.received(key, connection, response)),
+                Err(SendError::Unsent(request)) if is_kept => *request,
+                Err(SendError::Unsent(_)) => return Err(Refusal::Closed),
+                Err(SendError::Failed(error)) => match again {
+                    Some(request) if is_lost(&error) && !connection.progress.has_stalled() => {
+                        request
+                    }
+                    _ => return Err(refusal_of(&error, &connection.progress)),
+                },
+            };
+            self.counters.origin_retries.add(1);
+        }
+    }
+
+    fn received(&self, key: Key, connection: Connection, response: Response<Incoming>) -> Received {
+        let progress = Arc::clone(&connection.progress);
+        progress.set_limit(Duration::from_secs(self.settings.times.idle_seconds_max));
+        self.pool.put_when_ready(key, connection);
+        Received { response, progress }
+    }
+
+    /// The form of the target that the receiver wants: absolute for a proxy, else the path (RFC
+    /// 9112 section 3.2).
+    fn address(&self, web: &WebRequest, request: &mut Request<AnyBody>) -> Result<(), Refusal> {
+        let path = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
+        let uri = match &self.settings.upstream {
+            None => path.parse::<Uri>(),
+            Some(upstream) => {
+                let credentials = credentials(upstream);
+                request.headers_mut().extend(credentials.map(|c| (PROXY_AUTHORIZATION, c)));
+                format!("http://{}{path}", web.authority()).parse()
+            }
+        };
+        *request.uri_mut() = uri.map_err(|_| Refusal::Malformed("the address names no host"))?;
+        *request.version_mut() = Version::HTTP_11;
+        Ok(())
+    }
+
+    fn key(&self, web: &WebRequest) -> Key {
+        match &self.settings.upstream {
+            Some(upstream) => (upstream.host.clone(), upstream.port),
+            None => (web.host().to_owned(), web.port),
+        }
+    }
+
+    async fn new_connection(&self, key: &Key, named_by: NamedBy) -> Result<Connection, Refusal> {
+        let stream = self.connector.connect(&key.0, key.1, named_by).await?;
+        self.counters.origin_connections.add(1);
+        Connection::new(stream, &self.settings).await
+    }
+
+    fn named_by(&self, web: &WebRequest) -> Result<NamedBy, Refusal> {
+        match self.settings.upstream {
+            None => Ok(NamedBy::Client),
+            Some(_) => self.connector.check_literal(web.host()).map(|()| NamedBy::Settings),
+        }
+    }
+
+    /// A tunnel to the request's host and port, through the next proxy if there is one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn tunnel(&self, web: &WebRequest) -> Result<Box<dyn Stream>, Refusal> {
+        let key = self.key(web);
+        let Some(upstream) = &self.settings.upstream else {
+            let stream = self.connector.connect(&key.0, key.1, NamedBy::Client).await?;
+            self.counters.origin_connections.add(1);
+            return Ok(Box::new(stream));
+        };
+        let mut connection = self.new_connection(&key, self.named_by(web)?).await?;
+        let mut request = Request::new(empty());
+        *request.method_mut() = Method::CONNECT;
+        let bad = |_| Refusal::Malformed("the address names no host");
+        *request.uri_mut() = web.authority().parse().map_err(bad)?;
+        let headers = request.headers_mut();
+        headers.extend(HeaderValue::try_from(web.authority()).ok().map(|host| (HOST, host)));
+        headers.extend(credentials(upstream).map(|c| (PROXY_AUTHORIZATION, c)));
+        let mut response = match connection.send(request).await {
+            Ok(response) => response,
+            Err(SendError::Unsent(_)) => return Err(Refusal::Closed),
+            Err(SendError::Failed(error)) => return Err(refusal_of(&error, &connection.progress)),
+        };
+        if !response.status().is_success() {
+            return Err(Refusal::Upstream(response.status().as_u16()));
+        }
+        let upgraded = hyper::upgrade::on(&mut response).await.map_err(|_| Refusal::Closed)?;
+        Ok(Box::new(hyper_util::rt::TokioIo::new(upgraded)))
+    }
+
+    /// A response that must not reach the client as it is.
+    ///
+    /// # Errors
+    /// If it asks for credentials of a proxy, which are ours alone to ask for, or switches to a
+    /// protocol that the client did not want.
+    pub(crate) fn check_response(
+        &self,
+        web: &WebRequest,
+        status: StatusCode,
+    ) -> Result<(), Refusal> {
+        match status {
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED if self.settings.upstream.is_some() => {
+                Err(Refusal::Upstream(407))
+            }
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED => Err(Refusal::Protocol),
+            StatusCode::SWITCHING_PROTOCOLS if web.kind != Kind::Upgrade => Err(Refusal::Protocol),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A body that tells the connection's watch when it moves.
+fn watch(inner: AnyBody, progress: &Arc<Progress>) -> AnyBody {
+    if inner.is_end_stream() {
+        return inner;
+    }
+    let progress = Some(Arc::clone(progress));
+    Watched { inner, progress, bytes: None, ends_connection: false }.boxed_unsync()
+}
+
+/// Basic credentials (RFC 7617).
+fn credentials(upstream: &Upstream) -> Option<HeaderValue> {
+    if upstream.user.is_empty() {
+        return None;
+    }
+    let pair = format!("{}:{}", upstream.user, upstream.password);
+    let encoded = base64_simd::STANDARD.encode_to_string(pair);
+    let mut value = HeaderValue::try_from(format!("Basic {encoded}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The same request once more, if sending it twice is the same as sending it once.
+fn repeat(request: &Request<AnyBody>) -> Option<Request<AnyBody>> {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_safe || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut again = Request::new(empty());
+    *again.method_mut() = request.method().clone();
+    *again.uri_mut() = request.uri().clone();
+    *again.headers_mut() = request.headers().clone();
+    Some(again)
+}
+
+/// The connection was closed before any of the response.
+fn is_lost(error: &hyper::Error) -> bool {
+    let is_reset = error.source().and_then(|e| e.downcast_ref::<io::Error>()).is_some();
+    error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset
+}
+
+fn refusal_of(error: &hyper::Error, progress: &Progress) -> Refusal {
+    let mut cause: Option<&(dyn Error + 'static)> = error.source().filter(|_| error.is_user());
+    while let Some(at) = cause {
+        if let Some(refusal) = at.downcast_ref::<Refusal>() {
+            return refusal.clone();
+        }
+        let kind = at.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(kind, Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData)) {
+            return Refusal::Malformed("its body is not framed as it should be");
+        }
+        cause = at.source();
+    }
+    if progress.has_stalled() {
+        Refusal::ResponseTimeout
+    } else if error.is_user() {
+        Refusal::RequestBody
+    } else if error.is_parse() {
+        Refusal::Protocol
+    } else {
+        Refusal::Closed
+    }
+}

@@ -1,0 +1,149 @@
+//! A body through an inspector, within bounds.
+//!
+//! The first bytes that may go on are waited for before anything is sent: until then a block still
+//! becomes a page. Later, the body ends with an error, so that the receiver sees that it is not
+//! whole.
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::HeaderMap;
+use hyper::body::{Body, Frame};
+
+use crate::body::{AnyBody, BodyError};
+use crate::judge::{Inspect, Step};
+use crate::refusal::Refusal;
+
+struct Inspection<B> {
+    body: B,
+    inspector: Box<dyn Inspect>,
+    held: u64,
+    held_max: u64,
+    trailers: Option<HeaderMap>,
+    has_ended: bool,
+}
+
+type Next = Option<Result<Frame<Bytes>, BodyError>>;
+
+/// The inspected body, after its first bytes were allowed.
+///
+/// # Errors
+/// If it was blocked before, or broke off.
+pub(crate) async fn inspect<B>(
+    body: B,
+    inspector: Box<dyn Inspect>,
+    held_max: u64,
+) -> Result<AnyBody, Refusal>
+where
+    B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
+{
+    let mut inspection =
+        Inspection { body, inspector, held: 0, held_max, trailers: None, has_ended: false };
+    let first = match inspection.next().await {
+        Some(Err(error)) => {
+            return Err(error.downcast::<Refusal>().map_or(Refusal::Closed, |refusal| *refusal));
+        }
+        first => first,
+    };
+    let frames = stream::unfold((Some(first), inspection), |(first, mut inspection)| async {
+        let next = match first {
+            Some(first) => first,
+            None => inspection.next().await,
+        };
+        Some((next?, (None, inspection)))
+    });
+    Ok(StreamBody::new(frames).boxed_unsync())
+}
+
+impl<B> Inspection<B>
+where
+    B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
+{
+    async fn next(&mut self) -> Next {
+        loop {
+            if self.has_ended {
+                return Some(Ok(Frame::trailers(self.trailers.take()?)));
+            }
+            let step = match self.body.frame().await {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => {
+                        self.held = self.held.saturating_add(data.len() as u64);
+                        self.inspector.data(data).await
+                    }
+                    Err(frame) => {
+                        self.trailers = frame.into_trailers().ok();
+                        continue;
+                    }
+                },
+                Some(Err(error)) => return self.cut(error),
+                None => {
+                    self.has_ended = true;
+                    self.inspector.end().await
+                }
+            };
+            match self.take(step) {
+                Ok(bytes) if bytes.is_empty() => {}
+                Ok(bytes) => return Some(Ok(Frame::data(bytes))),
+                Err(refusal) => return self.cut(Box::new(refusal)),
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step) -> Result<Bytes, Refusal> {
+        let bytes = match step {
+            Step::Pass(bytes) => bytes,
+            Step::Hold => Bytes::new(),
+            Step::Block(reason) => return Err(Refusal::Blocked(reason)),
+        };
+        self.held = self.held.saturating_sub(bytes.len() as u64);
+        match self.held > self.held_max && !self.has_ended {
+            true => Err(Refusal::TooLargeToInspect),
+            false => Ok(bytes),
+        }
+    }
+
+    fn cut(&mut self, error: BodyError) -> Next {
+        (self.has_ended, self.trailers) = (true, None);
+        Some(Err(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::full;
+    use crate::judge::BlockReason;
+    use futures_util::future::BoxFuture;
+
+    /// Holds everything back, and blocks what has `bad` in it.
+    #[derive(Default)]
+    struct Whole(Vec<u8>);
+
+    impl Inspect for Whole {
+        fn data(&mut self, data: Bytes) -> BoxFuture<'_, Step> {
+            self.0.extend_from_slice(&data);
+            Box::pin(async { Step::Hold })
+        }
+
+        fn end(&mut self) -> BoxFuture<'_, Step> {
+            let is_bad = self.0.windows(3).any(|w| w == b"bad");
+            let reason = BlockReason { rule: "r".to_owned(), text: "t".to_owned() };
+            let whole = Bytes::from(std::mem::take(&mut self.0));
+            let step = if is_bad { Step::Block(reason) } else { Step::Pass(whole) };
+            Box::pin(async move { step })
+        }
+    }
+
+    async fn run(text: &'static str, held_max: u64) -> Result<Bytes, Refusal> {
+        let body = inspect(full(text), Box::new(Whole::default()), held_max).await?;
+        Ok(body.collect().await.unwrap().to_bytes())
+    }
+
+    #[tokio::test]
+    async fn what_is_held_goes_on_at_the_end_or_not_at_all() {
+        assert_eq!(run("all is well", 100).await.unwrap(), "all is well");
+        assert_eq!(run("it is bad", 100).await.unwrap_err().name(), "blocked");
+        assert_eq!(run("much too long", 5).await.unwrap_err().name(), "too_large_to_inspect");
+        assert_eq!(run("", 5).await.unwrap(), "");
+    }
+}

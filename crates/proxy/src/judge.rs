@@ -1,0 +1,99 @@
+//! Who decides: the trait between the forwarding core and lists, policy and scanners.
+//!
+//! ```text
+//! request ─▶ Judge::request ─▶ Allow | Inspect(body) | Block | Redirect
+//! response ─▶ Judge::response ─▶ Pass | Inspect(body) | Block
+//! ```
+//!
+//! A judge answers from memory and does not wait: it is called by the thread that serves the
+//! client's socket. What needs time (scanning a download) is an [`Inspect`], whose steps are
+//! futures.
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::{HeaderMap, StatusCode};
+
+pub use crate::refusal::BlockReason;
+use crate::request::WebRequest;
+
+/// What decides about requests and responses.
+pub trait Judge: Send + Sync {
+    /// Decides before anything is sent to the server. For a tunnel it is all that is ever asked.
+    fn request(&self, request: &WebRequest) -> Decision;
+
+    /// Decides when the header of the server's response is here.
+    fn response(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {
+        let _ = (request, head);
+        ResponseDecision::Pass
+    }
+}
+
+/// What is done with a request.
+pub enum Decision {
+    /// It is sent to the server.
+    Allow,
+    /// It is sent, and its body passes through this. Of a tunnel nothing is inspected.
+    Inspect(Box<dyn Inspect>),
+    /// The client gets a page that says why.
+    Block(BlockReason),
+    /// The client is sent to this URI (302).
+    Redirect(String),
+}
+
+/// What is done with a response.
+pub enum ResponseDecision {
+    /// The client gets it.
+    Pass,
+    /// The client gets it, and its body passes through this.
+    Inspect(Box<dyn Inspect>),
+    /// The client gets a page that says why.
+    Block(BlockReason),
+}
+
+/// The header of a response.
+#[derive(Debug)]
+pub struct ResponseHead<'a> {
+    /// Status of the server.
+    pub status: StatusCode,
+    /// Fields, without those that concern the connection alone.
+    pub headers: &'a HeaderMap,
+}
+
+/// What a body passes through, piece by piece.
+///
+/// It may hold bytes back, up to `limits.held_bytes_max`: beyond, the body is cut, never passed on
+/// unseen. As long as all of a response is held, a block still yields a page; after the first byte
+/// has gone, the transfer is cut so that the client sees that it is incomplete.
+pub trait Inspect: Send {
+    /// Takes the next bytes, and says which may go on.
+    fn data(&mut self, data: Bytes) -> BoxFuture<'_, Step>;
+
+    /// Takes the end, and gives the bytes that were still held ([`Step::Hold`]: none).
+    fn end(&mut self) -> BoxFuture<'_, Step>;
+
+    /// Bytes leave as they came, so that `Content-Length` stays true.
+    fn keeps_length(&self) -> bool {
+        true
+    }
+}
+
+/// What an inspector says about the next piece of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// These bytes go on.
+    Pass(Bytes),
+    /// Nothing goes on yet.
+    Hold,
+    /// Nothing goes on any more.
+    Block(BlockReason),
+}
+
+/// Allows everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowAll;
+
+impl Judge for AllowAll {
+    fn request(&self, _request: &WebRequest) -> Decision {
+        Decision::Allow
+    }
+}

@@ -1,0 +1,217 @@
+//! Every reason why a client does not get what it asked for: a name that the log, the counters and
+//! the page share, the status, and the error of RFC 9209.
+
+use hyper::StatusCode;
+
+/// Why something is blocked, for the page and the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockReason {
+    /// The rule or list.
+    pub rule: String,
+    /// In a sentence, for the person at the browser.
+    pub text: String,
+}
+
+/// Why a request is not answered by the server that it is for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The judge blocked it.
+    #[error("{}", .0.text)]
+    Blocked(BlockReason),
+    /// The request breaks the protocol, or different programs would read it differently.
+    #[error("The request is malformed: {0}.")]
+    Malformed(&'static str),
+    /// A URI beyond `limits.uri_bytes_max`.
+    #[error("The address is longer than {0} bytes.")]
+    UriTooLong(usize),
+    /// A header beyond `limits.header_fields_max` or `limits.header_bytes_max`.
+    #[error("The request has too many or too large header fields.")]
+    HeaderTooLarge,
+    /// TRACE would show a server's credentials to scripts.
+    #[error("The method {0} is not passed on.")]
+    Method(String),
+    /// Not `http`, or an expectation or coding that is not known.
+    #[error("The proxy does not support {0}.")]
+    Unsupported(&'static str),
+    /// A port out of `connect_ports` or `plain_ports`.
+    #[error("Port {0} may not be reached through this proxy.")]
+    Port(u16),
+    /// The server's addresses are not of the internet, and the settings do not allow them.
+    #[error("The server is in a network that may not be reached through this proxy.")]
+    Destination,
+    /// The request has come through this proxy before.
+    #[error("The request came back to this proxy: it would go in circles.")]
+    Loop,
+    /// The name has no address, or the DNS gave no answer.
+    #[error("The name of the server could not be found.")]
+    NameNotFound,
+    /// Look-up and connect together took too long.
+    #[error("The server could not be reached in time.")]
+    ConnectTimeout,
+    /// The server refused the connection.
+    #[error("The server refused the connection.")]
+    ConnectRefused,
+    /// No route, or another error of the network.
+    #[error("The server could not be reached.")]
+    Unreachable,
+    /// No response in time.
+    #[error("The server did not answer in time.")]
+    ResponseTimeout,
+    /// The server closed the connection without a response.
+    #[error("The server closed the connection without an answer.")]
+    Closed,
+    /// The response breaks the protocol.
+    #[error("The answer of the server could not be understood.")]
+    Protocol,
+    /// The next proxy refused a tunnel or our credentials.
+    #[error("The next proxy refused the request with status {0}.")]
+    Upstream(u16),
+    /// An inspector held more than `limits.held_bytes_max`.
+    #[error("The content is too large to be inspected.")]
+    TooLargeToInspect,
+    /// The client's body was not as it should be, or did not come.
+    #[error("The rest of the request did not arrive.")]
+    RequestBody,
+    /// More connections than `limits.connections_max` or `limits.client_connections_max`.
+    #[error("There are too many connections.")]
+    Connections,
+}
+
+impl Refusal {
+    /// The name in counters and in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Refusal::Blocked(_) => "blocked",
+            Refusal::Malformed(_) => "malformed",
+            Refusal::UriTooLong(_) => "uri_too_long",
+            Refusal::HeaderTooLarge => "header_too_large",
+            Refusal::Method(_) => "method",
+            Refusal::Unsupported(_) => "unsupported",
+            Refusal::Port(_) => "port",
+            Refusal::Destination => "destination",
+            Refusal::Loop => "loop",
+            Refusal::NameNotFound => "name_not_found",
+            Refusal::ConnectTimeout => "connect_timeout",
+            Refusal::ConnectRefused => "connect_refused",
+            Refusal::Unreachable => "unreachable",
+            Refusal::ResponseTimeout => "response_timeout",
+            Refusal::Closed => "closed",
+            Refusal::Protocol => "protocol",
+            Refusal::Upstream(_) => "upstream",
+            Refusal::TooLargeToInspect => "too_large_to_inspect",
+            Refusal::RequestBody => "request_body",
+            Refusal::Connections => "connections",
+        }
+    }
+
+    /// The status of the answer. A destination that is refused is 403 and not 502 as RFC 9209
+    /// recommends: it is a rule of this site, and asking again is of no use.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Refusal::Blocked(_) | Refusal::Port(_) | Refusal::Destination => StatusCode::FORBIDDEN,
+            Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
+            Refusal::UriTooLong(_) => StatusCode::URI_TOO_LONG,
+            Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Refusal::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Refusal::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
+            Refusal::ConnectTimeout | Refusal::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Refusal::RequestBody => StatusCode::REQUEST_TIMEOUT,
+            Refusal::Connections => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Loop
+            | Refusal::NameNotFound
+            | Refusal::ConnectRefused
+            | Refusal::Unreachable
+            | Refusal::Closed
+            | Refusal::Protocol
+            | Refusal::Upstream(_)
+            | Refusal::TooLargeToInspect => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// The error type of `Proxy-Status` (RFC 9209 section 2.3).
+    pub fn proxy_status(&self) -> &'static str {
+        match self {
+            Refusal::Blocked(_)
+            | Refusal::Port(_)
+            | Refusal::Method(_)
+            | Refusal::TooLargeToInspect => "http_request_denied",
+            Refusal::Malformed(_)
+            | Refusal::UriTooLong(_)
+            | Refusal::HeaderTooLarge
+            | Refusal::Unsupported(_)
+            | Refusal::RequestBody => "http_request_error",
+            Refusal::Destination => "destination_ip_prohibited",
+            Refusal::Loop => "proxy_loop_detected",
+            Refusal::NameNotFound => "dns_error",
+            Refusal::ConnectTimeout => "connection_timeout",
+            Refusal::ConnectRefused => "connection_refused",
+            Refusal::Unreachable => "destination_ip_unroutable",
+            Refusal::ResponseTimeout => "http_response_timeout",
+            Refusal::Closed => "http_response_incomplete",
+            Refusal::Protocol => "http_protocol_error",
+            Refusal::Upstream(_) => "destination_unavailable",
+            Refusal::Connections => "connection_limit_reached",
+        }
+    }
+
+    /// What the person at the browser can do.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Refusal::Blocked(_) | Refusal::Port(_) | Refusal::Destination => {
+                "If you need it for your work, give the reference below to your administrator."
+            }
+            Refusal::NameNotFound => "Check the spelling of the address.",
+            Refusal::ConnectTimeout
+            | Refusal::ConnectRefused
+            | Refusal::Unreachable
+            | Refusal::ResponseTimeout
+            | Refusal::Closed
+            | Refusal::Connections
+            | Refusal::RequestBody => "Try again in a few minutes.",
+            Refusal::Loop | Refusal::Upstream(_) => {
+                "The proxies of this site are not set up correctly: tell your administrator."
+            }
+            Refusal::TooLargeToInspect => "Ask your administrator to fetch it for you.",
+            Refusal::Malformed(_)
+            | Refusal::UriTooLong(_)
+            | Refusal::HeaderTooLarge
+            | Refusal::Method(_)
+            | Refusal::Unsupported(_)
+            | Refusal::Protocol => {
+                "The program or the server has to be corrected; trying again does not help."
+            }
+        }
+    }
+
+    /// The rule that blocked, if one did.
+    pub fn rule(&self) -> Option<&str> {
+        match self {
+            Refusal::Blocked(reason) => Some(&reason.rule),
+            _ => None,
+        }
+    }
+
+    /// All names, for counters.
+    pub const NAMES: [&'static str; 20] = [
+        "blocked",
+        "malformed",
+        "uri_too_long",
+        "header_too_large",
+        "method",
+        "unsupported",
+        "port",
+        "destination",
+        "loop",
+        "name_not_found",
+        "connect_timeout",
+        "connect_refused",
+        "unreachable",
+        "response_timeout",
+        "closed",
+        "protocol",
+        "upstream",
+        "too_large_to_inspect",
+        "request_body",
+        "connections",
+    ];
+}

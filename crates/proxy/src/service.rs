@@ -1,0 +1,329 @@
+//! A request's way: checks, judge, server, and back.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{ALLOW, CONNECTION, EXPECT, HeaderValue, LOCATION, UPGRADE};
+use hyper::upgrade::OnUpgrade;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+
+use crate::access_log::{AccessLog, Outcome, Peer};
+use crate::body::{AnyBody, Watched, empty, hold, release_on_continue};
+use crate::client::Client;
+use crate::counters::Counters;
+use crate::error_page::{self, About, Form};
+use crate::exchange::{Delivered, Exchange, deliver, detached};
+use crate::forward::{Forwarder, Received, Stream};
+use crate::headers::{self, Forwards, Framing};
+use crate::inspect::inspect;
+use crate::judge::{Decision, Inspect, Judge, ResponseDecision, ResponseHead};
+use crate::progress::Progress;
+use crate::refusal::Refusal;
+use crate::request::{Kind, WebRequest};
+use crate::settings::Settings;
+use crate::smuggling;
+use crate::stop::{Phase, Stop};
+use crate::tunnel::{self, End};
+
+/// What answers requests.
+pub(crate) struct Service {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) judge: Arc<dyn Judge>,
+    pub(crate) log: Arc<dyn AccessLog>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) forwarder: Forwarder,
+    pub(crate) stop: Stop,
+    pub(crate) references: References,
+}
+
+/// What a request leads to.
+enum Answer {
+    /// A response.
+    Response(Response<AnyBody>),
+    /// A response after which the connection carries other bytes.
+    Switch(Response<AnyBody>, OnUpgrade, BoxFuture<'static, Option<Box<dyn Stream>>>),
+}
+
+impl Service {
+    /// Answers one request.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        client: Arc<Client>,
+        request: Request<Incoming>,
+    ) -> Response<Delivered> {
+        let form = Form::wanted(request.headers());
+        let (log, counters) = (Arc::clone(&self.log), Arc::clone(&self.counters));
+        let reference = self.references.next();
+        let mut exchange = Exchange::new(&request, &client, log, counters, reference);
+        match self.answer(&client, &mut exchange, request).await {
+            Ok(Answer::Response(response)) => deliver(response, exchange),
+            Ok(Answer::Switch(response, client, server)) => {
+                exchange.answered(response.status().as_u16(), response.headers());
+                tokio::spawn(self.relay(exchange, client, server));
+                detached(response)
+            }
+            Err(refusal) => {
+                exchange.refused(&refusal);
+                let about = About {
+                    url: &exchange.record.url,
+                    client: client.address,
+                    reference: &exchange.record.reference,
+                    proxy: &self.settings.name,
+                };
+                let page = error_page::response(&refusal, &about, form);
+                deliver(page, exchange)
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        client: &Client,
+        exchange: &mut Exchange,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Refusal> {
+        smuggling::check(&request)?;
+        let web = WebRequest::read(client.address, &request, &self.settings)?;
+        note(exchange, &web);
+        if headers::is_loop(request.headers(), &self.settings) {
+            return Err(Refusal::Loop);
+        }
+        if web.method == Method::TRACE {
+            return Err(Refusal::Method(web.method.to_string()));
+        }
+        self.forwarder.check_port(&web)?;
+        let inspector = match self.judge.request(&web) {
+            Decision::Allow => None,
+            Decision::Inspect(inspector) => Some(inspector),
+            Decision::Block(reason) => return Err(Refusal::Blocked(reason)),
+            Decision::Redirect(to) => return redirect(&to).map(Answer::Response),
+        };
+        exchange.record.peer = match &self.settings.upstream {
+            Some(upstream) => Peer::Parent(upstream.host.clone()),
+            None => Peer::Direct(web.host().to_owned()),
+        };
+        match web.kind {
+            Kind::Connect => self.open_tunnel(&web, request).await,
+            Kind::Plain | Kind::Upgrade => self.pass(&web, exchange, request, inspector).await,
+        }
+    }
+
+    async fn open_tunnel(
+        &self,
+        web: &WebRequest,
+        mut request: Request<Incoming>,
+    ) -> Result<Answer, Refusal> {
+        let client = hyper::upgrade::on(&mut request);
+        let server = self.forwarder.tunnel(web).await?;
+        Ok(Answer::Switch(Response::new(empty()), client, Box::pin(async { Some(server) })))
+    }
+
+    /// Passes a request on, and makes the answer of the response.
+    async fn pass(
+        &self,
+        web: &WebRequest,
+        exchange: &Exchange,
+        mut request: Request<Incoming>,
+        inspector: Option<Box<dyn Inspect>>,
+    ) -> Result<Answer, Refusal> {
+        let on_client = hyper::upgrade::on(&mut request);
+        let (mut parts, incoming) = request.into_parts();
+        if headers::count_forwards(&mut parts.headers, &parts.method) == Forwards::Here {
+            return Ok(Answer::Response(options()));
+        }
+        headers::prepare_request(&mut parts.headers, web, &self.settings);
+        let bytes = Some(Arc::clone(&exchange.bytes_in));
+        let body = Watched { inner: incoming, progress: None, bytes, ends_connection: false };
+        let mut outgoing = Request::new(empty());
+        *outgoing.method_mut() = parts.method;
+        *outgoing.uri_mut() = parts.uri;
+        *outgoing.headers_mut() = parts.headers;
+        let released = self.set_body(&mut outgoing, body, inspector).await?;
+        let received = self.forwarder.send(web, outgoing).await?;
+        let status = received.response.status();
+        self.forwarder.check_response(web, status)?;
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(self.switch(received, on_client));
+        }
+        // A body that was never asked for keeps the server waiting for it.
+        let ends_connection = released.is_some_and(|released| !released.load(Ordering::Relaxed));
+        self.respond(web, received, ends_connection).await.map(Answer::Response)
+    }
+
+    /// Sets the body of a request, held back if the client waits for `100 Continue`; then gives
+    /// whether it was released.
+    async fn set_body(
+        &self,
+        request: &mut Request<AnyBody>,
+        body: Watched<Incoming>,
+        inspector: Option<Box<dyn Inspect>>,
+    ) -> Result<Option<Arc<AtomicBool>>, Refusal> {
+        let expects = headers::expects_continue(request.headers());
+        let expects = expects.map_err(|()| Refusal::Unsupported("this expectation"))?;
+        if body.is_end_stream() || inspector.is_some() {
+            request.headers_mut().remove(EXPECT);
+        }
+        if body.is_end_stream() {
+            return Ok(None);
+        }
+        match inspector {
+            Some(inspector) => {
+                let held_max = self.settings.limits.held_bytes_max;
+                if !inspector.keeps_length() {
+                    request.headers_mut().remove(hyper::header::CONTENT_LENGTH);
+                }
+                *request.body_mut() = inspect(body, inspector, held_max).await?;
+                Ok(None)
+            }
+            None if expects => {
+                let wait_max = Duration::from_secs(self.settings.times.continue_seconds_max);
+                let (held, sender) = hold(body, wait_max);
+                let released = held.released();
+                *request.body_mut() = held.boxed_unsync();
+                release_on_continue(request, sender);
+                Ok(Some(released))
+            }
+            None => {
+                *request.body_mut() = body.boxed_unsync();
+                Ok(None)
+            }
+        }
+    }
+
+    async fn respond(
+        &self,
+        web: &WebRequest,
+        received: Received,
+        ends_connection: bool,
+    ) -> Result<Response<AnyBody>, Refusal> {
+        let (mut parts, body) = received.into_parts(ends_connection);
+        let (status, version) = (parts.status, parts.version);
+        let is_bodiless = web.method == Method::HEAD || status == StatusCode::NOT_MODIFIED;
+        let framing = match body.size_hint().exact() {
+            _ if is_bodiless => None,
+            Some(_) if status == StatusCode::NO_CONTENT => Some(Framing::Unknown),
+            Some(n) => Some(Framing::Bytes(n)),
+            None => Some(Framing::Unknown),
+        };
+        headers::prepare_response(&mut parts.headers, version, framing, &self.settings);
+        let head = ResponseHead { status, headers: &parts.headers };
+        let body = match self.judge.response(web, &head) {
+            ResponseDecision::Block(reason) => return Err(Refusal::Blocked(reason)),
+            ResponseDecision::Inspect(inspector) if !is_bodiless => {
+                if !inspector.keeps_length() {
+                    parts.headers.remove(hyper::header::CONTENT_LENGTH);
+                }
+                inspect(body, inspector, self.settings.limits.held_bytes_max).await?
+            }
+            ResponseDecision::Pass | ResponseDecision::Inspect(_) => body.boxed_unsync(),
+        };
+        Ok(response(status, parts.headers, parts.extensions.remove(), body))
+    }
+
+    /// The server changes the protocol: so does the client's connection.
+    fn switch(&self, mut received: Received, client: OnUpgrade) -> Answer {
+        let server = hyper::upgrade::on(&mut received.response);
+        let (mut parts, _) = received.into_parts(false);
+        let upgrade = parts.headers.get(UPGRADE).cloned();
+        let (version, framing) = (parts.version, Some(Framing::Unknown));
+        headers::prepare_response(&mut parts.headers, version, framing, &self.settings);
+        if let Some(upgrade) = upgrade {
+            parts.headers.insert(UPGRADE, upgrade);
+            parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        }
+        let server = Box::pin(async {
+            let upgraded = server.await.ok()?;
+            Some(Box::new(TokioIo::new(upgraded)) as Box<dyn Stream>)
+        });
+        Answer::Switch(response(parts.status, parts.headers, None, empty()), client, server)
+    }
+
+    /// Passes bytes both ways; what passed is logged when it ends.
+    async fn relay(
+        self: Arc<Self>,
+        mut exchange: Exchange,
+        client: OnUpgrade,
+        server: BoxFuture<'static, Option<Box<dyn Stream>>>,
+    ) {
+        let (Ok(client), Some(server)) = (client.await, server.await) else { return };
+        self.counters.tunnels.add(1);
+        let idle_max = Duration::from_secs(self.settings.times.tunnel_idle_seconds_max);
+        let progress = Progress::new(idle_max);
+        let bytes = tunnel::Bytes::default();
+        let stop = self.stop.clone().begun(Phase::Ended);
+        let end = tunnel::relay(TokioIo::new(client), server, &progress, &bytes, stop).await;
+        exchange.record.bytes_out = bytes.to_client.into_inner();
+        exchange.record.bytes_in = bytes.from_client.into_inner();
+        exchange.record.outcome = match end {
+            // Many programs close a tunnel by a reset.
+            End::Closed | End::Broken => Outcome::Tunnel,
+            End::Idle | End::Stopped => Outcome::Aborted,
+        };
+    }
+}
+
+/// Notes what the log says about a request.
+fn note(exchange: &mut Exchange, web: &WebRequest) {
+    let record = &mut exchange.record;
+    record.url = match web.kind {
+        Kind::Connect => web.authority(),
+        Kind::Plain | Kind::Upgrade => web.url.as_str().to_owned(),
+    };
+    record.referer = web.fields.referer.clone();
+    record.user_agent = web.fields.user_agent.clone();
+}
+
+/// A response of its parts: its version is hyper's to choose by what the client speaks.
+fn response(
+    status: StatusCode,
+    headers: HeaderMap,
+    reason: Option<ReasonPhrase>,
+    body: AnyBody,
+) -> Response<AnyBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    reason.map(|reason| response.extensions_mut().insert(reason));
+    response
+}
+
+/// The answer to OPTIONS that is for this proxy.
+fn options() -> Response<AnyBody> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let methods = HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT");
+    response.headers_mut().insert(ALLOW, methods);
+    response
+}
+
+fn redirect(to: &str) -> Result<Response<AnyBody>, Refusal> {
+    let location = HeaderValue::try_from(to);
+    let location = location.map_err(|_| Refusal::Malformed("a rule redirects to no address"))?;
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::FOUND;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// Makes references: short, and never the same twice in practice.
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    count: AtomicU64,
+    seed: RandomState,
+}
+
+impl References {
+    fn next(&self) -> String {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let hash = self.seed.hash_one((count, now));
+        format!("{:012x}", hash & 0xffff_ffff_ffff)
+    }
+}

@@ -1,0 +1,177 @@
+//! What a judge decides is what happens.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use gauntlet_proxy::access_log::Outcome;
+use gauntlet_proxy::host_list::HostList;
+use gauntlet_proxy::judge::{
+    BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead, Step,
+};
+use gauntlet_proxy::request::WebRequest;
+
+use crate::common::{Origin, Proxy, text};
+
+#[tokio::test]
+async fn a_blocked_host_gets_a_page_that_says_why() {
+    let proxy = Proxy::judged(HostList::read("hosts", &b"blocked.example\n"[..]).unwrap()).await;
+    let url = "http://www.blocked.example:8080/";
+    let Some(out) = proxy.curl(&["-i", "-H", "Accept: text/html", url]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{}", out.text);
+    let record = proxy.record().await;
+    for part in [
+        "content-type: text/html; charset=utf-8\r\n",
+        "proxy-status: gauntlet; error=http_request_denied; details=\"blocked\"\r\n",
+        "<dd>hosts: blocked.example</dd>",
+        "<dd>127.0.0.1</dd>",
+        record.reference.as_str(),
+    ] {
+        assert!(out.text.contains(part), "{part}: {}", out.text);
+    }
+    assert_eq!((record.outcome, record.refusal), (Outcome::Denied, Some("blocked")));
+    assert_eq!(record.rule.as_deref(), Some("hosts: blocked.example"));
+    assert!(record.squid().contains(" TCP_DENIED/403 "), "{}", record.squid());
+    assert_eq!(proxy.counters.refusals("blocked"), 1);
+
+    let out = proxy.curl(&["-v", "https://blocked.example:8443/"]).await.unwrap();
+    assert_eq!(out.code, 56, "{}", out.errors);
+    assert!(out.errors.contains("403"), "{}", out.errors);
+}
+
+/// By the path: redirects, or inspects.
+struct ByPath;
+
+impl Judge for ByPath {
+    fn request(&self, request: &WebRequest) -> Decision {
+        match request.url.path_and_query() {
+            "/moved" => Decision::Redirect("http://elsewhere.example/".to_owned()),
+            "/upload" => Decision::Inspect(Box::new(Words { holds: true, held: Vec::new() })),
+            _ => Decision::Allow,
+        }
+    }
+
+    fn response(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {
+        match request.url.path_and_query() {
+            "/whole" | "/large" => {
+                ResponseDecision::Inspect(Box::new(Words { holds: true, held: Vec::new() }))
+            }
+            "/stream" => {
+                ResponseDecision::Inspect(Box::new(Words { holds: false, held: Vec::new() }))
+            }
+            _ if head.headers.contains_key("x-bad") => ResponseDecision::Block(reason()),
+            _ => ResponseDecision::Pass,
+        }
+    }
+}
+
+fn reason() -> BlockReason {
+    BlockReason { rule: "words".to_owned(), text: "It has a bad word.".to_owned() }
+}
+
+/// Blocks what has `bad` in it: at the end, or as the word comes.
+struct Words {
+    holds: bool,
+    held: Vec<u8>,
+}
+
+impl Inspect for Words {
+    fn data(&mut self, data: Bytes) -> BoxFuture<'_, Step> {
+        Box::pin(async move {
+            if self.holds {
+                self.held.extend_from_slice(&data);
+                return Step::Hold;
+            }
+            // What waits does not stop other connections.
+            tokio::task::yield_now().await;
+            match data.windows(3).any(|w| w == b"bad") {
+                true => Step::Block(reason()),
+                false => Step::Pass(data),
+            }
+        })
+    }
+
+    fn end(&mut self) -> BoxFuture<'_, Step> {
+        let held = Bytes::from(std::mem::take(&mut self.held));
+        let is_bad = held.windows(3).any(|w| w == b"bad");
+        Box::pin(async move { if is_bad { Step::Block(reason()) } else { Step::Pass(held) } })
+    }
+}
+
+/// A response of these pieces, one frame each.
+fn pieces(pieces: &'static [&'static str]) -> hyper::Response<crate::common::Body> {
+    use http_body_util::{BodyExt, StreamBody};
+    let frames = futures_util::stream::unfold(pieces, |rest| async move {
+        // Each piece is written before the next is there.
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let (first, rest) = rest.split_first()?;
+        Some((Ok::<_, Infallible>(hyper::body::Frame::data(Bytes::from(*first))), rest))
+    });
+    let body = StreamBody::new(frames).map_err(|never| match never {});
+    hyper::Response::new(body.boxed_unsync())
+}
+
+#[tokio::test]
+async fn a_judge_redirects_and_blocks_responses() {
+    let proxy = Proxy::judged(ByPath).await;
+    let origin = Origin::start(|_request| async {
+        let mut answer = text("x");
+        answer.headers_mut().insert("x-bad", "1".parse().unwrap());
+        answer
+    })
+    .await;
+    let Some(out) = proxy.curl(&["-i", &origin.url("/moved")]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 302 Found\r\n"), "{}", out.text);
+    assert!(out.text.contains("location: http://elsewhere.example/\r\n"), "{}", out.text);
+    let out = proxy.curl(&["-i", &origin.url("/")]).await.unwrap();
+    assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
+    assert!(out.text.contains("It has a bad word."), "{}", out.text);
+}
+
+#[tokio::test]
+async fn what_is_held_whole_is_a_page_if_it_is_bad() {
+    let proxy = Proxy::judged(ByPath).await;
+    let bad = Origin::start(|_request| async { pieces(&["one ", "bad ", "word"]) }).await;
+    let good = Origin::start(|_request| async { pieces(&["two ", "good ", "words"]) }).await;
+    let Some(out) = proxy.curl(&["-i", &bad.url("/whole")]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
+    assert!(!out.text.contains("one bad"), "{}", out.text);
+    let out = proxy.curl(&[&good.url("/whole")]).await.unwrap();
+    assert_eq!(out.text, "two good words");
+}
+
+#[tokio::test]
+async fn what_is_bad_after_a_part_has_gone_is_cut() {
+    let proxy = Proxy::judged(ByPath).await;
+    let origin = Origin::start(|_request| async { pieces(&["one ", "bad ", "word"]) }).await;
+    let Some(out) = proxy.curl(&[&origin.url("/stream")]).await else { return };
+    assert_eq!(out.text, "one ");
+    assert_eq!(out.code, 18, "curl must see that it is not whole: {}", out.errors);
+    let record = proxy.record().await;
+    assert_eq!((record.outcome, record.refusal), (Outcome::Aborted, Some("blocked")));
+}
+
+#[tokio::test]
+async fn a_bad_upload_never_reaches_the_server() {
+    let (proxy, origin) = (Proxy::judged(ByPath).await, Origin::echo().await);
+    let url = origin.url("/upload");
+    let Some(out) = proxy.curl(&["-i", "-d", "a bad word", &url]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
+    assert_eq!(origin.connections(), 0);
+    let out = proxy.curl(&["-d", "a good word", &url]).await.unwrap();
+    assert!(out.text.ends_with("\n\na good word\n"), "{}", out.text);
+    assert!(out.text.contains("content-length: 11\n"), "{}", out.text);
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_be_held_is_not_passed() {
+    let mut settings = crate::common::settings();
+    settings.limits.held_bytes_max = 8;
+    let judge = std::sync::Arc::new(ByPath);
+    let parts = gauntlet_proxy::Parts { judge, ..Default::default() };
+    let proxy = Proxy::with(settings, parts).await;
+    let origin = Origin::start(|_request| async { pieces(&["two ", "good ", "words"]) }).await;
+    let Some(out) = proxy.curl(&["-i", &origin.url("/large")]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 502 "), "{}", out.text);
+    assert_eq!(proxy.counters.refusals("too_large_to_inspect"), 1);
+}

@@ -1,0 +1,175 @@
+//! `gauntlet proxy`: the web path by itself.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
+use gauntlet_proxy::counters::Counters;
+use gauntlet_proxy::host_list::HostList;
+use gauntlet_proxy::judge::{AllowAll, Judge};
+use gauntlet_proxy::settings::{Settings, Upstream};
+use gauntlet_proxy::{Parts, Server};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+
+const AFTER_HELP: &str = "\
+It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
+times.stop_seconds_max to end. A second signal stops it at once.
+
+Exit status: 0 it was stopped; 2 it could not start.
+
+Examples:
+  gauntlet proxy                                      on 127.0.0.1:3128, nothing blocked
+  gauntlet proxy --listen 10.0.0.1:3128 --block-hosts blocked.txt --access-log access.log
+  gauntlet proxy --upstream proxy.example.com:8080    through another proxy
+  gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
+  curl -x 127.0.0.1:3128 http://example.com/          try it";
+
+/// Arguments of `gauntlet proxy`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Where clients connect; may be given more than once [default: 127.0.0.1:3128]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Block the hosts of this file, one a line, and all below them
+    #[arg(long, value_name = "FILE")]
+    block_hosts: Option<PathBuf>,
+    /// Let clients reach this network, although it is not of the internet
+    #[arg(long, value_name = "NETWORK")]
+    allow_network: Vec<String>,
+    /// Send everything through this proxy
+    #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
+    upstream: Option<Upstream>,
+    /// Append a line a request to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Format of these lines
+    #[arg(long, value_name = "FORMAT", default_value = "squid")]
+    log_format: Format,
+    /// Read settings from this file; options go before them
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+}
+
+/// How a line of the access log is written.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// Squid's native format
+    Squid,
+    /// Apache's combined format
+    Combined,
+}
+
+fn upstream(text: &str) -> Result<Upstream, String> {
+    let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = parts.ok_or("write HOST:PORT, as in proxy.example.com:8080")?;
+    let host = host.trim_matches(['[', ']']).to_owned();
+    Ok(Upstream { host, port, user: String::new(), password: String::new() })
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let settings = settings(args)?;
+    let judge: Arc<dyn Judge> = match &args.block_hosts {
+        Some(file) => Arc::new(read_hosts(file)?),
+        None => Arc::new(AllowAll),
+    };
+    // What is still to be written when the proxy stops is written when this is dropped.
+    let (log, _writing) = access_log(args)?;
+    let parts = Parts { judge, resolver: None, log };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let counters = runtime.block_on(serve(settings, parts))?;
+    report(&counters);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let mut settings = match &args.settings {
+        None => Settings::default(),
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+            toml::from_str(&text).with_context(|| file.display().to_string())?
+        }
+    };
+    if !args.listen.is_empty() {
+        settings.listen.clone_from(&args.listen);
+    }
+    settings.private_networks.extend(args.allow_network.iter().cloned());
+    if args.upstream.is_some() {
+        settings.upstream.clone_from(&args.upstream);
+    }
+    Ok(settings)
+}
+
+fn read_hosts(file: &Path) -> anyhow::Result<HostList> {
+    let open = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(HostList::read(&file.display().to_string(), BufReader::new(open))?)
+}
+
+/// Lines of a format, by way of a thread: sockets do not wait for a disk. If it cannot keep up,
+/// lines are lost.
+struct Lines {
+    writer: NonBlocking,
+    format: Format,
+}
+
+impl AccessLog for Lines {
+    fn record(&self, record: &AccessRecord) {
+        let line = match self.format {
+            Format::Squid => record.squid(),
+            Format::Combined => record.combined(),
+        };
+        // The thread has nobody to tell of an error, either.
+        let _ = self.writer.clone().write_all(format!("{line}\n").as_bytes());
+    }
+}
+
+fn access_log(args: &Args) -> anyhow::Result<(Arc<dyn AccessLog>, Option<WorkerGuard>)> {
+    let (writer, guard) = match &args.access_log {
+        None => return Ok((Arc::new(NoLog), None)),
+        Some(file) if file.as_os_str() == "-" => tracing_appender::non_blocking(io::stdout()),
+        Some(file) => {
+            let open = OpenOptions::new().create(true).append(true).open(file);
+            let open = open.with_context(|| format!("cannot write {}", file.display()))?;
+            tracing_appender::non_blocking(open)
+        }
+    };
+    Ok((Arc::new(Lines { writer, format: args.log_format }), Some(guard)))
+}
+
+async fn serve(settings: Settings, parts: Parts) -> anyhow::Result<Arc<Counters>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let server = Server::bind(settings, parts).await?;
+    let counters = server.counters();
+    for address in server.addresses() {
+        eprintln!("gauntlet: proxy on {address}");
+    }
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut running = std::pin::pin!(server.run(async { drop(stopped.await) }));
+    tokio::select! {
+        ended = running.as_mut() => ended?,
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    drop(stop);
+    tokio::select! {
+        ended = running => ended?,
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(counters)
+}
+
+/// Says what happened, as far as anything did.
+fn report(counters: &Counters) {
+    let happened = counters.all().into_iter().filter(|(_, n)| *n > 0);
+    let numbers: Vec<String> = happened.map(|(name, n)| format!("{name}={n}")).collect();
+    eprintln!("gauntlet: proxy stopped; {}", numbers.join(" "));
+}

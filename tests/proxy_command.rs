@@ -1,0 +1,67 @@
+//! `gauntlet proxy`, from its start to its stop.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use crate::common::program;
+
+#[test]
+fn a_proxy_blocks_writes_its_log_and_stops() {
+    let Some(curl) = program("curl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (hosts, log) = (folder.path().join("hosts"), folder.path().join("access.log"));
+    fs::write(&hosts, "blocked.example # a comment\n").unwrap();
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["proxy", "--listen", "127.0.0.1:0", "--block-hosts"])
+        .arg(&hosts)
+        .arg("--access-log")
+        .arg(&log)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(proxy.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("gauntlet: proxy on ").unwrap().to_owned();
+    let ask = |url: &str| {
+        let out = Command::new(&curl)
+            .args(["-s", "--max-time", "20", "--noproxy", "", "-w", "%{http_code}", "-x"])
+            .args([&address, url])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let page = ask("http://www.blocked.example/");
+    assert!(page.contains("blocked.example") && page.ends_with("403"), "{page}");
+    // Addresses of this machine are not for clients.
+    let page = ask("http://127.0.0.1:8080/");
+    assert!(page.contains("may not be reached") && page.ends_with("403"), "{page}");
+
+    let stopped = Command::new("kill").arg(proxy.id().to_string()).status().unwrap();
+    assert!(stopped.success());
+    assert!(proxy.wait().unwrap().success());
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("refused_blocked=1 refused_destination=1"), "{rest}");
+    let log = fs::read_to_string(&log).unwrap();
+    let denied = " TCP_DENIED/403 ";
+    assert_eq!(log.lines().filter(|line| line.contains(denied)).count(), 2, "{log}");
+    assert!(log.contains(" GET http://www.blocked.example/ - HIER_NONE/- text/plain\n"), "{log}");
+}
+
+#[test]
+fn settings_that_cannot_be_stop_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("proxy.toml");
+    fs::write(&file, "[limits]\nstreams_max = 0\n").unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["proxy", "--settings"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&out.stderr);
+    let expected = "limits.streams_max = 0 is out of its bounds: from 1 to 10000";
+    assert!(errors.contains(expected), "{errors}");
+}
