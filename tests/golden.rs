@@ -107,10 +107,12 @@ fn no_good_sample_is_called_bad_and_no_bad_one_good() {
 #[test]
 fn the_table_of_rules_is_true() {
     let mut text = String::from(
-        "# Rules of the filters\n\nEvery rule that our own filters (`crates/engine/src/filters/`) can \
-         hit. `GAUNTLET_BLESS=1 cargo test --test it golden::` writes this table anew. Points of 0 mean that \
-         the rule only says what kind of mail it is; *phishing* rules count towards that class, *certain* \
-         ones decide the class whatever the points.\n\n| Rule | Points | Kind | Says |\n|---|---:|---|---|\n",
+        "# Rules of the filters\n\n\
+         Every rule that our own filters (`crates/engine/src/filters/`) can hit.\n\
+         `GAUNTLET_BLESS=1 cargo test --test it golden::` writes this table anew. Points of 0 mean that the\n\
+         rule only says what kind of mail it is; *phishing* rules count towards that class, *certain* ones\n\
+         decide the class whatever the points.\n\n\
+         | Rule | Points | Kind | Says |\n|---|---:|---|---|\n",
     );
     for rule in Snapshot::default_rules().registry.rules() {
         let kind = match rule.effect {
