@@ -15,6 +15,8 @@ fuzz_target!(|input: &[u8]| {
         b"\x4c\0\0\0\x01\x14\x02\0",
         b"ID;P\n",
         b"<w:wordDocument xmlns:w='http://schemas.microsoft.com/office/word/2003/wordml'>",
+        b"<d:document xmlns:d='urn:oasis:names:tc:opendocument:xmlns:office:1.0'>",
+        b"<w:wordDocument xmlns:w='http://schemas.microsoft.com/office/word/2003/wordml'><w:fldData>",
         b"ActiveMime",
         b"=",
     ] {

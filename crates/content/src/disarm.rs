@@ -181,7 +181,7 @@ fn active(tree: &Tree, is_page: bool) -> Option<String> {
             P::ActiveX | P::EquationEditor | P::JavaScript | P::LaunchAction => true,
             P::OpenAction | P::EmbeddedFile | P::XfaForm | P::PasswordForm | P::Form => true,
             P::Script | P::Smuggling | P::Redirect | P::CommandLine | P::InstallerAction => true,
-            P::Executable | P::AutoExec | P::EngineFinding | P::Encrypted => true,
+            P::DataQuery | P::Executable | P::AutoExec | P::EngineFinding | P::Encrypted => true,
             // A page shows pictures from elsewhere; a document that fetches them is another matter.
             P::ExternalReference => !is_page,
             _ => false,

@@ -146,7 +146,7 @@ mod tests {
     /// What `fuzz/fuzz_targets/content_*.rs` do, with a few inputs.
     #[test]
     fn signatures_with_any_bytes_behind_them() {
-        let signatures: [&[u8]; 16] = [
+        let signatures: [&[u8]; 18] = [
             b"\x60\xea\x22\0\x22\x0b\x01\x02\x10\0\x02",
             b"\0\0\x10\0\0\0\0**ACE**",
             b"SZDD\x88\xf0\x27\x33A",
@@ -163,6 +163,8 @@ mod tests {
             b"GIF89a\x01\0\x01\0\0\0\0PK\x03\x04\x14\0\0\0\x08\0",
             b"MSCF\0\0\0\0",
             b"vhdxfile",
+            b"<w:wordDocument xmlns:w='schemas.microsoft.com/office/word/2003'><w:fldData>",
+            b"WEB\n1\nhttp://",
         ];
         // A generator of Lehmer's kind: the same bytes each time.
         let mut state = 1u64;

@@ -45,6 +45,7 @@ const SHAPES: &[Shape] = &[
     ("a.vbs", b"", b"Execute("), ("a.ps1", b"", b"'a'+'b';"), ("a.ps1", b"", b"-enc QUJD "), ("a.bat", b"", b"set a=b%a%\r\n"),
     ("a.bat", b"", b"%a:~0,1%"), ("a.ics", b"BEGIN:VCALENDAR\r\n", b"ATTACH;VALUE=BINARY:QUJD\r\n"), ("a.ics", b"BEGIN:VCALENDAR\r\n", b" x"),
     ("a.vcf", b"BEGIN:VCARD\r\n", b"PHOTO;ENCODING=b:QUJD\r\n"), ("a.url", b"[InternetShortcut]\r\n", b"URL=http://a.b/\r\n"),
+    ("a.iqy", b"WEB\n1\n", b"http://a.b/\n"), ("a.oqy", b"QueryType=OLEDB\n", b"a=http://a.b/;"), ("a.search-ms", b"<persistedQuery>", b"<include path='\\\\a\\b'/>"),
     ("a.txt", b"", b"AAAA"), ("a.txt", b"", b"QUJD\r\n"), ("a.txt", b"", b"begin 644 a\n"), ("a.txt", b"", b"begin 644 a\n#0V%T\n"),
     ("a.txt", b"", b"=ybegin line=1 size=1 name=a\n"), ("a.txt", b"", b"=ybegin line=1 size=1 name=a\nx\n=yend\n"), ("a.txt", b"begin 644 a\n", b"#0V%T\n"),
     ("a.hqx", b"(This file must be converted with BinHex 4.0)\n:", b"!!!!"), ("a.mbox", b"From a@b Thu Jan  1 00:00:00 1970\nFrom: a\nTo: b\n\n", b"\nFrom a@b Thu Jan  1 00:00:00 1970\nFrom: a\n\n"),

@@ -254,6 +254,8 @@ pub enum PropertyKind {
     Redirect,
     /// The command line of a shortcut.
     CommandLine,
+    /// A query whose data is fetched into a sheet when it is opened; detail: where from.
+    DataQuery,
     /// A program that unpacks itself when it runs.
     PackedProgram,
     /// An installer's custom action.

@@ -10,6 +10,7 @@ mod fold;
 mod html;
 mod javascript;
 mod program;
+mod query;
 mod shortcut;
 mod smuggle;
 mod tags;
@@ -41,6 +42,7 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         _ if text.trim_start_matches('\u{feff}').trim_start().starts_with("BEGIN:VC") => {
             calendar::read(&text, unpacker);
         }
+        _ if query::is_match(&extension, &text) => query::read(&extension, &text, unpacker),
         _ if shortcut::is_match(&extension, &text) => shortcut::read(&extension, &text, unpacker),
         _ if kind == FileKind::Script || program::is_match(&extension, &text) => {
             program::read(&extension, &text, unpacker);

@@ -17,6 +17,7 @@
 //! | `OBJECT_REMOTE_TEMPLATE` | 3.0 | a document whose template is fetched when it is opened |
 //! | `OBJECT_EQUATION` | 3.0 | the equation editor, as a known exploit embeds it |
 //! | `OBJECT_SHORTCUT_COMMAND` | 4.0 | a shortcut with a command line |
+//! | `OBJECT_DATA_QUERY` | 3.0 | a query (`.iqy`) whose data is fetched from an address |
 //! | `OBJECT_SMUGGLING` | 4.0 phishing | a page that writes a file out of itself by script |
 //! | `OBJECT_PASSWORD_FORM` | 2.5 phishing | a page that asks for a password |
 //! | `OBJECT_PDF_LAUNCH` | 4.0 | a PDF that starts a program |
@@ -171,6 +172,10 @@ impl Objects {
                 rule("OBJECT_EQUATION", 3.0, "Document embeds the equation editor"),
             ),
             (P::CommandLine, rule("OBJECT_SHORTCUT_COMMAND", 4.0, "Shortcut with a command line")),
+            (
+                P::DataQuery,
+                rule("OBJECT_DATA_QUERY", 3.0, "Query fetches data from an address into a sheet"),
+            ),
             (P::LaunchAction, rule("OBJECT_PDF_LAUNCH", 4.0, "PDF starts a program")),
             (P::JavaScript, rule("OBJECT_PDF_JAVASCRIPT", 1.0, "PDF with JavaScript")),
             (
@@ -482,6 +487,15 @@ mod tests {
         ] {
             assert!(!hides(harmless.clone()), "{harmless:?}");
         }
+    }
+
+    #[test]
+    fn a_query_that_fetches_data_counts() {
+        let mut query = object(None, "a.iqy", K::Text);
+        assert!(rules(vec![query.clone()]).0.is_empty());
+        let detail = "http://a.example/2.php".to_owned();
+        query.properties.push(Property { kind: P::DataQuery, detail });
+        assert_eq!(rules(vec![query]).0, ["OBJECT_DATA_QUERY"]);
     }
 
     #[test]

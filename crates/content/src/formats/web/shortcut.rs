@@ -1,12 +1,12 @@
 //! Small text files that lead elsewhere when they are opened: Internet shortcuts, desktop entries,
-//! libraries and searches of Windows, remote desktops, web queries.
+//! libraries and searches of Windows, remote desktops.
 
 use super::bytes;
 use crate::object::{PropertyKind, UrlSource};
 use crate::unpack::Unpacker;
 
 /// Endings of such files.
-const ENDINGS: [&str; 15] = [
+const ENDINGS: [&str; 14] = [
     "url",
     "website",
     "webloc",
@@ -17,7 +17,6 @@ const ENDINGS: [&str; 15] = [
     "scf",
     "inf",
     "settingcontent-ms",
-    "iqy",
     "rdp",
     "jnlp",
     "application",
@@ -79,11 +78,18 @@ pub(super) fn read(extension: &str, text: &str, unpacker: &mut Unpacker<'_>) {
             if key.trim().eq_ignore_ascii_case("full address") {
                 unpacker.url(value, UrlSource::Shortcut);
             }
-        } else if extension == "iqy" && line.contains("://") {
-            unpacker.url(line, UrlSource::External);
         }
     }
     let lower = text.to_ascii_lowercase();
+    // The folders that a saved search looks into.
+    for (at, _) in lower.match_indices("<include ").take(1_000) {
+        let tag = text.get(at..).and_then(|rest| rest.split('>').next()).unwrap_or_default();
+        let path = tag.split_once("path=").and_then(|(_, value)| value.split(['"', '\'']).nth(1));
+        let path = super::tags::decoded(path.unwrap_or_default());
+        if path.contains("://") || path.starts_with("\\\\") {
+            unpacker.url(&path, UrlSource::Shortcut);
+        }
+    }
     for element in ELEMENTS {
         for (at, _) in lower.match_indices(element).take(1_000) {
             let start = at + element.len();
