@@ -1,31 +1,34 @@
 //! `gauntlet proxy`: the web path by itself.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Write};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
 use gauntlet_proxy::counters::Counters;
-use gauntlet_proxy::host_list::HostList;
-use gauntlet_proxy::judge::{AllowAll, Judge};
 use gauntlet_proxy::settings::{Settings, Upstream};
+use gauntlet_proxy::url_judge::UrlJudge;
 use gauntlet_proxy::{Parts, Server};
+use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
+use crate::urls;
+
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
-times.stop_seconds_max to end. A second signal stops it at once.
+times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists anew.
 
 Exit status: 0 it was stopped; 2 it could not start.
 
 Examples:
   gauntlet proxy                                      on 127.0.0.1:3128, nothing blocked
-  gauntlet proxy --listen 10.0.0.1:3128 --block-hosts blocked.txt --access-log access.log
+  gauntlet urls compile --out bad.urls blacklists/    makes a list
+  gauntlet proxy --listen 10.0.0.1:3128 --block bad.urls --access-log access.log
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
   gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
   curl -x 127.0.0.1:3128 http://example.com/          try it";
@@ -37,9 +40,12 @@ pub(crate) struct Args {
     /// Where clients connect; may be given more than once [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
-    /// Block the hosts of this file, one a line, and all below them
+    /// Block what this list has: a file of `gauntlet urls compile`; may be given more than once
     #[arg(long, value_name = "FILE")]
-    block_hosts: Option<PathBuf>,
+    block: Vec<PathBuf>,
+    /// Allow what this list has, whatever others say
+    #[arg(long, value_name = "FILE")]
+    allow: Vec<PathBuf>,
     /// Let clients reach this network, although it is not of the internet
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
@@ -75,15 +81,12 @@ fn upstream(text: &str) -> Result<Upstream, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = settings(args)?;
-    let judge: Arc<dyn Judge> = match &args.block_hosts {
-        Some(file) => Arc::new(read_hosts(file)?),
-        None => Arc::new(AllowAll),
-    };
+    let judge = Arc::new(UrlJudge::new(urls::open(&args.block, &args.allow)?));
     // What is still to be written when the proxy stops is written when this is dropped.
     let (log, _writing) = access_log(args)?;
-    let parts = Parts { judge, resolver: None, log };
+    let parts = Parts { judge: judge.clone(), resolver: None, log };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let counters = runtime.block_on(serve(settings, parts))?;
+    let counters = runtime.block_on(serve(settings, parts, &|| reload(args, &judge)))?;
     report(&counters);
     Ok(ExitCode::SUCCESS)
 }
@@ -107,9 +110,16 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-fn read_hosts(file: &Path) -> anyhow::Result<HostList> {
-    let open = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(HostList::read(&file.display().to_string(), BufReader::new(open))?)
+/// Opens the lists anew. If one of them cannot be, all stay as they are.
+fn reload(args: &Args, judge: &UrlJudge) {
+    match urls::open(&args.block, &args.allow) {
+        Ok(lists) => {
+            let entries: u64 = lists.iter().map(UrlList::entries).sum();
+            judge.replace(lists);
+            eprintln!("gauntlet: proxy has new lists: {entries} entries");
+        }
+        Err(error) => eprintln!("gauntlet: proxy keeps its lists: {error:#}"),
+    }
 }
 
 /// Lines of a format, by way of a thread: sockets do not wait for a disk. If it cannot keep up,
@@ -143,9 +153,14 @@ fn access_log(args: &Args) -> anyhow::Result<(Arc<dyn AccessLog>, Option<WorkerG
     Ok((Arc::new(Lines { writer, format: args.log_format }), Some(guard)))
 }
 
-async fn serve(settings: Settings, parts: Parts) -> anyhow::Result<Arc<Counters>> {
+async fn serve(
+    settings: Settings,
+    parts: Parts,
+    reload: &(dyn Fn() + Sync),
+) -> anyhow::Result<Arc<Counters>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let server = Server::bind(settings, parts).await?;
     let counters = server.counters();
     for address in server.addresses() {
@@ -153,10 +168,14 @@ async fn serve(settings: Settings, parts: Parts) -> anyhow::Result<Arc<Counters>
     }
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut running = std::pin::pin!(server.run(async { drop(stopped.await) }));
-    tokio::select! {
-        ended = running.as_mut() => ended?,
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            ended = running.as_mut() => break ended?,
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            // Reading a list may take long; requests are served by other threads meanwhile.
+            _ = hangup.recv() => tokio::task::block_in_place(reload),
+        }
     }
     drop(stop);
     tokio::select! {

@@ -254,7 +254,8 @@ fn report_json(report: &ReadReport, all: &Sources) -> Value {
     json!({ "sources": sources, "problems": problems, "counts": counts, "ignored": ignored })
 }
 
-fn open(lists: &[PathBuf], allow: &[PathBuf]) -> anyhow::Result<UrlLists> {
+/// Opens compiled lists, which are named by their files.
+pub(crate) fn open(lists: &[PathBuf], allow: &[PathBuf]) -> anyhow::Result<UrlLists> {
     let all = lists.iter().map(|path| (path, Role::Match));
     let all = all.chain(allow.iter().map(|path| (path, Role::Allow)));
     let open = all.map(|(path, role)| {

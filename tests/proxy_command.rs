@@ -2,19 +2,32 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::program;
+
+fn compile(folder: &Path, lines: &str, list: &Path) {
+    let source = folder.join("bad.txt");
+    fs::write(&source, lines).unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["urls", "compile", "--out"])
+        .args([list, &source])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+}
 
 #[test]
 fn a_proxy_blocks_writes_its_log_and_stops() {
     let Some(curl) = program("curl") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (hosts, log) = (folder.path().join("hosts"), folder.path().join("access.log"));
-    fs::write(&hosts, "blocked.example # a comment\n").unwrap();
+    let (list, log) = (folder.path().join("bad.urls"), folder.path().join("access.log"));
+    compile(folder.path(), "blocked.example # a comment\n", &list);
     let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["proxy", "--listen", "127.0.0.1:0", "--block-hosts"])
-        .arg(&hosts)
+        .args(["proxy", "--listen", "127.0.0.1:0", "--block"])
+        .arg(&list)
         .arg("--access-log")
         .arg(&log)
         .stderr(Stdio::piped())
@@ -38,15 +51,30 @@ fn a_proxy_blocks_writes_its_log_and_stops() {
     let page = ask("http://127.0.0.1:8080/");
     assert!(page.contains("may not be reached") && page.ends_with("403"), "{page}");
 
+    compile(folder.path(), "other.example\nanother.example\n", &list);
+    let told = Command::new("kill").args(["-HUP", &proxy.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert_eq!(line, "gauntlet: proxy has new lists: 2 entries\n");
+    let page = ask("http://another.example/");
+    assert!(page.contains("another.example") && page.ends_with("403"), "{page}");
+    fs::write(&list, "no list").unwrap();
+    Command::new("kill").args(["-HUP", &proxy.id().to_string()]).status().unwrap();
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert!(line.starts_with("gauntlet: proxy keeps its lists: "), "{line}");
+    assert!(line.contains("is no compiled list; compile again"), "{line}");
+
     let stopped = Command::new("kill").arg(proxy.id().to_string()).status().unwrap();
     assert!(stopped.success());
     assert!(proxy.wait().unwrap().success());
     let mut rest = String::new();
     errors.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("refused_blocked=1 refused_destination=1"), "{rest}");
+    assert!(rest.contains("refused_blocked=2 refused_destination=1"), "{rest}");
     let log = fs::read_to_string(&log).unwrap();
     let denied = " TCP_DENIED/403 ";
-    assert_eq!(log.lines().filter(|line| line.contains(denied)).count(), 2, "{log}");
+    assert_eq!(log.lines().filter(|line| line.contains(denied)).count(), 3, "{log}");
     assert!(log.contains(" GET http://www.blocked.example/ - HIER_NONE/- text/plain\n"), "{log}");
 }
 

@@ -38,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("console", &["mail", "verdict", "policy", "store"]),
-    ("proxy", &["mail"]),
+    ("proxy", &["mail", "urlfilter"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
     (
         "bench",

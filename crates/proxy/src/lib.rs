@@ -20,7 +20,6 @@ mod error_page;
 mod exchange;
 mod forward;
 mod headers;
-pub mod host_list;
 mod inspect;
 pub mod judge;
 mod pool;
@@ -34,5 +33,6 @@ pub mod settings;
 mod smuggling;
 mod stop;
 mod tunnel;
+pub mod url_judge;
 
 pub use server::{Parts, Server, StartError};

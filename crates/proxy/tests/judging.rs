@@ -1,21 +1,63 @@
 //! What a judge decides is what happens.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use gauntlet_proxy::access_log::Outcome;
-use gauntlet_proxy::host_list::HostList;
 use gauntlet_proxy::judge::{
     BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead, Step,
 };
 use gauntlet_proxy::request::WebRequest;
+use gauntlet_proxy::url_judge::UrlJudge;
+use gauntlet_urlfilter::sources::collect;
+use gauntlet_urlfilter::{Role, UrlList, UrlLists, compile};
 
 use crate::common::{Origin, Proxy, text};
 
+/// A list of these lines, compiled.
+fn list(name: &str, lines: &str) -> UrlLists {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, compiled) = (folder.path().join("list.txt"), folder.path().join("list.urls"));
+    std::fs::write(&source, lines).unwrap();
+    let sources = collect(&source, None, Some("phishing")).unwrap();
+    compile(&sources.files, &compiled).unwrap();
+    let list = UrlList::open(&compiled, name, Role::Match).unwrap();
+    UrlLists::new(vec![list.into()])
+}
+
+#[tokio::test]
+async fn lists_are_swapped_while_requests_pass() {
+    let judge = Arc::new(UrlJudge::new(list("a", "blocked.example\n")));
+    let proxy = Proxy::judged(Shared(judge.clone())).await;
+    let origin = Origin::start(|_| async { text("a page") }).await;
+    let Some(out) = proxy.curl(&[&origin.url("/bad/page")]).await else { return };
+    assert_eq!(out.code, 0, "{}", out.errors);
+    let host = origin.url("");
+    judge.replace(list("b", &format!("{}/bad\n", host.trim_end_matches('/'))));
+    let status = ["-o", "/dev/null", "-w", "%{http_code}"];
+    for (path, code) in [("/bad/page", "403"), ("/bad?x", "403"), ("/badly", "200")] {
+        let out = proxy.curl(&[&status[..], &[&origin.url(path)]].concat()).await.unwrap();
+        assert_eq!(out.text, code, "{path}");
+    }
+    judge.replace(UrlLists::default());
+    let out = proxy.curl(&[&status[..], &[&origin.url("/bad/page")]].concat()).await.unwrap();
+    assert_eq!(out.text, "200");
+}
+
+/// A judge whose lists the test replaces.
+struct Shared(Arc<UrlJudge>);
+
+impl Judge for Shared {
+    fn request(&self, request: &WebRequest) -> Decision {
+        self.0.request(request)
+    }
+}
+
 #[tokio::test]
 async fn a_blocked_host_gets_a_page_that_says_why() {
-    let proxy = Proxy::judged(HostList::read("hosts", &b"blocked.example\n"[..]).unwrap()).await;
+    let proxy = Proxy::judged(UrlJudge::new(list("hosts", "blocked.example\n"))).await;
     let url = "http://www.blocked.example:8080/";
     let Some(out) = proxy.curl(&["-i", "-H", "Accept: text/html", url]).await else { return };
     assert!(out.text.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{}", out.text);
@@ -23,14 +65,14 @@ async fn a_blocked_host_gets_a_page_that_says_why() {
     for part in [
         "content-type: text/html; charset=utf-8\r\n",
         "proxy-status: gauntlet; error=http_request_denied; details=\"blocked\"\r\n",
-        "<dd>hosts: blocked.example</dd>",
+        "<dd>hosts: phishing: domain blocked.example</dd>",
         "<dd>127.0.0.1</dd>",
         record.reference.as_str(),
     ] {
         assert!(out.text.contains(part), "{part}: {}", out.text);
     }
     assert_eq!((record.outcome, record.refusal), (Outcome::Denied, Some("blocked")));
-    assert_eq!(record.rule.as_deref(), Some("hosts: blocked.example"));
+    assert_eq!(record.rule.as_deref(), Some("hosts: phishing: domain blocked.example"));
     assert!(record.squid().contains(" TCP_DENIED/403 "), "{}", record.squid());
     assert_eq!(proxy.counters.refusals("blocked"), 1);
 
