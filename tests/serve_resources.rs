@@ -107,14 +107,14 @@ fn idle_sessions_of_a_few_addresses_make_room_for_a_good_client() {
     let took = gets_through(&node, [127, 0, 9, 1], &message("good", 2_000));
     assert!(took < Duration::from_secs(45), "{took:?}");
     assert!(node.metric("gauntlet_sessions_sent_away_total") > 0);
-    // One who was sent away got the reason.
+    // One who was sent away got the reason. Others may have been idle for too long before.
     let answered = |stream: &mut TcpStream| {
         let mut text = String::new();
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let _open_or_closed = stream.read_to_string(&mut text);
         text.contains("421 4.3.2 too busy")
     };
-    assert!(held.iter_mut().take(50).any(answered));
+    assert!(held.iter_mut().any(answered));
 }
 
 /// Few sessions, and a wait for commands that outlasts every test: only a client that is sent away
