@@ -1,6 +1,6 @@
-//! Ranges of IP addresses in CIDR notation.
+//! Ranges of IP addresses in CIDR notation, and which addresses are of the internet.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// A range of addresses: `192.0.2.0/24`, `2001:db8::/32`, or a single address.
@@ -43,6 +43,122 @@ impl Network {
                 u128::from(net).checked_shr(shift) == u128::from(ip).checked_shr(shift)
             }
             _ => false,
+        }
+    }
+}
+
+/// A host on the internet can have this address: it is in none of the special blocks (IANA's
+/// registries of special-purpose addresses, RFC 6890), nor does an IPv6 address lead to an IPv4
+/// address in one of them.
+pub fn is_global(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_global_v4(address),
+        IpAddr::V6(address) => is_global_v6(address),
+    }
+}
+
+fn is_global_v4(address: Ipv4Addr) -> bool {
+    !matches!(
+        address.octets(),
+        // This network, loopback, multicast, reserved and broadcast.
+        [0 | 127 | 224..=255, ..]
+            // Private (RFC 1918), shared (RFC 6598), link-local.
+            | [10, ..]
+            | [172, 16..=31, ..]
+            | [192, 168, ..]
+            | [100, 64..=127, ..]
+            | [169, 254, ..]
+            // Protocols, relays of 6to4, benchmarks, documentation.
+            | [192, 0, 0 | 2, _]
+            | [192, 88, 99, _]
+            | [198, 18 | 19, ..]
+            | [198, 51, 100, _]
+            | [203, 0, 113, _]
+            // The platform's own services, on every machine of Azure.
+            | [168, 63, 129, 16]
+    )
+}
+
+fn is_global_v6(address: Ipv6Addr) -> bool {
+    let embedded = |high: u16, low: u16| {
+        is_global_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+    };
+    match address.segments() {
+        // Mapped, and NAT64 by its own prefix (RFC 6052).
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            embedded(high, low)
+        }
+        // 6to4 (RFC 3056).
+        [0x2002, high, low, ..] => embedded(high, low),
+        // Protocols, Teredo, benchmarks, ORCHID: all of 2001::/23; documentation.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        // What is given out at all (RFC 4291 section 2.4).
+        [first, ..] => first & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_internet() {
+        for global in [
+            "8.8.8.8",
+            "100.63.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "223.255.255.1",
+            "2a00::1",
+            "2001:4860::1",
+            "::ffff:8.8.8.8",
+            "100.128.0.1",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+        ] {
+            assert!(is_global(global.parse().unwrap()), "{global}");
+        }
+        for special in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.255.0.9",
+            "10.1.2.3",
+            "172.16.0.1",
+            "172.31.9.9",
+            "192.168.1.1",
+            "100.64.0.1",
+            "169.254.169.254",
+            "100.100.100.200",
+            "168.63.129.16",
+            "64:ff9b::a83f:8110",
+            "fd00:ec2::254",
+            "192.0.0.8",
+            "192.0.2.1",
+            "198.18.0.1",
+            "203.0.113.5",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2002:a00:1::1",
+            "2001::1",
+            "2001:db8::1",
+            "3fff::1",
+            "fc00::1",
+            "fd12::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "100::1",
+            "4000::1",
+        ] {
+            assert!(!is_global(special.parse().unwrap()), "{special}");
         }
     }
 }

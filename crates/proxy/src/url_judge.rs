@@ -56,6 +56,8 @@ fn reason(found: &Match<'_>) -> BlockReason {
     let Match { list, category, pattern, .. } = found;
     BlockReason {
         rule: format!("{list}: {category}: {pattern}"),
-        text: format!("This address is on a list that is not allowed here (category {category})."),
+        text: format!(
+            "This address is on a list of those that are not allowed here (category {category})."
+        ),
     }
 }
