@@ -41,6 +41,7 @@ mod trace;
 mod unpack;
 mod urls;
 mod user;
+mod web;
 
 use std::process::ExitCode;
 

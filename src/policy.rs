@@ -4,6 +4,7 @@
 mod replay;
 mod unpacker;
 mod versions;
+mod web;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::admin::policy_source;
+use gauntlet_gateway::config::Config;
 use gauntlet_gateway::scan::data_loss::{DataLossPrevention, NeverFound};
 use gauntlet_inputs::file;
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
@@ -38,6 +40,7 @@ Exit codes: 0 good; 1 a case had another disposition; 2 the policy cannot be use
 Examples:
   gauntlet policy check policy.toml
   gauntlet policy explain message.eml --to me@example.org
+  gauntlet policy explain http://example.com/ --config gauntlet.toml --client 10.0.0.7
   gauntlet policy test cases.toml --policy policy.toml
   gauntlet policy replay new.toml --days 7 --html changes.html
   gauntlet policy apply new.toml --note \"newsletters to their own folder\"
@@ -62,32 +65,8 @@ enum Action {
         #[arg(short, long, env = "GAUNTLET_CONFIG")]
         config: Option<PathBuf>,
     },
-    /// Say which rules were tried for a message, which matched, and why
-    Explain {
-        /// The message; `-` for standard input
-        message: PathBuf,
-        /// The policy file [default: the policy in force of the node that --config or --data names,
-        /// else the one that comes with the program]
-        #[arg(long)]
-        policy: Option<PathBuf>,
-        /// Envelope recipients (may be repeated)
-        #[arg(long, default_value = "recipient@example.org")]
-        to: Vec<String>,
-        /// Envelope sender [default: the Return-Path, else the From address]
-        #[arg(long)]
-        from: Option<String>,
-        /// As mail that goes out
-        #[arg(long)]
-        outbound: bool,
-        /// Print one JSON object instead of text
-        #[arg(long)]
-        json: bool,
-        /// The configuration file, for the policy in force and what its [dlp] names
-        #[arg(short, long, env = "GAUNTLET_CONFIG")]
-        config: Option<PathBuf>,
-        #[command(flatten)]
-        ruleset: RulesetArgs,
-    },
+    /// Say which rules were tried for a message or a URL, which matched, and why
+    Explain(Box<ExplainArgs>),
     /// Try messages with expected dispositions
     Test {
         /// The file of cases, TOML as below
@@ -114,16 +93,54 @@ enum Action {
     Rollback(versions::RollbackArgs),
 }
 
+#[derive(Debug, clap::Args)]
+struct ExplainArgs {
+    /// The message, `-` for standard input; or a URL, for the rules about web requests
+    #[arg(value_name = "MESSAGE|URL")]
+    message: PathBuf,
+    /// The policy file [default: the policy in force of the node that --config or --data names,
+    /// else the one that comes with the program]
+    #[arg(long)]
+    policy: Option<PathBuf>,
+    /// Envelope recipients (may be repeated)
+    #[arg(long, default_value = "recipient@example.org")]
+    to: Vec<String>,
+    /// Envelope sender [default: the Return-Path, else the From address]
+    #[arg(long)]
+    from: Option<String>,
+    /// As mail that goes out
+    #[arg(long)]
+    outbound: bool,
+    #[command(flatten)]
+    request: web::RequestArgs,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// The configuration file, for the policy in force and what its [dlp] and [[url_list]] name
+    #[arg(short, long, env = "GAUNTLET_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    ruleset: RulesetArgs,
+}
+
+fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    let (policy, config) = (args.policy.as_deref(), args.config.as_deref());
+    if let Some(url) = args.message.to_str().filter(|text| web::is_url(text)) {
+        let (policy, config) = policy_of(policy, config, &args.ruleset)?;
+        return web::explain(url, &args.request, (&policy, &config), args.json);
+    }
+    let raw = file::read(&args.message)?;
+    let direction = if args.outbound { Direction::Outbound } else { Direction::Inbound };
+    let judge = Judge::new(policy, config, &args.ruleset)?;
+    let (verdict, explanations) =
+        judge.explain(&raw, direction, args.from.clone(), args.to.clone());
+    print_explanations(&verdict, &explanations, args.json)
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check { file, config } => check(file, config.as_deref()),
-        Action::Explain { message, policy, to, from, outbound, json, config, ruleset } => {
-            let raw = file::read(message)?;
-            let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
-            let judge = Judge::new(policy.as_deref(), config.as_deref(), ruleset)?;
-            let (verdict, explanations) = judge.explain(&raw, direction, from.clone(), to.clone());
-            print_explanations(&verdict, &explanations, *json)
-        }
+        Action::Explain(args) => explain(args),
         Action::Test { cases, policy, config, ruleset } => {
             test(cases, &Judge::new(policy.as_deref(), config.as_deref(), ruleset)?)
         }
@@ -157,8 +174,32 @@ fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}:{}: {never}", file.display(), never.line)?;
     }
     let warnings = policy.warnings.len() + never.len();
-    writeln!(out, "{}: {} rules, {warnings} warnings", file.display(), policy.rules.len())?;
+    let web = match policy.web.len() {
+        0 => String::new(),
+        web => format!("{web} web rules, "),
+    };
+    let rules = policy.rules.len();
+    writeln!(out, "{}: {rules} rules, {web}{warnings} warnings", file.display())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The policy that is asked about, and the configuration that names what it asks for.
+fn policy_of(
+    policy: Option<&Path>,
+    config: Option<&Path>,
+    ruleset: &RulesetArgs,
+) -> anyhow::Result<(Policy, Config)> {
+    let names_node = config.is_some() || ruleset.data.is_some();
+    let mut config = dlp::config_of(config)?;
+    if let Some(data) = &ruleset.data {
+        config.node.data.clone_from(data);
+    }
+    let policy = match policy {
+        Some(file) => read_policy(file)?,
+        None if names_node => policy_source::load(&config)?,
+        None => Policy::default_policy(&Groups::default()),
+    };
+    Ok((policy, config))
 }
 
 /// A policy and what judges messages before it.
@@ -177,16 +218,7 @@ impl Judge {
         ruleset: &RulesetArgs,
     ) -> anyhow::Result<Self> {
         let snapshot = ruleset.load()?;
-        let names_node = config.is_some() || ruleset.data.is_some();
-        let mut config = dlp::config_of(config)?;
-        if let Some(data) = &ruleset.data {
-            config.node.data.clone_from(data);
-        }
-        let policy = match policy {
-            Some(file) => read_policy(file)?,
-            None if names_node => policy_source::load(&config)?,
-            None => Policy::default_policy(&Groups::default()),
-        };
+        let (policy, config) = policy_of(policy, config, ruleset)?;
         let data_loss = match policy.data_conditions().next() {
             Some(_) => Some(Looking::start(&config)?),
             None => None,

@@ -3,15 +3,17 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use gauntlet_mail::Network;
+use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
 use gauntlet_proxy::counters::Counters;
+use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::{Settings, Upstream};
-use gauntlet_proxy::url_judge::UrlJudge;
 use gauntlet_proxy::{Parts, Server};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,6 +31,7 @@ Examples:
   gauntlet proxy                                      on 127.0.0.1:3128, nothing blocked
   gauntlet urls compile --out bad.urls blacklists/    makes a list
   gauntlet proxy --listen 10.0.0.1:3128 --block bad.urls --access-log access.log
+  gauntlet proxy --block bad.urls --policy web.toml   rules of your own (docs/policy.md)
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
   gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
   curl -x 127.0.0.1:3128 http://example.com/          try it";
@@ -46,6 +49,12 @@ pub(crate) struct Args {
     /// Allow what this list has, whatever others say
     #[arg(long, value_name = "FILE")]
     allow: Vec<PathBuf>,
+    /// Decide by the web rules of this policy; without one, what is on a list is blocked
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Take clients from this network; may be given more than once [default: private networks]
+    #[arg(long, value_name = "NETWORK")]
+    client_network: Vec<Network>,
     /// Let clients reach this network, although it is not of the internet
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
@@ -81,7 +90,10 @@ fn upstream(text: &str) -> Result<Upstream, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = settings(args)?;
-    let judge = Arc::new(UrlJudge::new(urls::open(&args.block, &args.allow)?));
+    let policy = Arc::new(policy(args.policy.as_deref())?);
+    let lists = urls::open(&args.block, &args.allow)?;
+    let in_force = Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>);
+    let judge = Arc::new(PolicyJudge::new(in_force, lists));
     // What is still to be written when the proxy stops is written when this is dropped.
     let (log, _writing) = access_log(args)?;
     let parts = Parts { judge: judge.clone(), resolver: None, log };
@@ -103,6 +115,9 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     if !args.listen.is_empty() {
         settings.listen.clone_from(&args.listen);
     }
+    if !args.client_network.is_empty() {
+        settings.client_networks.clone_from(&args.client_network);
+    }
     settings.private_networks.extend(args.allow_network.iter().cloned());
     if args.upstream.is_some() {
         settings.upstream.clone_from(&args.upstream);
@@ -110,12 +125,20 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
+/// The policy of a file; without one, the default.
+fn policy(file: Option<&Path>) -> anyhow::Result<Policy> {
+    let Some(file) = file else { return Ok(Policy::default_policy(&Groups::default())) };
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+    Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
+}
+
 /// Opens the lists anew. If one of them cannot be, all stay as they are.
-fn reload(args: &Args, judge: &UrlJudge) {
+fn reload(args: &Args, judge: &PolicyJudge) {
     match urls::open(&args.block, &args.allow) {
         Ok(lists) => {
             let entries: u64 = lists.iter().map(UrlList::entries).sum();
-            judge.replace(lists);
+            judge.replace_lists(lists);
             eprintln!("gauntlet: proxy has new lists: {entries} entries");
         }
         Err(error) => eprintln!("gauntlet: proxy keeps its lists: {error:#}"),

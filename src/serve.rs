@@ -41,6 +41,7 @@ use self::node_state::EffectiveSettings;
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
+use crate::web::{WebPath, WebSockets, open_lists};
 use crate::{digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
@@ -137,25 +138,29 @@ async fn serve(
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (listeners, console_listener) = open_listeners(&config, &secrets)?;
+    let (listeners, console_listener, web_sockets) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
     let judge = Box::new(move |config: &Config| judge_of(config, &people, &processes));
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
+    let web = WebPath::start(&node, web_sockets)?.map(Arc::new);
     learning::watch(&node)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
         let process = (secrets.clone(), sandbox.clone());
-        Console::start(&node, users.clone(), settings.clone(), process, listener)
+        let parts = (users.clone(), settings.clone(), web.clone());
+        Console::start(&node, parts, process, listener)
     };
     let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.create_first_administrator(now_ms())?;
-    if let Err(error) = announce(&node, console.as_ref(), password.as_deref(), &sandbox.text) {
+    if let Err(error) =
+        announce(&node, (console.as_ref(), web.as_deref()), password.as_deref(), &sandbox.text)
+    {
         // Standard output is closed: mail goes on without it.
         let hint = "`gauntlet user passwd admin` makes a new one-time password";
         tracing::warn!(%error, hint, "standard output takes nothing");
@@ -163,7 +168,7 @@ async fn serve(
     tracing::info!(ruleset = node.ruleset(), "ready");
     let broken = loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(args, &node, &settings, (&users, &secrets)),
+            _ = hang_up.recv() => reload(args, (&node, web.as_deref()), &settings, (&users, &secrets)),
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             why = secrets.ended() => break Some(why),
@@ -174,9 +179,14 @@ async fn serve(
         tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
+    let web = web.map(|web| tokio::task::spawn_blocking(move || web.stop()));
     node.stop().await;
     if let Some(console) = console {
         console.stop();
+    }
+    if let Some(web) = web {
+        // What it did is done; a panic was told when it happened.
+        let _ = web.await;
     }
     users.attempts().finish();
     match broken {
@@ -189,8 +199,9 @@ async fn serve(
 fn open_listeners(
     config: &Config,
     secrets: &Arc<Secrets>,
-) -> anyhow::Result<(Listeners, Option<std::net::TcpListener>)> {
+) -> anyhow::Result<(Listeners, Option<std::net::TcpListener>, WebSockets)> {
     let listeners = Listeners::open_with(config, Some(secrets.clone()))?;
+    let web = WebSockets::bind(config)?;
     let console = match config.console.address.as_str() {
         "" => None,
         address => Some(
@@ -209,7 +220,7 @@ fn open_listeners(
         tracing::warn!("running as root: set node.user to a user of its own");
     }
     data_folder::make_private(config)?;
-    Ok((listeners, console))
+    Ok((listeners, console, web))
 }
 
 /// Drops root for good if the configuration names a user.
@@ -246,13 +257,15 @@ fn is_denied(error: &anyhow::Error) -> bool {
 
 fn reload(
     args: &Args,
-    node: &Node,
+    (node, web): (&Node, Option<&WebPath>),
     settings: &EffectiveSettings,
     (users, secrets): (&Users, &Secrets),
 ) {
     let applied = load_again(args, secrets).and_then(|loaded| {
+        let lists = web.map(|_| open_lists(&loaded.config.url_list)).transpose()?;
         node.reload(loaded.config.clone())?;
         settings.apply(&loaded);
+        web.zip(lists).into_iter().for_each(|(web, lists)| web.apply(lists));
         Ok(())
     });
     match applied {
@@ -403,8 +416,7 @@ struct Console {
 impl Console {
     fn start(
         node: &Arc<Node>,
-        users: Arc<Users>,
-        settings: EffectiveSettings,
+        (users, settings, web): (Arc<Users>, EffectiveSettings, Option<Arc<WebPath>>),
         (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
@@ -428,14 +440,16 @@ impl Console {
             quarantine: node.quarantine.clone(),
             users,
             policies: policies.clone(),
-            node: Arc::new(Handle { node: node.clone(), policies, settings, secrets, sandbox }),
-            options: ConsoleOptions {
-                session_seconds: config.console.session_seconds,
-                session_age_seconds_max: config.console.session_age_seconds_max,
-                https: config.console.tls || config.console.url.starts_with("https://"),
-                head_wait_max: Duration::from_secs(config.console.head_seconds_max),
-                body_wait_max: Duration::from_secs(config.console.body_seconds_max),
-            },
+            web_log: web.as_ref().map(|web| web.log.clone()),
+            node: Arc::new(Handle {
+                node: node.clone(),
+                policies,
+                settings,
+                secrets,
+                sandbox,
+                web,
+            }),
+            options: console_options(&config),
             tls,
             proxies: Arc::new(
                 Proxies::parse(&config.console.proxies)
@@ -477,6 +491,16 @@ impl Console {
     }
 }
 
+fn console_options(config: &Config) -> ConsoleOptions {
+    ConsoleOptions {
+        session_seconds: config.console.session_seconds,
+        session_age_seconds_max: config.console.session_age_seconds_max,
+        https: config.console.tls || config.console.url.starts_with("https://"),
+        head_wait_max: Duration::from_secs(config.console.head_seconds_max),
+        body_wait_max: Duration::from_secs(config.console.body_seconds_max),
+    }
+}
+
 /// The single sign-on of a configuration.
 fn oidc(config: &Config) -> Option<Arc<OidcOptions>> {
     let OidcSettings { issuer, client_id, client_secret, login_claim, add_people, name } =
@@ -490,7 +514,7 @@ fn oidc(config: &Config) -> Option<Arc<OidcOptions>> {
 /// Prints listeners, folders and the first password on standard output.
 fn announce(
     node: &Node,
-    console: Option<&Console>,
+    (console, web): (Option<&Console>, Option<&WebPath>),
     password: Option<&str>,
     sandbox: &str,
 ) -> std::io::Result<()> {
@@ -498,6 +522,9 @@ fn announce(
     writeln!(out, "gauntlet {} is ready", env!("CARGO_PKG_VERSION"))?;
     for (name, location) in handle::locations(node) {
         writeln!(out, "  {name:<14} {location}")?;
+    }
+    for address in web.iter().flat_map(|web| web.addresses()) {
+        writeln!(out, "  {:<14} {address}", "proxy")?;
     }
     if let Some(console) = console {
         let url = node.config().console.url_at(&console.address.to_string());

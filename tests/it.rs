@@ -74,6 +74,7 @@ mod serve_threads;
 mod serve_tls;
 mod serve_trusted;
 mod serve_unscanned;
+mod serve_web;
 mod size_command;
 mod tidy;
 mod tidy_docs;

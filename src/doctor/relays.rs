@@ -16,9 +16,33 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Proves that no listener relays for strangers, or names the one that does.
 pub(super) fn open_relay(config: &Config, found: &mut Findings) {
     for listener in &config.listener {
+        if listener.role.is_web() {
+            open_proxy(listener, found);
+            continue;
+        }
         trust(listener, found);
         if listener.role == ListenerRole::Inbound {
             ask(config, listener, found);
+        }
+    }
+}
+
+/// A proxy for strangers is used for attacks on others within hours.
+fn open_proxy(listener: &ListenerSettings, found: &mut Findings) {
+    let address = &listener.address;
+    let wide = |text: &&String| text.parse::<Network>().is_ok_and(|n| n.holds_strangers());
+    match listener.networks.iter().find(wide) {
+        Some(network) => found.add(
+            Status::Error,
+            "relaying",
+            format!(
+                "{address} is a proxy for strangers: listener.networks has {network}; list your \
+                 own networks"
+            ),
+        ),
+        None => {
+            let networks = listener.networks.join(", ");
+            found.add(Status::Ok, "relaying", format!("{address} is a proxy for {networks} only"));
         }
     }
 }

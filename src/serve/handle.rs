@@ -19,6 +19,7 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use crate::doctor::{Confinement, Running};
+use crate::web::WebPath;
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
@@ -28,6 +29,8 @@ pub(super) struct Handle {
     pub(super) secrets: Arc<Secrets>,
     /// How the processes are confined.
     pub(super) sandbox: Confinement,
+    /// The web path, if the configuration has a listener for it.
+    pub(super) web: Option<Arc<WebPath>>,
 }
 
 impl NodeHandle for Handle {
@@ -48,7 +51,11 @@ impl NodeHandle for Handle {
     }
 
     fn metrics(&self) -> String {
-        self.node.render_metrics()
+        let mut text = self.node.render_metrics();
+        if let Some(web) = &self.web {
+            text.push_str(&web.metrics());
+        }
+        text
     }
 
     fn senders_changed(&self) -> Result<(), NodeError> {

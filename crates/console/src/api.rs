@@ -12,6 +12,7 @@ mod policies;
 mod queue;
 mod table;
 mod users;
+mod web;
 
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -36,3 +36,4 @@ pub(crate) mod tokens;
 pub(crate) mod users;
 mod verdict;
 pub(crate) mod versions;
+pub(crate) mod web;

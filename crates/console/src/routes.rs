@@ -7,7 +7,7 @@ use crate::pages::{
 };
 use crate::pages::{
     export, form, health, learning, metrics, oidc, own, policy, queue, replay, reports, rules,
-    searches, second_factor, senders, settings, sign_in, tokens, users, versions,
+    searches, second_factor, senders, settings, sign_in, tokens, users, versions, web,
 };
 use crate::route::{Access, Method, Page, Route};
 
@@ -36,6 +36,7 @@ const PAGES: &[Route] = &[
     get("/quarantine/{id}/html", Access::Own, held::html_frame),
     get("/quarantine/{id}/download", Access::Reviewer, held::download),
     post("/quarantine/{id}/object", Access::Administrator, objects::fetch),
+    get("/web", Access::Administrator, web::show),
     get("/rules", Access::Administrator, rules::show),
     post("/rules/measure", Access::Administrator, rules::measure_now),
     get("/reports", Access::Reviewer, reports::show),

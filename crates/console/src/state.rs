@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gauntlet_store::{Log, Policies, Quarantine, Users};
+use gauntlet_store::{Log, Policies, Quarantine, Users, WebLog};
 
 use crate::node::NodeHandle;
 use crate::oidc::OidcOptions;
@@ -45,6 +45,8 @@ pub struct ConsoleState {
     pub log: Arc<Log>,
     /// Held mail, which pages show and release.
     pub quarantine: Arc<Quarantine>,
+    /// The web log; none if the node has no listener for web requests.
+    pub web_log: Option<Arc<WebLog>>,
     /// The versions of the policy.
     pub policies: Arc<Policies>,
     /// Logins, sessions, tokens and wishes of people.

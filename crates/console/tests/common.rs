@@ -20,7 +20,9 @@ use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
-use gauntlet_store::{Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users};
+use gauntlet_store::{
+    Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog,
+};
 use gauntlet_verdict::{
     Class, Counterfactual, Disposition, FilterCost, Final, SiteCalibration, Thresholds, Verdict,
 };
@@ -329,6 +331,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         log,
         quarantine,
         users,
+        web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),
         policies,
         node: node.clone(),
         options,

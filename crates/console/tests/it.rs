@@ -19,3 +19,4 @@ mod security;
 mod sign_in;
 mod texts;
 mod token_scopes;
+mod web;

@@ -25,6 +25,7 @@ mod services;
 mod settings;
 mod users;
 mod validate;
+mod web;
 
 pub use acme::AcmeSettings;
 pub use clock::ClockSettings;
@@ -54,6 +55,7 @@ pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     ReportEvery, SignInSettings,
 };
+pub use web::{LoggedClients, UrlListSettings, WebSettings};
 
 /// Seconds of a day, as settings count them.
 const DAY_SECONDS: u64 = gauntlet_mail::date::DAY_SECONDS.cast_unsigned();

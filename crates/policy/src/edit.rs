@@ -35,6 +35,9 @@ struct Shape {
     group: Vec<Spanned<Table>>,
     #[serde(default)]
     rule: Vec<Spanned<Table>>,
+    /// Not edited here, but they end what stands before them.
+    #[serde(default)]
+    web_rule: Vec<Spanned<Table>>,
 }
 
 /// The rules of a text, in order; those that are switched off, too.
@@ -50,9 +53,10 @@ pub fn blocks(text: &str) -> Result<Vec<Block>, PolicyError> {
     let starts = |all: &[Spanned<Table>]| -> Vec<usize> {
         all.iter().map(|t| start_of_line(t.span().start)).collect()
     };
-    let (rules, groups) = (starts(&shape.rule), starts(&shape.group));
+    let rules = starts(&shape.rule);
+    let others = [starts(&shape.group), starts(&shape.web_rule)].concat();
     let mut bounds: Vec<usize> =
-        rules.iter().chain(&groups).map(|head| with_comment(text, *head)).collect();
+        rules.iter().chain(&others).map(|head| with_comment(text, *head)).collect();
     bounds.push(text.len());
     bounds.sort_unstable();
     let block = |(head, table): (&usize, Spanned<Table>)| {
@@ -197,6 +201,7 @@ do = \"deliver\" # all else
             let mut policy = Policy::parse(text, &Groups::default()).unwrap();
             policy.warnings.clear();
             policy.rules.iter_mut().for_each(|r| r.line = 0);
+            policy.web.iter_mut().for_each(|r| r.line = 0);
             policy
         };
         let text = Policy::DEFAULT;

@@ -97,7 +97,7 @@ impl Evaluation<'_> {
     }
 
     fn all(&self) -> All {
-        All { explains: self.explains, ..All::default() }
+        All::new(self.explains)
     }
 
     fn nested(&self, when: &Condition) -> Option<Answer> {
@@ -122,7 +122,7 @@ impl Evaluation<'_> {
 
 /// Collects answers of which all must hold; keeps the first that does not.
 #[derive(Default)]
-struct All {
+pub(crate) struct All {
     explains: bool,
     is_asked: bool,
     held: Vec<String>,
@@ -130,7 +130,11 @@ struct All {
 }
 
 impl All {
-    fn and(&mut self, fits: bool, because: impl FnOnce() -> String) {
+    pub(crate) fn new(explains: bool) -> Self {
+        All { explains, ..All::default() }
+    }
+
+    pub(crate) fn and(&mut self, fits: bool, because: impl FnOnce() -> String) {
         self.is_asked = true;
         if self.failed.is_some() {
             return;
@@ -143,7 +147,7 @@ impl All {
         }
     }
 
-    fn answer(self) -> Option<Answer> {
+    pub(crate) fn answer(self) -> Option<Answer> {
         match self.failed {
             Some(because) => Some((false, because)),
             None if !self.is_asked => None,

@@ -15,6 +15,7 @@ use crate::people::People;
 use crate::removals::{NamesShape, RemovalShape};
 use crate::rule::{ChangeTemplate, Rule};
 use crate::suggestion::with_nearest;
+use crate::web_rules::{WebRule, WebRuleShape};
 use gauntlet_verdict::{Change, Final, ReleasedBy};
 
 /// An ordered list of rules.
@@ -22,6 +23,8 @@ use gauntlet_verdict::{Change, Final, ReleasedBy};
 pub struct Policy {
     /// In the order they are tried.
     pub rules: Vec<Rule>,
+    /// Those about web requests, in the order they are tried.
+    pub web: Vec<WebRule>,
     /// Groups that the file itself defines.
     pub groups: Groups,
     /// Preferences of single users; empty until the node sets them.
@@ -37,6 +40,8 @@ struct FileShape {
     group: Vec<GroupShape>,
     #[serde(default)]
     rule: Vec<Spanned<RuleShape>>,
+    #[serde(default)]
+    web_rule: Vec<Spanned<WebRuleShape>>,
 }
 
 #[derive(Deserialize)]
@@ -134,6 +139,12 @@ enum LearnShape {
     Ham,
 }
 
+impl AsRef<Policy> for Policy {
+    fn as_ref(&self) -> &Policy {
+        self
+    }
+}
+
 impl Policy {
     /// The policy that comes with the program: 36 rules that a company can run unchanged.
     pub const DEFAULT: &'static str = include_str!("../../../rules/policy.toml");
@@ -152,8 +163,14 @@ impl Policy {
                 rules.push(rule);
             }
         }
-        let warnings = check(&rules, &groups)?;
-        Ok(Policy { rules, groups, people: Arc::default(), warnings })
+        let mut web = Vec::new();
+        for shape in file.web_rule {
+            let line = line_of(text, shape.span().start);
+            web.extend(shape.into_inner().read(line)?);
+        }
+        let mut warnings = check(&rules, &groups)?;
+        warnings.extend(crate::web_rules::check(&web, &groups)?);
+        Ok(Policy { rules, web, groups, people: Arc::default(), warnings })
     }
 
     /// The default policy, with these groups.

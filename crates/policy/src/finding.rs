@@ -31,7 +31,11 @@ pub struct Finding {
 
 impl Finding {
     pub(crate) fn of(rule: &Rule, message: String) -> Self {
-        Finding { rule: rule.name.clone(), line: rule.line, message }
+        Self::new(&rule.name, rule.line, message)
+    }
+
+    pub(crate) fn new(rule: &str, line: usize, message: String) -> Self {
+        Finding { rule: rule.to_owned(), line, message }
     }
 }
 

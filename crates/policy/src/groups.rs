@@ -1,18 +1,36 @@
 //! Named groups of addresses, from the policy file or loaded by the node from files or SQL.
 
 use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 
-/// Groups by name; members are addresses or `@domain`, in lower case.
+use gauntlet_mail::Network;
+
+/// Groups by name; members are mail addresses, `@domain` or logins, in lower case, and networks or
+/// addresses of web clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Groups {
     members: BTreeMap<String, HashSet<String>>,
+    networks: BTreeMap<String, Vec<Network>>,
 }
 
 impl Groups {
     /// Adds members to a group, making it if it is new.
     pub fn add<I: IntoIterator<Item = String>>(&mut self, group: &str, members: I) {
         let set = self.members.entry(group.to_owned()).or_default();
-        set.extend(members.into_iter().map(|m| m.trim().to_lowercase()).filter(|m| !m.is_empty()));
+        for member in members {
+            let member = member.trim().to_lowercase();
+            if let Ok(network) = member.parse() {
+                self.networks.entry(group.to_owned()).or_default().push(network);
+            }
+            if !member.is_empty() {
+                set.insert(member);
+            }
+        }
+    }
+
+    /// Whether the client's address is in one of the group's networks.
+    pub fn has_address(&self, group: &str, address: IpAddr) -> bool {
+        self.networks.get(group).is_some_and(|all| all.iter().any(|n| n.contains(address)))
     }
 
     /// Whether the group exists.

@@ -29,6 +29,8 @@ pub mod replay;
 pub mod rewrite;
 pub mod rule;
 pub mod suggestion;
+pub mod web;
+pub mod web_rules;
 
 pub use condition::Condition;
 pub use decide::Explanation;

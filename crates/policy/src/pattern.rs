@@ -1,8 +1,11 @@
 //! Patterns in policies: `*` stands for any run of characters, case is ignored.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::de::value::{
+    I64Deserializer, MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer,
+};
 use serde::de::{DeserializeOwned, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -27,7 +30,9 @@ impl Pattern {
 
     /// Whether the whole of `value` fits. Linear in both lengths but for one backtrack a star.
     pub fn matches(&self, value: &str) -> bool {
-        let value = value.to_lowercase();
+        // Hosts of the web are in lower case already, and there are many.
+        let is_lower = value.bytes().all(|b| b.is_ascii() && !b.is_ascii_uppercase());
+        let value = if is_lower { Cow::Borrowed(value) } else { Cow::Owned(value.to_lowercase()) };
         let (pattern, value) = (self.text.as_bytes(), value.as_bytes());
         let (mut p, mut v) = (0, 0);
         let mut star: Option<(usize, usize)> = None;
@@ -75,6 +80,10 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
         T::deserialize(StrDeserializer::new(value)).map(OneOrMany::One)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        T::deserialize(I64Deserializer::new(value)).map(OneOrMany::One)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, value: A) -> Result<Self::Value, A::Error> {

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::reason::Note;
+
 /// What is known of a request when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessRecord {
@@ -40,6 +42,8 @@ pub struct AccessRecord {
     pub rule: Option<String>,
     /// The reference on the page that the client got.
     pub reference: String,
+    /// What the judge says about its decision.
+    pub note: Note,
 }
 
 /// How a request ended.
@@ -227,6 +231,7 @@ mod tests {
             refusal: None,
             rule: None,
             reference: "r".to_owned(),
+            note: Note::default(),
         }
     }
 

@@ -83,6 +83,7 @@ pub(crate) fn response(refusal: &Refusal, about: &About<'_>, form: Form) -> Resp
 fn title(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Blocked(_) => "This page is blocked",
+        Refusal::Warned(..) => "Do you need this page for your work?",
         Refusal::Port(_) | Refusal::Destination => "This address may not be reached",
         _ if refusal.status().is_client_error() => "The request was not passed on",
         _ => "The page could not be fetched",
@@ -126,6 +127,14 @@ fn page(refusal: &Refusal, about: &About<'_>) -> String {
                 h1 { (title(refusal)) }
                 p { (refusal) }
                 p { (refusal.remedy()) }
+                @if let Refusal::Warned(_, warning) = refusal {
+                    form action=(warning.action) {
+                        input type="hidden" name="token" value=(warning.token);
+                        label { "Reason: " input name="reason" required maxlength="200" size="40"; }
+                        " "
+                        button { "Go on for " (warning.minutes) " minutes" }
+                    }
+                }
                 dl {
                     @for (name, value) in rows(refusal, about) {
                         dt { (name) }

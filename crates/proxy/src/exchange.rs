@@ -16,6 +16,7 @@ use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer};
 use crate::body::{AnyBody, BodyError};
 use crate::client::{Busy, Client};
 use crate::counters::Counters;
+use crate::reason::Note;
 use crate::refusal::Refusal;
 
 /// A request in progress. It is logged when dropped: whoever leaves early is logged, too.
@@ -55,6 +56,7 @@ impl Exchange {
             refusal: None,
             rule: None,
             reference,
+            note: Note::default(),
         };
         let busy = client.begin(request.version() == Version::HTTP_2);
         let (bytes_in, begun) = (Arc::default(), Instant::now());
@@ -79,7 +81,9 @@ impl Exchange {
     fn end_of_whole(&self) -> Outcome {
         match self.record.refusal {
             None => Outcome::Passed,
-            Some("blocked" | "port" | "destination" | "method") => Outcome::Denied,
+            Some("blocked" | "warned" | "client" | "port" | "destination" | "method") => {
+                Outcome::Denied
+            }
             Some(_) => Outcome::Failed,
         }
     }

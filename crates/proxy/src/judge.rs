@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::{HeaderMap, StatusCode};
 
-pub use crate::refusal::BlockReason;
+pub use crate::reason::{BlockReason, Note, Warning};
 use crate::request::WebRequest;
 
 /// What decides about requests and responses.
@@ -38,6 +38,20 @@ pub enum Decision {
     Block(BlockReason),
     /// The client is sent to this URI (302).
     Redirect(String),
+    /// The client gets a page that says why, and may go on from there.
+    Warn(BlockReason, Warning),
+    /// A decision, and what the log says about it.
+    Noted(Box<Decision>, Note),
+}
+
+impl Decision {
+    /// The decision itself, and what the log says about it.
+    pub fn into_parts(self) -> (Decision, Note) {
+        match self {
+            Decision::Noted(decision, note) => (*decision, note),
+            decision => (decision, Note::default()),
+        }
+    }
 }
 
 /// What is done with a response.

@@ -3,14 +3,7 @@
 
 use hyper::StatusCode;
 
-/// Why something is blocked, for the page and the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlockReason {
-    /// The rule or list.
-    pub rule: String,
-    /// In a sentence, for the person at the browser.
-    pub text: String,
-}
+pub use crate::reason::{BlockReason, Warning};
 
 /// Why a request is not answered by the server that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +11,9 @@ pub enum Refusal {
     /// The judge blocked it.
     #[error("{}", .0.text)]
     Blocked(BlockReason),
+    /// The judge warns, and the person may go on.
+    #[error("{}", .0.text)]
+    Warned(BlockReason, Warning),
     /// The request breaks the protocol, or different programs would read it differently.
     #[error("The request is malformed: {0}.")]
     Malformed(&'static str),
@@ -72,6 +68,9 @@ pub enum Refusal {
     /// The client's body was not as it should be, or did not come.
     #[error("The rest of the request did not arrive.")]
     RequestBody,
+    /// The client's address is in none of `client_networks`.
+    #[error("Your address may not use this proxy.")]
+    Client,
     /// More connections than `limits.connections_max` or `limits.client_connections_max`.
     #[error("There are too many connections.")]
     Connections,
@@ -82,6 +81,7 @@ impl Refusal {
     pub fn name(&self) -> &'static str {
         match self {
             Refusal::Blocked(_) => "blocked",
+            Refusal::Warned(..) => "warned",
             Refusal::Malformed(_) => "malformed",
             Refusal::UriTooLong(_) => "uri_too_long",
             Refusal::HeaderTooLarge => "header_too_large",
@@ -100,6 +100,7 @@ impl Refusal {
             Refusal::Upstream(_) => "upstream",
             Refusal::TooLargeToInspect => "too_large_to_inspect",
             Refusal::RequestBody => "request_body",
+            Refusal::Client => "client",
             Refusal::Connections => "connections",
         }
     }
@@ -108,7 +109,11 @@ impl Refusal {
     /// recommends: it is a rule of this site, and asking again is of no use.
     pub fn status(&self) -> StatusCode {
         match self {
-            Refusal::Blocked(_) | Refusal::Port(_) | Refusal::Destination => StatusCode::FORBIDDEN,
+            Refusal::Blocked(_)
+            | Refusal::Warned(..)
+            | Refusal::Port(_)
+            | Refusal::Client
+            | Refusal::Destination => StatusCode::FORBIDDEN,
             Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
             Refusal::UriTooLong(_) => StatusCode::URI_TOO_LONG,
             Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -132,8 +137,10 @@ impl Refusal {
     pub fn proxy_status(&self) -> &'static str {
         match self {
             Refusal::Blocked(_)
+            | Refusal::Warned(..)
             | Refusal::Port(_)
             | Refusal::Method(_)
+            | Refusal::Client
             | Refusal::TooLargeToInspect => "http_request_denied",
             Refusal::Malformed(_)
             | Refusal::UriTooLong(_)
@@ -157,9 +164,10 @@ impl Refusal {
     /// What the person at the browser can do.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Refusal::Blocked(_) | Refusal::Port(_) | Refusal::Destination => {
+            Refusal::Blocked(_) | Refusal::Port(_) | Refusal::Client | Refusal::Destination => {
                 "If you need it for your work, give the reference below to your administrator."
             }
+            Refusal::Warned(..) => "If you need it for your work, say why and go on.",
             Refusal::NameNotFound => "Check the spelling of the address.",
             Refusal::ConnectTimeout
             | Refusal::ConnectRefused
@@ -186,14 +194,15 @@ impl Refusal {
     /// The rule that blocked, if one did.
     pub fn rule(&self) -> Option<&str> {
         match self {
-            Refusal::Blocked(reason) => Some(&reason.rule),
+            Refusal::Blocked(reason) | Refusal::Warned(reason, _) => Some(&reason.rule),
             _ => None,
         }
     }
 
     /// All names, for counters.
-    pub const NAMES: [&'static str; 20] = [
+    pub const NAMES: [&'static str; 22] = [
         "blocked",
+        "warned",
         "malformed",
         "uri_too_long",
         "header_too_large",
@@ -212,6 +221,7 @@ impl Refusal {
         "upstream",
         "too_large_to_inspect",
         "request_body",
+        "client",
         "connections",
     ];
 }

@@ -94,6 +94,27 @@ impl Server {
         Ok(Server { listeners, settings, parts, counters })
     }
 
+    /// The same with sockets that were bound before, and do not block. Call it on the runtime that
+    /// is to run it.
+    ///
+    /// # Errors
+    /// If a setting is out of its bounds, or the runtime does not take a socket.
+    pub fn with_listeners(
+        sockets: Vec<std::net::TcpListener>,
+        settings: Settings,
+        parts: Parts,
+    ) -> Result<Self, StartError> {
+        settings.check()?;
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let adopt = |socket: std::net::TcpListener| {
+            let address = socket.local_addr().unwrap_or(unknown);
+            let adopted = TcpListener::from_std(socket);
+            adopted.map_err(|source| StartError::Listen { address, source })
+        };
+        let listeners = sockets.into_iter().map(adopt).collect::<Result<_, _>>()?;
+        Ok(Server { listeners, settings: Arc::new(settings), parts, counters: Arc::default() })
+    }
+
     /// Where it listens: with port 0 in the settings, the port that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
@@ -176,14 +197,16 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
     // Without it, small pieces would wait for acknowledgements; an error changes nothing else.
     let _ = stream.set_nodelay(true);
     let service = Arc::clone(&shared.service);
-    if let Some(place) = shared.admission.take(address) {
+    let is_known = service.settings.client_networks.iter().any(|n| n.contains(address));
+    let refusal = if is_known { Refusal::Connections } else { Refusal::Client };
+    if let Some(place) = is_known.then(|| shared.admission.take(address)).flatten() {
         let times = &service.settings.times;
         let client = Arc::new(Client::new(address, times, place, shared.alive.clone()));
         tokio::spawn(serve(stream, client, service));
     } else if let Ok(permit) = Arc::clone(&shared.refusing).try_acquire_owned() {
         tokio::spawn(async move {
             let _permit = permit;
-            let _ = timeout(REFUSE, refuse(stream, peer, &service)).await;
+            let _ = timeout(REFUSE, refuse(stream, peer, refusal, &service)).await;
         });
     } else {
         service.counters.connections_dropped.add(1);
@@ -270,11 +293,10 @@ fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Tells a client beyond the limits so.
-async fn refuse(stream: TcpStream, peer: SocketAddr, service: &Arc<Service>) {
+/// Tells a client that is not taken why.
+async fn refuse(stream: TcpStream, peer: SocketAddr, refusal: Refusal, service: &Arc<Service>) {
     let (settings, counters) = (Arc::clone(&service.settings), Arc::clone(&service.counters));
     let each = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-        let refusal = Refusal::Connections;
         counters.refused(&refusal);
         let url = request.uri().to_string();
         let client = peer.ip().to_canonical();

@@ -99,10 +99,13 @@ impl Service {
             return Err(Refusal::Method(web.method.to_string()));
         }
         self.forwarder.check_port(&web)?;
-        let inspector = match self.judge.request(&web) {
-            Decision::Allow => None,
+        let (decision, note) = self.judge.request(&web).into_parts();
+        exchange.record.note = note;
+        let inspector = match decision {
+            Decision::Allow | Decision::Noted(..) => None,
             Decision::Inspect(inspector) => Some(inspector),
             Decision::Block(reason) => return Err(Refusal::Blocked(reason)),
+            Decision::Warn(reason, warning) => return Err(Refusal::Warned(reason, warning)),
             Decision::Redirect(to) => return redirect(&to).map(Answer::Response),
         };
         exchange.record.peer = match &self.settings.upstream {

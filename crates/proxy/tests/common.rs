@@ -40,6 +40,13 @@ pub(crate) struct Proxy {
 #[derive(Default)]
 pub(crate) struct Log(Mutex<Vec<AccessRecord>>);
 
+impl Log {
+    /// All records so far.
+    pub(crate) fn all(&self) -> Vec<AccessRecord> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
 impl AccessLog for Log {
     fn record(&self, record: &AccessRecord) {
         self.0.lock().unwrap().push(record.clone());

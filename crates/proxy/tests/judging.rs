@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::Outcome;
 use gauntlet_proxy::judge::{
     BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead, Step,
 };
+use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::request::WebRequest;
-use gauntlet_proxy::url_judge::UrlJudge;
+use gauntlet_proxy::settings::Settings;
 use gauntlet_urlfilter::sources::collect;
 use gauntlet_urlfilter::{Role, UrlList, UrlLists, compile};
+use hyper::Request;
+use hyper::body::Incoming;
 
-use crate::common::{Origin, Proxy, text};
+use crate::common::{Origin, Proxy, settings, text};
 
 /// A list of these lines, compiled.
 fn list(name: &str, lines: &str) -> UrlLists {
@@ -27,27 +31,38 @@ fn list(name: &str, lines: &str) -> UrlLists {
     UrlLists::new(vec![list.into()])
 }
 
+/// A judge that asks these lists, by the default policy.
+fn judge(lists: UrlLists) -> PolicyJudge {
+    by(Policy::DEFAULT, lists)
+}
+
+/// A judge that asks these lists, by the policy of this text.
+fn by(policy: &str, lists: UrlLists) -> PolicyJudge {
+    let policy = Arc::new(Policy::parse(policy, &Groups::default()).unwrap());
+    PolicyJudge::new(Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>), lists)
+}
+
 #[tokio::test]
 async fn lists_are_swapped_while_requests_pass() {
-    let judge = Arc::new(UrlJudge::new(list("a", "blocked.example\n")));
+    let judge = Arc::new(judge(list("a", "blocked.example\n")));
     let proxy = Proxy::judged(Shared(judge.clone())).await;
     let origin = Origin::start(|_| async { text("a page") }).await;
     let Some(out) = proxy.curl(&[&origin.url("/bad/page")]).await else { return };
     assert_eq!(out.code, 0, "{}", out.errors);
     let host = origin.url("");
-    judge.replace(list("b", &format!("{}/bad\n", host.trim_end_matches('/'))));
+    judge.replace_lists(list("b", &format!("{}/bad\n", host.trim_end_matches('/'))));
     let status = ["-o", "/dev/null", "-w", "%{http_code}"];
     for (path, code) in [("/bad/page", "403"), ("/bad?x", "403"), ("/badly", "200")] {
         let out = proxy.curl(&[&status[..], &[&origin.url(path)]].concat()).await.unwrap();
         assert_eq!(out.text, code, "{path}");
     }
-    judge.replace(UrlLists::default());
+    judge.replace_lists(UrlLists::default());
     let out = proxy.curl(&[&status[..], &[&origin.url("/bad/page")]].concat()).await.unwrap();
     assert_eq!(out.text, "200");
 }
 
 /// A judge whose lists the test replaces.
-struct Shared(Arc<UrlJudge>);
+struct Shared(Arc<PolicyJudge>);
 
 impl Judge for Shared {
     fn request(&self, request: &WebRequest) -> Decision {
@@ -57,7 +72,7 @@ impl Judge for Shared {
 
 #[tokio::test]
 async fn a_blocked_host_gets_a_page_that_says_why() {
-    let proxy = Proxy::judged(UrlJudge::new(list("hosts", "blocked.example\n"))).await;
+    let proxy = Proxy::judged(judge(list("hosts", "blocked.example\n"))).await;
     let url = "http://www.blocked.example:8080/";
     let Some(out) = proxy.curl(&["-i", "-H", "Accept: text/html", url]).await else { return };
     assert!(out.text.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{}", out.text);
@@ -65,14 +80,16 @@ async fn a_blocked_host_gets_a_page_that_says_why() {
     for part in [
         "content-type: text/html; charset=utf-8\r\n",
         "proxy-status: gauntlet; error=http_request_denied; details=\"blocked\"\r\n",
-        "<dd>hosts: phishing: domain blocked.example</dd>",
+        "<dd>Addresses on a list of URLs are blocked</dd>",
         "<dd>127.0.0.1</dd>",
         record.reference.as_str(),
     ] {
         assert!(out.text.contains(part), "{part}: {}", out.text);
     }
     assert_eq!((record.outcome, record.refusal), (Outcome::Denied, Some("blocked")));
-    assert_eq!(record.rule.as_deref(), Some("hosts: phishing: domain blocked.example"));
+    assert_eq!(record.note.rules, ["Addresses on a list of URLs are blocked"]);
+    assert_eq!(record.note.category, "phishing");
+    assert_eq!(record.note.evidence, "hosts: domain blocked.example");
     assert!(record.squid().contains(" TCP_DENIED/403 "), "{}", record.squid());
     assert_eq!(proxy.counters.refusals("blocked"), 1);
 
@@ -216,4 +233,63 @@ async fn what_is_too_large_to_be_held_is_not_passed() {
     let Some(out) = proxy.curl(&["-i", &origin.url("/large")]).await else { return };
     assert!(out.text.starts_with("HTTP/1.1 502 "), "{}", out.text);
     assert_eq!(proxy.counters.refusals("too_large_to_inspect"), 1);
+}
+
+#[tokio::test]
+async fn who_is_warned_says_why_and_goes_on() {
+    let origin = Origin::start(|_| async { text("a page") }).await;
+    let policy = "[[web_rule]]\nname = \"ask\"\nwhen.url.path = \"/games*\"\n\
+                  do = { warn = { text = \"Games at work?\", minutes = 5 } }\n";
+    let proxy = Proxy::judged(by(policy, UrlLists::default())).await;
+    let url = origin.url("/games?level=1");
+    let Some(out) = proxy.curl(&["-i", "-H", "Accept: text/html", &url]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
+    assert!(out.text.contains("Games at work?") && out.text.contains("5 minutes"), "{}", out.text);
+    let token = out.text.split("name=\"token\" value=\"").nth(1).unwrap();
+    let token = token.split('"').next().unwrap();
+    let action = out.text.split("action=\"").nth(1).unwrap().split('"').next().unwrap();
+    let wrong = format!("{action}?token=0&reason=x");
+    let out = proxy.curl(&["-o", "/dev/null", "-w", "%{http_code}", &wrong]).await.unwrap();
+    assert_eq!(out.text, "200", "who has no token asks the server as any other request does");
+    let form = format!("{action}?token={token}&reason=a+test%21");
+    let out = proxy.curl(&["-L", "-w", " %{http_code} %{url_effective}", &form]).await.unwrap();
+    assert_eq!(out.text, format!("a page 200 {url}"));
+    let records = proxy.log.all();
+    let note = &records[2].note;
+    assert_eq!(note.rules, ["ask"]);
+    assert_eq!(note.evidence, "goes on for 5 minutes; reason given: a test!");
+}
+
+#[tokio::test]
+async fn rules_about_responses_block_and_limit() {
+    let origin = Origin::start(|request: Request<Incoming>| async move {
+        let mut response = text(vec![b'x'; 3_000]);
+        let kind = if request.uri().path() == "/video" { "video/mp4" } else { "text/plain" };
+        response.headers_mut().insert("content-type", kind.parse().unwrap());
+        response
+    })
+    .await;
+    let policy = "[[web_rule]]\nname = \"video\"\nwhen.content.type = \"video/*\"\n\
+                  do = { block = \"No videos.\" }\n\
+                  [[web_rule]]\nname = \"slow\"\nwhen.url.path = \"/slow\"\n\
+                  do = { limit_rate = 1024 }\n";
+    let proxy = Proxy::judged(by(policy, UrlLists::default())).await;
+    let status = ["-o", "/dev/null", "-w", "%{http_code} %{size_download}"];
+    for (path, expected) in [("/video", "403"), ("/slow", "200 3000"), ("/", "200 3000")] {
+        let out = proxy.curl(&[&status[..], &[&origin.url(path)]].concat()).await;
+        let Some(out) = out else { return };
+        assert!(out.text.starts_with(expected), "{path}: {}", out.text);
+    }
+    assert_eq!(proxy.log.all()[1].note.rules, ["slow"]);
+}
+
+#[tokio::test]
+async fn clients_of_other_networks_are_refused() {
+    let origin = Origin::start(|_| async { text("a page") }).await;
+    let client_networks = vec!["192.0.2.0/24".parse().unwrap()];
+    let proxy = Proxy::start(Settings { client_networks, ..settings() }).await;
+    let Some(out) = proxy.curl(&["-i", &origin.url("/")]).await else { return };
+    assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
+    assert!(out.text.contains("Your address may not use this proxy."), "{}", out.text);
+    assert_eq!((proxy.counters.refusals("client"), origin.connections()), (1, 0));
 }

@@ -22,6 +22,7 @@ pub mod record;
 pub mod replay;
 pub mod spool;
 pub mod users;
+pub mod web_log;
 
 pub use clock::Clock;
 pub use content::{BodyKeys, Content, ContentHash};
@@ -34,3 +35,4 @@ pub use quarantine::{FolderLimit, Quarantine, QuarantineItem};
 pub use record::{Delivery, Event, LogRecord, Outcome, Stage};
 pub use spool::{Spool, SpoolError, SpoolOptions};
 pub use users::{Role, User, UserDatabase, Users};
+pub use web_log::WebLog;

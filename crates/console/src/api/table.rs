@@ -4,7 +4,7 @@ use gauntlet_store::users::Scope;
 
 use super::operation::Kind::{Choice, Choices, Day, Integer, Lines, Number, Text, Texts};
 use super::operation::{Field, Operation, optional, required};
-use super::{mail, node, personal, policies, queue, users};
+use super::{mail, node, personal, policies, queue, users, web};
 use crate::route::{Access, Method, Page, Route};
 
 const CLASSES: &[&str] = &["ham", "bulk", "suspect", "spam", "phishing", "malware", "unscannable"];
@@ -38,6 +38,25 @@ const MESSAGES: &[Field] = &[
     optional("since", Day, "received on or after this day (UTC)"),
     optional("until", Day, "received on or before this day (UTC)"),
     optional("score_min", Number, "rule points, at least"),
+    after(),
+    limit(),
+];
+
+const WEB: &[Field] = &[
+    optional("client", Text, "address of the client as it is logged"),
+    optional("user", Text, "login"),
+    optional("host", Text, "host; `.example.org` is the domain with all below"),
+    optional("text", Text, "part of the URL"),
+    optional(
+        "outcome",
+        Choice(&["passed", "tunnel", "blocked", "failed", "aborted"]),
+        "how it ended",
+    ),
+    optional("rule", Text, "a rule that matched, or what refused the request"),
+    optional("category", Text, "category of the URL by its list"),
+    optional("reference", Text, "code on a page of ours"),
+    optional("since", Day, "on or after this day (UTC)"),
+    optional("until", Day, "on or before this day (UTC)"),
     after(),
     limit(),
 ];
@@ -169,6 +188,23 @@ pub static OPERATIONS: &[Operation] = &[
             optional("span_minutes", Integer(1, 1_440), "length of a span; 60 if not given"),
         ])
         .answer(&[("buckets", "array"), ("top_rules", "array"), ("top_senders", "array")]),
+    op(Get, "/api/v1/web/requests", Administrator, Some(Scope::MessagesRead), web::requests)
+        .summary("Requests of the web log, newest first.")
+        .fields(WEB)
+        .answer(&[("requests", "array"), ("next", "integer|null")]),
+    op(Get, "/api/v1/web/summary", Administrator, Some(Scope::MessagesRead), web::summary)
+        .summary("Web requests counted by hour, host, client, rule and category.")
+        .fields(&[optional("hours", Integer(1, 2_400), "the last so many hours; 24 if not given")])
+        .answer(&[
+            ("requests", "integer"),
+            ("blocked", "integer"),
+            ("bytes_out", "integer"),
+            ("hours", "array"),
+            ("hosts", "array"),
+            ("clients", "array"),
+            ("rules", "array"),
+            ("categories", "array"),
+        ]),
     op(Get, "/api/v1/health", Administrator, Some(Scope::StatusRead), node::health)
         .summary("Checks of what the node depends on, made now.")
         .answer(&[("ok", "boolean"), ("findings", "array")]),

@@ -24,7 +24,7 @@ use gauntlet_sandbox::seccomp;
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that
 /// is there.
-const OWN_FOLDERS: [&str; 11] = [
+const OWN_FOLDERS: [&str; 13] = [
     "log",
     "queue",
     "quarantine",
@@ -34,6 +34,8 @@ const OWN_FOLDERS: [&str; 11] = [
     "receiving",
     "reports",
     "signatures",
+    "urls",
+    "web",
     corrections::FOLDER_NAME,
     HISTORY,
 ];
@@ -187,6 +189,11 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     }
     for path in OF_THE_SYSTEM {
         rules.allow(Path::new(path), READ)?;
+    }
+    // Lists are replaced by new files of the same name.
+    let lists = config.url_list.iter().filter_map(|list| list.file.parent());
+    for folder in lists.filter(|folder| folder.is_dir() && *folder != Path::new("/")) {
+        rules.allow(folder, READ)?;
     }
     for path in ["/dev/null", "/dev/urandom"] {
         rules.allow(Path::new(path), READ | CHANGE)?;

@@ -19,13 +19,22 @@ pub enum ListenerRole {
     Submission,
     /// A server of ours by LMTP (RFC 2033).
     Lmtp,
+    /// Programs that know that this is a proxy for HTTP.
+    Proxy,
 }
 
 impl ListenerRole {
+    /// Web requests come in by such a listener, and no mail.
+    pub fn is_web(self) -> bool {
+        matches!(self, ListenerRole::Proxy)
+    }
+
     /// The direction of mail that comes in by such a listener.
     pub fn direction(self) -> Direction {
         match self {
             ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
+            // Their clients are ours.
+            ListenerRole::Proxy => Direction::Outbound,
             ListenerRole::Outbound | ListenerRole::Submission => Direction::Outbound,
         }
     }
@@ -39,7 +48,7 @@ pub struct ListenerSettings {
     pub role: ListenerRole,
     /// Address and port; port 0 takes a free one.
     pub address: String,
-    /// Networks in CIDR form that may use an outbound listener.
+    /// Networks in CIDR form that may use an outbound listener, or one of the web path.
     pub networks: Vec<String>,
     /// Other nodes of this machine may listen on the same address and port (SO_REUSEPORT): the
     /// system shares connections out.

@@ -25,6 +25,7 @@ use super::users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     SignInSettings,
 };
+use super::web::{UrlListSettings, WebSettings};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,6 +115,12 @@ pub struct Config {
     pub report: MailedReportSettings,
     /// The message log and the text log.
     pub log: LogSettings,
+    /// Limits of the web path, for its listeners together.
+    pub proxy: gauntlet_web::settings::Settings,
+    /// Lists of URLs, one table a list.
+    pub url_list: Vec<UrlListSettings>,
+    /// What is kept of web requests.
+    pub web: WebSettings,
 }
 
 impl Default for Config {
@@ -161,7 +168,22 @@ impl Default for Config {
             digest: DigestSettings::default(),
             report: MailedReportSettings::default(),
             log: LogSettings::default(),
+            proxy: gauntlet_web::settings::Settings::default(),
+            url_list: Vec::new(),
+            web: WebSettings::default(),
         }
+    }
+}
+
+impl Config {
+    /// The listeners that take mail.
+    pub fn mail_listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
+        self.listener.iter().filter(|listener| !listener.role.is_web())
+    }
+
+    /// The listeners of the web path.
+    pub fn web_listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
+        self.listener.iter().filter(|listener| listener.role.is_web())
     }
 }
 

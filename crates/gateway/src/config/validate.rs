@@ -294,7 +294,7 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
 /// Refuses values that read but cannot work.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
-    for listener in &config.listener {
+    for listener in config.mail_listeners() {
         let Some(address) = socket_address(&listener.address) else {
             let message =
                 format!("{:?} is no address and port, e.g. 127.0.0.1:2525", listener.address);
@@ -332,6 +332,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong("console.proxies", problem.to_string());
         }
     }
+    super::web::check(config.web_listeners(), (&config.proxy, &config.url_list), &config.web)?;
     check_thresholds(config)?;
     check_front_servers(config)?;
     config.acme.check()?;

@@ -210,8 +210,8 @@ impl Node {
     ) -> anyhow::Result<Vec<(&Arc<ListenerTls>, CertifiedKeys)>> {
         let before = self.config();
         let mut all = Vec::new();
-        for (old, tls) in before.listener.iter().zip(&self.certificates) {
-            let now = config.listener.iter().find(|new| new.address == old.address);
+        for (old, tls) in before.mail_listeners().zip(&self.certificates) {
+            let now = config.mail_listeners().find(|new| new.address == old.address);
             if let (Some(now), Some(tls)) = (now, tls) {
                 all.push((tls, tls.prepare(config, now)?));
             }

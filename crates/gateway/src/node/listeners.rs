@@ -40,7 +40,7 @@ impl Listeners {
     /// As [`Listeners::open`].
     pub fn open_with(config: &Config, secrets: Option<Arc<Secrets>>) -> anyhow::Result<Self> {
         let mut listeners = Vec::new();
-        for settings in &config.listener {
+        for settings in config.mail_listeners() {
             let tls = ListenerTls::load_from(config, settings, secrets.clone())?.map(Arc::new);
             listeners.push(Listener::bind(settings, tls)?);
         }

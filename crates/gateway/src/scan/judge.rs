@@ -71,6 +71,12 @@ pub struct Judge {
     pub data_loss: Arc<DataLossPrevention>,
 }
 
+impl AsRef<Policy> for Judge {
+    fn as_ref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
 impl Judge {
     /// The same judge, having learned this.
     #[must_use]

@@ -60,7 +60,7 @@ impl Conversation {
         let domain = domain_of(&rcpt.to);
         let ours = domain.is_empty() || routes.is_local(&domain);
         let may_relay = match self.client.role {
-            ListenerRole::Inbound | ListenerRole::Lmtp => false,
+            ListenerRole::Inbound | ListenerRole::Lmtp | ListenerRole::Proxy => false,
             ListenerRole::Outbound => self.client.is_trusted(),
             ListenerRole::Submission => self.session.user().is_some(),
         };

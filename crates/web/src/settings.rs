@@ -15,8 +15,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where clients connect.
+    /// Where clients connect; not part of a file, since whoever reads that knows the listeners.
+    #[serde(skip, default = "listen_default")]
     pub listen: Vec<SocketAddr>,
+    /// Networks that clients may come from; others get 403. Not part of a file, either.
+    #[serde(skip, default = "client_networks_default")]
+    pub client_networks: Vec<Network>,
     /// The proxy's name in `Via`, `Proxy-Status` and on pages; without one that others know, two
     /// proxies of the same name behind each other take themselves for a loop.
     pub name: String,
@@ -45,7 +49,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 3128))],
+            listen: listen_default(),
+            client_networks: client_networks_default(),
             name: "gauntlet".to_owned(),
             connect_ports: vec![PortRange::one(443)],
             plain_ports: vec![
@@ -62,6 +67,26 @@ impl Default for Settings {
             limits: Limits::default(),
         }
     }
+}
+
+fn listen_default() -> Vec<SocketAddr> {
+    vec![SocketAddr::from(([127, 0, 0, 1], 3128))]
+}
+
+/// The machine itself, and networks that the internet does not route to us (RFC 1918, RFC 4193,
+/// link-local): nobody opens a proxy to the world by mistake.
+fn client_networks_default() -> Vec<Network> {
+    let texts = [
+        "127.0.0.0/8",
+        "::1/128",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "169.254.0.0/16",
+        "fc00::/7",
+        "fe80::/10",
+    ];
+    texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 /// What is done with `Forwarded` and `X-Forwarded-For`.
@@ -141,7 +166,7 @@ impl Default for Times {
 impl Times {
     /// A connection whose requests are in progress is dropped if nothing passes it for so long:
     /// each of the stages of a request may take its time once.
-    pub(crate) fn stalled(&self) -> Duration {
+    pub fn stalled(&self) -> Duration {
         let stages = [self.connect_seconds_max, self.response_seconds_max, self.idle_seconds_max];
         Duration::from_secs(stages.iter().sum())
     }
@@ -336,7 +361,7 @@ impl Settings {
     ///
     /// # Errors
     /// If one is no network.
-    pub(crate) fn networks(&self) -> Result<Vec<Network>, SettingsError> {
+    pub fn networks(&self) -> Result<Vec<Network>, SettingsError> {
         let parse = |text: &String| text.parse().map_err(SettingsError::Network);
         self.private_networks.iter().map(parse).collect()
     }

@@ -1,0 +1,120 @@
+//! `gauntlet policy explain URL`: which web rules match.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use gauntlet_gateway::config::Config;
+use gauntlet_mail::url::canonical;
+use gauntlet_policy::Policy;
+use gauntlet_policy::web::{WebExplanation, WebInput};
+use gauntlet_proxy::policy_judge::listed;
+use gauntlet_web::{RequestKind, WebAction, WebItem, WebResponse};
+use serde_json::json;
+
+use crate::web::open_lists;
+
+/// What is known of the request beside its URL.
+#[derive(Debug, clap::Args)]
+pub(super) struct RequestArgs {
+    /// Of a URL: the client's address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    client: IpAddr,
+    /// Of a URL: the client's login
+    #[arg(long, value_name = "LOGIN")]
+    user: Option<String>,
+    /// Of a URL: the method; CONNECT is a tunnel
+    #[arg(long, default_value = "GET")]
+    method: String,
+    /// Of a URL: the response's type, to try rules about responses, too
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+}
+
+/// What is asked for is a URL, not a file.
+pub(super) fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// Says what would be done with a request for this URL, and why.
+///
+/// # Errors
+/// It is no URL, or a list of the configuration cannot be opened.
+pub(super) fn explain(
+    text: &str,
+    request: &RequestArgs,
+    (policy, config): (&Policy, &Config),
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let url = canonical(text).with_context(|| format!("{text:?} is no URL with a host"))?;
+    let lists = open_lists(&config.url_list)?;
+    let matches = lists.look_up(&url);
+    let listed = listed(&matches);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let kind = match request.method.as_str() {
+        "CONNECT" => RequestKind::Tunnel,
+        _ => RequestKind::Plain,
+    };
+    let default_port = if url.scheme() == "https" { 443 } else { 80 };
+    let response = request.content_type.as_deref();
+    let item = WebItem {
+        at: i64::try_from(now.as_secs()).unwrap_or(0),
+        client: request.client,
+        user: request.user.as_deref(),
+        method: &request.method,
+        kind,
+        url: &url,
+        port: url.port().unwrap_or(default_port),
+        listed: &listed,
+        user_agent: None,
+        response: response.map(|kind| WebResponse {
+            status: 200,
+            content_type: Some(kind),
+            bytes: None,
+        }),
+    };
+    let explained = policy.explain_web(&WebInput { item: &item, continued: &[] });
+    let found: Vec<String> =
+        listed.iter().map(|l| format!("{}: {}: {}", l.list, l.category, l.pattern)).collect();
+    print(url.as_str(), &found, &explained, json)
+}
+
+fn print(
+    url: &str,
+    listed: &[String],
+    explained: &WebExplanation,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let WebExplanation { disposition, trace } = explained;
+    if json {
+        let line = json!({
+            "url": url, "listed": listed, "disposition": disposition, "trace": trace,
+        });
+        writeln!(out, "{line}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = match &disposition.action {
+        WebAction::Allow => String::new(),
+        WebAction::Block { text } | WebAction::Warn { text, .. } => format!(": {text}"),
+        WebAction::Redirect { to } => format!(" to {to}"),
+    };
+    writeln!(out, "{url}: {}{text}", disposition.action.name())?;
+    for entry in listed {
+        writeln!(out, "  listed: {entry}")?;
+    }
+    for change in &disposition.changes {
+        writeln!(out, "  change: {}", serde_json::to_string(change)?)?;
+    }
+    if disposition.asks_response {
+        writeln!(out, "  then by the response (--content-type tries it)")?;
+    }
+    writeln!(out, "  rules tried:")?;
+    for trace in trace {
+        let mark = if trace.matched { "+" } else { "-" };
+        writeln!(out, "  {mark} {}  ({})", trace.rule, trace.because)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,290 @@
+//! The web path of a node: its listeners, what judges requests, and the web log.
+
+mod resolver;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::Context;
+use gauntlet_gateway::Node;
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::{Config, ListenerSettings, UrlListSettings, WebSettings};
+use gauntlet_gateway::inbound::receiver::remediation;
+use gauntlet_mail::date::DAY_MS;
+use gauntlet_policy::Policy;
+use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
+use gauntlet_proxy::counters::Counters;
+use gauntlet_proxy::policy_judge::PolicyJudge;
+use gauntlet_proxy::settings::Settings;
+use gauntlet_proxy::{Parts, Server};
+use gauntlet_store::WebLog;
+use gauntlet_urlfilter::{Role, UrlList, UrlLists};
+use gauntlet_web::{WebOutcome, WebRecord};
+use tokio::sync::oneshot;
+
+use self::resolver::NodeResolver;
+
+/// Folder of the web log in the data folder.
+pub(crate) const LOG_FOLDER: &str = "web";
+/// How often days of the web log that are too old are looked for.
+const RETAIN_EVERY: Duration = Duration::from_secs(3_600);
+
+/// The sockets of the web path, bound.
+#[derive(Debug)]
+pub(crate) struct WebSockets(Vec<(ListenerSettings, TcpListener)>);
+
+impl WebSockets {
+    /// Binds the listeners of the web path.
+    ///
+    /// # Errors
+    /// If an address cannot be bound.
+    pub(crate) fn bind(config: &Config) -> anyhow::Result<Self> {
+        let bind = |settings: &ListenerSettings| {
+            let socket = TcpListener::bind(&settings.address);
+            let socket = socket.map_err(|e| anyhow::anyhow!("{e}{}", remediation(&e)));
+            let socket =
+                socket.with_context(|| format!("listener.address {}", settings.address))?;
+            socket.set_nonblocking(true)?;
+            Ok((settings.clone(), socket))
+        };
+        Ok(WebSockets(config.web_listeners().map(bind).collect::<anyhow::Result<_>>()?))
+    }
+}
+
+/// The web path while it runs.
+pub(crate) struct WebPath {
+    /// What the console and `/metrics` read.
+    pub(crate) log: Arc<WebLog>,
+    judge: Arc<PolicyJudge>,
+    node: Arc<Node>,
+    addresses: Vec<SocketAddr>,
+    counters: Vec<Arc<Counters>>,
+    running: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+}
+
+impl WebPath {
+    /// Serves these sockets on threads of its own, so that mail and web do not wait for each other;
+    /// none if there are no sockets.
+    ///
+    /// # Errors
+    /// A list of URLs cannot be opened, or a thread not be started.
+    pub(crate) fn start(node: &Arc<Node>, sockets: WebSockets) -> anyhow::Result<Option<Self>> {
+        if sockets.0.is_empty() {
+            return Ok(None);
+        }
+        let config = node.config();
+        let log = Arc::new(WebLog::open(&config.node.data.join(LOG_FOLDER))?);
+        let lists = open_lists(&config.url_list)?;
+        warn_of_silent_lists(&node.judge().policy, &config.url_list);
+        let of_node = Arc::clone(node);
+        let policy = Box::new(move || of_node.judge() as Arc<dyn AsRef<Policy>>);
+        let judge = Arc::new(PolicyJudge::new(policy, lists));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("web")
+            .build()
+            .context("cannot start the runtime of the web path")?;
+        let resolver = Arc::new(NodeResolver::new(Arc::clone(&node.resolver)));
+        let mut servers = Vec::new();
+        for (listener, socket) in sockets.0 {
+            let masked = MaskedLog { log: Arc::clone(&log), node: Arc::clone(node) };
+            let parts = Parts {
+                judge: Arc::clone(&judge) as _,
+                resolver: Some(Arc::clone(&resolver) as _),
+                log: Arc::new(masked),
+            };
+            let settings = listener_settings(&config.proxy, &listener, &config);
+            let _entered = runtime.enter();
+            servers.push(Server::with_listeners(vec![socket], settings, parts)?);
+        }
+        let addresses = servers.iter().flat_map(Server::addresses).collect();
+        let counters = servers.iter().map(Server::counters).collect();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("web".to_owned());
+        let retained = Arc::clone(node);
+        let kept = Arc::clone(&log);
+        let thread = thread.spawn(move || {
+            runtime.spawn(retain(kept, retained));
+            runtime.block_on(serve(servers, stopped));
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        })?;
+        let node = Arc::clone(node);
+        let running = Mutex::new(Some((stop, thread)));
+        Ok(Some(WebPath { log, judge, node, addresses, counters, running }))
+    }
+
+    /// Judges by these lists from now on.
+    pub(crate) fn apply(&self, lists: UrlLists) {
+        self.judge.replace_lists(lists);
+        warn_of_silent_lists(&self.node.judge().policy, &self.node.config().url_list);
+    }
+
+    /// Where it listens.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Its numbers in Prometheus' text format.
+    pub(crate) fn metrics(&self) -> String {
+        let mut sums: Vec<(String, u64)> = Vec::new();
+        for counters in &self.counters {
+            for (name, n) in counters.all() {
+                match sums.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += n,
+                    None => sums.push((name, n)),
+                }
+            }
+        }
+        sums.push(("log_records_written".to_owned(), self.log.written()));
+        sums.push(("log_records_dropped".to_owned(), self.log.dropped()));
+        let mut text = String::new();
+        for (name, n) in sums {
+            let is_gauge = name.ends_with("_now");
+            let (kind, suffix) = if is_gauge { ("gauge", "") } else { ("counter", "_total") };
+            let help = name.replace('_', " ");
+            let name = format!("gauntlet_proxy_{name}{suffix}");
+            text.push_str(&format!(
+                "# HELP {name} Web path: {help}.\n# TYPE {name} {kind}\n{name} {n}\n"
+            ));
+        }
+        text
+    }
+
+    /// Ends it; what has begun may end within `proxy.times.stop_seconds_max`.
+    pub(crate) fn stop(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((stop, thread)) = running {
+            // It may have ended already; a panic was told when it happened.
+            let _ = stop.send(());
+            let _ = thread.join();
+        }
+        self.log.flush();
+    }
+}
+
+/// The proxy's settings for one listener.
+fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Config) -> Settings {
+    // They were checked when the configuration was read.
+    let networks = listener.networks.iter().filter_map(|n| n.parse().ok()).collect();
+    let mut settings = Settings { client_networks: networks, ..proxy.clone() };
+    if settings.name == Settings::default().name {
+        settings.name = config.node.host_name();
+    }
+    settings
+}
+
+async fn serve(servers: Vec<Server>, stopped: oneshot::Receiver<()>) {
+    let (tell, told) = tokio::sync::watch::channel(false);
+    let mut running = tokio::task::JoinSet::new();
+    for server in servers {
+        let mut told = told.clone();
+        // Who would tell it is gone: it ends, too.
+        let until = async move { drop(told.wait_for(|told| *told).await) };
+        running.spawn(server.run(until));
+    }
+    let _ = stopped.await;
+    let _ = tell.send(true);
+    while let Some(ended) = running.join_next().await {
+        if let Ok(Err(error)) = ended {
+            tracing::error!(%error, "a listener of the web path ended");
+        }
+    }
+}
+
+/// Deletes old days of the log, now and each hour.
+async fn retain(log: Arc<WebLog>, node: Arc<Node>) {
+    let mut hours = tokio::time::interval(RETAIN_EVERY);
+    loop {
+        hours.tick().await;
+        let days = node.config().web.log_retention_days;
+        let log = Arc::clone(&log);
+        let since = now_ms() - i64::from(days) * DAY_MS;
+        // The queue of the log may be full for a moment.
+        let _ = tokio::task::spawn_blocking(move || log.retain(since)).await;
+    }
+}
+
+/// Opens the lists of a configuration.
+pub(crate) fn open_lists(lists: &[UrlListSettings]) -> anyhow::Result<UrlLists> {
+    let open = lists.iter().map(|list| {
+        let role = if list.allow { Role::Allow } else { Role::Match };
+        let opened = UrlList::open(&list.file, &list.name, role);
+        let opened = opened.with_context(|| {
+            format!(
+                "url_list {:?}; `gauntlet urls compile --out {} SOURCE...` makes it",
+                list.name,
+                list.file.display()
+            )
+        })?;
+        tracing::info!(list = list.name, entries = opened.entries(), "list of URLs opened");
+        Ok(Arc::new(opened))
+    });
+    Ok(UrlLists::new(open.collect::<anyhow::Result<_>>()?))
+}
+
+/// Lists that no rule asks for do nothing.
+fn warn_of_silent_lists(policy: &Policy, lists: &[UrlListSettings]) {
+    if policy.web.is_empty() && lists.iter().any(|list| !list.allow) {
+        tracing::warn!(
+            "the policy has no [[web_rule]], so what is on url_list passes; \
+             docs/policy.md has the rule that blocks it"
+        );
+    }
+}
+
+/// Writes records into the web log, without what is not to be kept.
+struct MaskedLog {
+    log: Arc<WebLog>,
+    node: Arc<Node>,
+}
+
+impl AccessLog for MaskedLog {
+    fn record(&self, record: &AccessRecord) {
+        self.log.append(web_record(record, &self.node.config().web));
+    }
+}
+
+/// A record as the web log keeps it.
+fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
+    let since = record.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let rules = match (record.note.rules.is_empty(), record.refusal) {
+        (true, Some(refusal)) => refusal.to_owned(),
+        _ => record.note.rules.join("\n"),
+    };
+    let rest = record.url.split_once("://").map_or(record.url.as_str(), |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host =
+        authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    let mut kept = WebRecord {
+        at_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        took_ms: u64::try_from(record.took.as_millis()).unwrap_or(u64::MAX),
+        reference: record.refusal.map(|_| record.reference.clone()).unwrap_or_default(),
+        client: record.client.to_string(),
+        user: String::new(),
+        method: record.method.clone(),
+        host: host.map_or(authority, |(host, _)| host).to_owned(),
+        url: record.url.clone(),
+        status: record.status,
+        outcome: outcome(record.outcome),
+        rule: rules,
+        category: record.note.category.clone(),
+        evidence: record.note.evidence.clone(),
+        content_type: record.content_type.clone().unwrap_or_default(),
+        bytes_in: record.bytes_in,
+        bytes_out: record.bytes_out,
+    };
+    settings.mask(&mut kept);
+    kept
+}
+
+fn outcome(outcome: Outcome) -> WebOutcome {
+    match outcome {
+        Outcome::Passed => WebOutcome::Passed,
+        Outcome::Tunnel => WebOutcome::Tunnel,
+        Outcome::Denied => WebOutcome::Blocked,
+        Outcome::Failed => WebOutcome::Failed,
+        Outcome::Aborted => WebOutcome::Aborted,
+    }
+}

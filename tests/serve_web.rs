@@ -1,0 +1,180 @@
+//! The web path of a node: one policy and one console for mail and web.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gauntlet_store::WebLog;
+use gauntlet_store::web_log::{WebQuery, WebRow};
+
+use crate::common::{Node, program};
+
+/// Settings of a node with a proxy; `rest` are further tables.
+fn config(folder: &Path, rest: &str) -> String {
+    let list = folder.join("urls/bad.urls");
+    format!(
+        "[[listener]]\nrole = \"proxy\"\naddress = \"127.0.0.1:0\"\n\
+         [proxy]\nprivate_networks = [\"127.0.0.0/8\"]\n\
+         [[url_list]]\nname = \"bad\"\nfile = {list:?}\n{rest}"
+    )
+}
+
+fn compile(folder: &Path, lines: &str) {
+    std::fs::create_dir_all(folder.join("urls")).unwrap();
+    std::fs::write(folder.join("bad.txt"), lines).unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["urls", "compile", "--out"])
+        .args([folder.join("urls/bad.urls"), folder.join("bad.txt")])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+}
+
+/// A web server that answers everything with a page.
+fn page_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut header = [0; 4096];
+                // A client that left needs no page.
+                let _ = std::io::Read::read(&mut stream, &mut header);
+                let _ = stream.write_all(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
+                      Connection: close\r\n\r\na page",
+                );
+            });
+        }
+    });
+    address.to_string()
+}
+
+struct Site {
+    node: Node,
+    curl: PathBuf,
+}
+
+impl Site {
+    fn ask(&self, args: &[&str]) -> String {
+        let out = Command::new(&self.curl)
+            .args(["-s", "--max-time", "20", "--noproxy", "", "-w", " %{http_code}", "-x"])
+            .arg(self.node.place("proxy"))
+            .args(args)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// The web log, once it has so many requests; newest first.
+    fn logged(&self, count: usize) -> Vec<WebRow> {
+        let mut found = Vec::new();
+        self.node.wait_until("the web log has the requests", || {
+            let page = WebLog::read(&self.node.data().join("web"), &WebQuery::default());
+            found = page.map(|page| page.requests).unwrap_or_default();
+            found.len() >= count
+        });
+        found
+    }
+}
+
+fn start(lines: &str, rest: &str) -> Option<Site> {
+    let curl = program("curl")?;
+    let folder = tempfile::tempdir().unwrap();
+    compile(folder.path(), lines);
+    let config = config(folder.path(), rest);
+    Some(Site { node: Node::start_in(folder, &config), curl })
+}
+
+#[test]
+fn one_policy_decides_about_mail_and_web() {
+    let policy = "[[web_rule]]\nname = \"no uploads\"\nwhen.method = \"POST\"\n\
+                  do = { block = \"Uploads are not allowed.\" }\n\
+                  [[web_rule]]\nname = \"bad addresses\"\nwhen.url.list = \"bad\"\n\
+                  do = { block = \"This address is dangerous.\" }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    std::fs::write(&file, policy).unwrap();
+    let Some(mut site) = start("blocked.example\n", &format!("[policy]\npath = {file:?}\n")) else {
+        return;
+    };
+    let origin = page_server();
+    assert_eq!(site.ask(&[&format!("http://{origin}/a?b")]), "a page 200");
+    let page = site.ask(&["http://www.blocked.example/"]);
+    assert!(page.contains("This address is dangerous.") && page.ends_with(" 403"), "{page}");
+    let page = site.ask(&["-d", "x", &format!("http://{origin}/")]);
+    assert!(page.contains("Uploads are not allowed."), "{page}");
+
+    let rows = site.logged(3);
+    let of = |n: usize| {
+        let r = &rows[n].record;
+        (r.status, r.outcome.name(), r.rule.as_str(), r.evidence.as_str())
+    };
+    assert_eq!(of(2), (200, "passed", "", ""));
+    assert_eq!(of(1), (403, "blocked", "bad addresses", "bad: domain blocked.example"));
+    assert_eq!(of(0), (403, "blocked", "no uploads", ""));
+    assert_eq!(rows[2].record.url, format!("http://{origin}/a?b"));
+    assert_eq!((rows[2].record.client.as_str(), rows[2].record.bytes_out), ("127.0.0.1", 6));
+    assert!(!rows[1].record.reference.is_empty());
+
+    assert_eq!(site.node.metric("gauntlet_proxy_requests_total"), 3);
+    assert_eq!(site.node.metric("gauntlet_proxy_refused_blocked_total"), 2);
+    site.node.wait_until("the log is written", || {
+        site.node.metric("gauntlet_proxy_log_records_written_total") == 3
+    });
+    site.node.stop();
+    assert_eq!(site.logged(3).len(), 3, "it is there after a stop");
+}
+
+#[test]
+fn a_reload_takes_new_lists_and_rules_or_none() {
+    let Some(site) = start("blocked.example\n", "") else { return };
+    let origin = page_server();
+    let host = origin.split(':').next().unwrap();
+    let url = format!("http://{origin}/");
+    assert_eq!(site.ask(&[&url]), "a page 200");
+    compile(site.node.folder.path(), &format!("{host}\n"));
+    let reload = |what: &str| {
+        let before = site.node.log().matches(what).count();
+        site.node.signal("-HUP");
+        site.node.wait_until("the node reloads", || site.node.log().matches(what).count() > before);
+    };
+    reload("configuration reloaded");
+    assert!(site.ask(&[&url]).ends_with(" 403"));
+    // Renamed into its place: a file in use is mapped, and must not be written into.
+    let (other, list) = ("urls/other", "urls/bad.urls");
+    std::fs::write(site.node.folder.path().join(other), "no list").unwrap();
+    let path = |name: &str| site.node.folder.path().join(name);
+    std::fs::rename(path(other), path(list)).unwrap();
+    reload("configuration not reloaded");
+    assert!(site.node.log().contains("gauntlet urls compile --out"), "{}", site.node.log());
+    assert!(site.ask(&[&url]).ends_with(" 403"), "the lists in use stay");
+}
+
+#[test]
+fn what_is_not_to_be_kept_of_requests_is_not() {
+    let web = "[web]\nlog_clients = \"none\"\nlog_urls = false\n";
+    let Some(site) = start("blocked.example\n", web) else { return };
+    site.ask(&["http://blocked.example/secret?token=1"]);
+    let record = &site.logged(1)[0].record;
+    assert_eq!((record.client.as_str(), record.url.as_str()), ("", "http://blocked.example"));
+}
+
+#[test]
+fn a_list_that_is_none_stops_the_start_and_says_what_makes_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let settings = config(folder.path(), "");
+    let text = format!("[node]\ndata = {data:?}\n[console]\naddress = \"\"\n{settings}");
+    std::fs::write(folder.path().join("gauntlet.toml"), text).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["serve", "--config"])
+        .arg(folder.path().join("gauntlet.toml"))
+        .output()
+        .unwrap();
+    assert!(!out.status.success());
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(errors.contains("url_list \"bad\"; `gauntlet urls compile --out"), "{errors}");
+}
