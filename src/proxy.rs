@@ -13,7 +13,7 @@ use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
 use gauntlet_proxy::counters::Counters;
 use gauntlet_proxy::policy_judge::PolicyJudge;
-use gauntlet_proxy::settings::{Settings, Upstream};
+use gauntlet_proxy::settings::{Mode, Settings, Upstream};
 use gauntlet_proxy::{Parts, Server};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +33,7 @@ Examples:
   gauntlet proxy --listen 10.0.0.1:3128 --block bad.urls --access-log access.log
   gauntlet proxy --block bad.urls --policy web.toml   rules of your own (docs/policy.md)
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
+  gauntlet proxy --transparent '[::]:3129'            what a router redirects
   gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
   curl -x 127.0.0.1:3128 http://example.com/          try it";
 
@@ -43,6 +44,13 @@ pub(crate) struct Args {
     /// Where clients connect; may be given more than once [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
+    /// Where a router sends connections of clients that know nothing of the proxy; may be given
+    /// more than once
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    transparent: Vec<SocketAddr>,
+    /// The router does so by TPROXY (needs CAP_NET_ADMIN), and not by REDIRECT
+    #[arg(long, requires = "transparent")]
+    tproxy: bool,
     /// Block what this list has: a file of `gauntlet urls compile`; may be given more than once
     #[arg(long, value_name = "FILE")]
     block: Vec<PathBuf>,
@@ -118,6 +126,12 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     if !args.client_network.is_empty() {
         settings.client_networks.clone_from(&args.client_network);
     }
+    if !args.transparent.is_empty() {
+        settings.transparent.listen.clone_from(&args.transparent);
+    }
+    if args.tproxy {
+        settings.transparent.mode = Mode::Tproxy;
+    }
     settings.private_networks.extend(args.allow_network.iter().cloned());
     if args.upstream.is_some() {
         settings.upstream.clone_from(&args.upstream);
@@ -188,6 +202,9 @@ async fn serve(
     let counters = server.counters();
     for address in server.addresses() {
         eprintln!("gauntlet: proxy on {address}");
+    }
+    for address in server.transparent_addresses() {
+        eprintln!("gauntlet: transparent proxy on {address}");
     }
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut running = std::pin::pin!(server.run(async { drop(stopped.await) }));

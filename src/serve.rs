@@ -523,8 +523,8 @@ fn announce(
     for (name, location) in handle::locations(node) {
         writeln!(out, "  {name:<14} {location}")?;
     }
-    for address in web.iter().flat_map(|web| web.addresses()) {
-        writeln!(out, "  {:<14} {address}", "proxy")?;
+    for (role, address) in web.iter().flat_map(|web| web.addresses()) {
+        writeln!(out, "  {role:<14} {address}")?;
     }
     if let Some(console) = console {
         let url = node.config().console.url_at(&console.address.to_string());

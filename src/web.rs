@@ -2,7 +2,7 @@
 
 mod resolver;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context;
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::config::{Config, ListenerSettings, UrlListSettings, WebSettings};
+use gauntlet_gateway::config::{
+    Config, ListenerRole, ListenerSettings, UrlListSettings, WebSettings,
+};
 use gauntlet_gateway::inbound::receiver::remediation;
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_policy::Policy;
@@ -18,7 +20,7 @@ use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
 use gauntlet_proxy::counters::Counters;
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::Settings;
-use gauntlet_proxy::{Parts, Server};
+use gauntlet_proxy::{Parts, Server, transparent_socket};
 use gauntlet_store::WebLog;
 use gauntlet_urlfilter::{Role, UrlList, UrlLists};
 use gauntlet_web::{WebOutcome, WebRecord};
@@ -42,7 +44,14 @@ impl WebSockets {
     /// If an address cannot be bound.
     pub(crate) fn bind(config: &Config) -> anyhow::Result<Self> {
         let bind = |settings: &ListenerSettings| {
-            let socket = TcpListener::bind(&settings.address);
+            let socket = match settings.role {
+                ListenerRole::Transparent => {
+                    let address = settings.address.to_socket_addrs()?.next();
+                    let address = address.context("no such address")?;
+                    transparent_socket(address, config.proxy.transparent.mode)
+                }
+                _ => TcpListener::bind(&settings.address),
+            };
             let socket = socket.map_err(|e| anyhow::anyhow!("{e}{}", remediation(&e)));
             let socket =
                 socket.with_context(|| format!("listener.address {}", settings.address))?;
@@ -59,7 +68,7 @@ pub(crate) struct WebPath {
     pub(crate) log: Arc<WebLog>,
     judge: Arc<PolicyJudge>,
     node: Arc<Node>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<(&'static str, SocketAddr)>,
     counters: Vec<Arc<Counters>>,
     running: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
@@ -97,9 +106,18 @@ impl WebPath {
             };
             let settings = listener_settings(&config.proxy, &listener, &config);
             let _entered = runtime.enter();
-            servers.push(Server::with_listeners(vec![socket], settings, parts)?);
+            let (explicit, transparent) = match listener.role {
+                ListenerRole::Transparent => (vec![], vec![socket]),
+                _ => (vec![socket], vec![]),
+            };
+            servers.push(Server::with_sockets(explicit, transparent, settings, parts)?);
         }
-        let addresses = servers.iter().flat_map(Server::addresses).collect();
+        let named = |name: &'static str| move |address: SocketAddr| (name, address);
+        let addresses = servers.iter().flat_map(|server| {
+            let explicit = server.addresses().into_iter().map(named("proxy"));
+            explicit.chain(server.transparent_addresses().into_iter().map(named("transparent")))
+        });
+        let addresses = addresses.collect();
         let counters = servers.iter().map(Server::counters).collect();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("web".to_owned());
@@ -121,8 +139,8 @@ impl WebPath {
         warn_of_silent_lists(&self.node.judge().policy, &self.node.config().url_list);
     }
 
-    /// Where it listens.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+    /// Where it listens, by the role.
+    pub(crate) fn addresses(&self) -> &[(&'static str, SocketAddr)] {
         &self.addresses
     }
 
@@ -169,6 +187,11 @@ fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Con
     // They were checked when the configuration was read.
     let networks = listener.networks.iter().filter_map(|n| n.parse().ok()).collect();
     let mut settings = Settings { client_networks: networks, ..proxy.clone() };
+    if listener.role == ListenerRole::Transparent {
+        settings.listen.clear();
+        settings.transparent.listen =
+            listener.address.to_socket_addrs().into_iter().flatten().collect();
+    }
     if settings.name == Settings::default().name {
         settings.name = config.node.host_name();
     }

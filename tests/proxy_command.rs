@@ -79,6 +79,34 @@ fn a_proxy_blocks_writes_its_log_and_stops() {
 }
 
 #[test]
+fn a_transparent_proxy_takes_what_a_router_hands_over_alone() {
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["proxy", "--listen", "127.0.0.1:0", "--transparent", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(proxy.stderr.take().unwrap());
+    let (mut explicit, mut transparent) = (String::new(), String::new());
+    errors.read_line(&mut explicit).unwrap();
+    errors.read_line(&mut transparent).unwrap();
+    let address = transparent.trim().strip_prefix("gauntlet: transparent proxy on ").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "{}", answer.escape_ascii());
+    assert!(Command::new("kill").arg(proxy.id().to_string()).status().unwrap().success());
+    assert!(proxy.wait().unwrap().success());
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains(" not_redirected=1"), "{rest}");
+
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet")).args(["proxy", "--tproxy"]).output();
+    let errors = String::from_utf8(out.unwrap().stderr).unwrap();
+    assert!(errors.contains("--transparent <ADDRESS:PORT>"), "{errors}");
+}
+
+#[test]
 fn settings_that_cannot_be_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("proxy.toml");

@@ -37,6 +37,8 @@ pub(crate) struct Watched<B> {
     pub(crate) inner: B,
     pub(crate) progress: Option<Arc<Progress>>,
     pub(crate) bytes: Option<Arc<AtomicU64>>,
+    /// More of it was asked for and is not here: whoever sends it is slow.
+    pub(crate) waits: Option<Arc<AtomicBool>>,
     /// The connection that it came by cannot be used again.
     pub(crate) ends_connection: bool,
 }
@@ -53,7 +55,11 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        if let Some(waits) = &self.waits {
+            waits.store(polled.is_pending(), Ordering::Relaxed);
+        }
+        let frame = std::task::ready!(polled);
         if let Some(progress) = &self.progress {
             progress.touch();
         }

@@ -9,7 +9,7 @@
 //! slowly is then cut as an idle connection is.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -39,6 +40,8 @@ pub(crate) enum Stage {
 /// A connection of a client.
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
+    /// The server that it connected to, if a router handed the connection over.
+    pub(crate) original: Option<SocketAddr>,
     pub(crate) progress: Progress,
     stage: Mutex<Stage>,
     is_http2: AtomicBool,
@@ -60,6 +63,7 @@ impl Client {
         let header = Duration::from_secs(times.header_seconds_max);
         Client {
             address,
+            original: None,
             progress: Progress::new(header),
             stage: Mutex::new(Stage::Header),
             is_http2: AtomicBool::new(false),
@@ -133,6 +137,8 @@ impl Drop for Busy {
 pub(crate) struct Socket {
     pub(crate) stream: TcpStream,
     pub(crate) client: Arc<Client>,
+    /// Bytes that were taken from the stream before, and are read first.
+    pub(crate) replay: Bytes,
 }
 
 impl AsyncRead for Socket {
@@ -141,6 +147,12 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.replay.is_empty() {
+            let length = self.replay.len().min(buffer.remaining());
+            buffer.put_slice(&self.replay.split_to(length));
+            self.client.has_read();
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::destination::Reach;
 use crate::refusal::Refusal;
 use crate::resolve::Resolve;
+use crate::transparent::recent::Recent;
 
 /// How long one attempt is ahead of the next (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -23,6 +24,8 @@ pub(crate) struct Connector {
     pub(crate) resolver: Arc<dyn Resolve>,
     pub(crate) wait_max: Duration,
     pub(crate) addresses_max: usize,
+    /// Our own connections, by which loops are seen; none if there is no need.
+    pub(crate) recent: Option<Recent>,
 }
 
 /// Who named a destination.
@@ -55,6 +58,9 @@ impl Connector {
         let stream = stream.unwrap_or(Err(Refusal::ConnectTimeout))?;
         // Without it, small pieces would wait for acknowledgements; an error changes nothing else.
         let _ = stream.set_nodelay(true);
+        if let (Some(recent), Ok(from)) = (&self.recent, stream.local_addr()) {
+            recent.note(from);
+        }
         Ok(stream)
     }
 
@@ -72,6 +78,16 @@ impl Connector {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the host has this address. A name that cannot be looked up has none.
+    pub(crate) async fn has_address(&self, host: &str, address: IpAddr) -> bool {
+        if let Ok(literal) = host.parse::<IpAddr>() {
+            return literal.to_canonical() == address;
+        }
+        let found = timeout(self.wait_max, self.resolver.resolve(host)).await;
+        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        found.into_iter().any(|ip| ip.to_canonical() == address)
     }
 
     async fn addresses(&self, host: &str, named_by: NamedBy) -> Result<Vec<IpAddr>, Refusal> {

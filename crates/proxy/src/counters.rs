@@ -20,6 +20,10 @@ pub struct Counters {
     pub stalled: Counter,
     /// Connections closed since what came was no HTTP; hyper answers 400, 414 or 431.
     pub protocol_errors: Counter,
+    /// Connections to a transparent listener that no router handed over.
+    pub not_redirected: Counter,
+    /// Names that do not have the address that the client connected to (`verify_names`).
+    pub names_mismatched: Counter,
     /// Requests.
     pub requests: Counter,
     /// Tunnels and upgraded connections.
@@ -82,6 +86,8 @@ impl Counters {
             ("header_timeouts", &self.header_timeouts),
             ("stalled", &self.stalled),
             ("protocol_errors", &self.protocol_errors),
+            ("not_redirected", &self.not_redirected),
+            ("names_mismatched", &self.names_mismatched),
             ("requests", &self.requests),
             ("tunnels", &self.tunnels),
             ("origin_connections", &self.origin_connections),

@@ -84,7 +84,9 @@ fn title(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Blocked(_) => "This page is blocked",
         Refusal::Warned(..) => "Do you need this page for your work?",
-        Refusal::Port(_) | Refusal::Destination => "This address may not be reached",
+        Refusal::Port(_) | Refusal::Destination | Refusal::NameMismatch => {
+            "This address may not be reached"
+        }
         _ if refusal.status().is_client_error() => "The request was not passed on",
         _ => "The page could not be fetched",
     }

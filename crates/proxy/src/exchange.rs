@@ -77,13 +77,21 @@ impl Exchange {
         self.record.content_type = content_type.map(str::to_owned);
     }
 
+    /// Notes an end without an answer of HTTP.
+    pub(crate) fn ended_refused(&mut self, refusal: &Refusal) {
+        self.refused(refusal);
+        self.record.status = refusal.status().as_u16();
+        self.record.outcome = self.end_of_whole();
+    }
+
     /// How it ends if its answer is sent whole.
     fn end_of_whole(&self) -> Outcome {
         match self.record.refusal {
             None => Outcome::Passed,
-            Some("blocked" | "warned" | "client" | "port" | "destination" | "method") => {
-                Outcome::Denied
-            }
+            Some(
+                "blocked" | "warned" | "client" | "port" | "destination" | "name_mismatch"
+                | "method",
+            ) => Outcome::Denied,
             Some(_) => Outcome::Failed,
         }
     }

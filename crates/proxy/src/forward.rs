@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ use crate::counters::Counters;
 use crate::pool::{Connection, Key, Pool, SendError};
 use crate::progress::Progress;
 use crate::refusal::Refusal;
-use crate::request::{Kind, WebRequest};
-use crate::settings::{Settings, SettingsError, Upstream};
+use crate::request::{Kind, WebRequest, bracketed};
+use crate::settings::{Destination, Settings, SettingsError, Upstream, VerifyNames};
+use crate::transparent::recent::Recent;
 
 /// Bytes both ways.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -50,7 +52,7 @@ impl Received {
     ) -> (hyper::http::response::Parts, Watched<Incoming>) {
         let (parts, inner) = self.response.into_parts();
         let progress = Some(self.progress);
-        (parts, Watched { inner, progress, bytes: None, ends_connection })
+        (parts, Watched { inner, progress, bytes: None, waits: None, ends_connection })
     }
 }
 
@@ -65,6 +67,12 @@ impl Forwarder {
             resolver,
             wait_max: Duration::from_secs(settings.times.connect_seconds_max),
             addresses_max: settings.limits.addresses_max,
+            recent: (!settings.transparent.listen.is_empty()).then(|| {
+                let times = &settings.times;
+                // A connection that comes back is asked about when its first bytes are here.
+                let keep = times.header_seconds_max + times.connect_seconds_max;
+                Recent::new(Duration::from_secs(keep))
+            }),
         };
         let pool = Arc::new(Pool::new(&settings));
         Ok(Forwarder { settings, connector, pool, counters })
@@ -156,7 +164,43 @@ impl Forwarder {
     fn key(&self, web: &WebRequest) -> Key {
         match &self.settings.upstream {
             Some(upstream) => (upstream.host.clone(), upstream.port),
+            None => self.target(web),
+        }
+    }
+
+    /// The host or address, and the port, that a request is for.
+    pub(crate) fn target(&self, web: &WebRequest) -> Key {
+        let is_original = self.settings.transparent.destination == Destination::Original;
+        match web.original.filter(|_| is_original) {
+            Some(original) => (original.ip().to_string(), original.port()),
             None => (web.host().to_owned(), web.port),
+        }
+    }
+
+    /// A client's address is that of one of our own connections: they come back to us.
+    pub(crate) fn is_own(&self, client: SocketAddr) -> bool {
+        self.connector.recent.as_ref().is_some_and(|recent| recent.has(client))
+    }
+
+    /// Whether the name that a client says has the address that it connected to, as far as the
+    /// settings ask.
+    ///
+    /// # Errors
+    /// If it does not, and the settings want that to be refused.
+    pub(crate) async fn verify_name(&self, web: &WebRequest) -> Result<(), Refusal> {
+        let verify = self.settings.transparent.verify_names;
+        let Some(original) = web.original.filter(|_| verify != VerifyNames::Off) else {
+            return Ok(());
+        };
+        if self.connector.has_address(web.host(), original.ip()).await {
+            return Ok(());
+        }
+        self.counters.names_mismatched.add(1);
+        let (client, name) = (web.client, web.host());
+        tracing::warn!(%client, name, %original, "the name does not have this address");
+        match verify {
+            VerifyNames::Block => Err(Refusal::NameMismatch),
+            VerifyNames::Log | VerifyNames::Off => Ok(()),
         }
     }
 
@@ -169,7 +213,12 @@ impl Forwarder {
     fn named_by(&self, web: &WebRequest) -> Result<NamedBy, Refusal> {
         match self.settings.upstream {
             None => Ok(NamedBy::Client),
-            Some(_) => self.connector.check_literal(web.host()).map(|()| NamedBy::Settings),
+            // A request goes there by its name, a tunnel by its address, if they are not the same.
+            Some(_) => {
+                self.connector.check_literal(web.host())?;
+                self.connector.check_literal(&self.target(web).0)?;
+                Ok(NamedBy::Settings)
+            }
         }
     }
 
@@ -188,9 +237,10 @@ impl Forwarder {
         let mut request = Request::new(empty());
         *request.method_mut() = Method::CONNECT;
         let bad = |_| Refusal::Malformed("the address names no host");
-        *request.uri_mut() = web.authority().parse().map_err(bad)?;
+        let authority = self.tunnel_authority(web);
+        *request.uri_mut() = authority.parse().map_err(bad)?;
         let headers = request.headers_mut();
-        headers.extend(HeaderValue::try_from(web.authority()).ok().map(|host| (HOST, host)));
+        headers.extend(HeaderValue::try_from(authority).ok().map(|host| (HOST, host)));
         headers.extend(credentials(upstream).map(|c| (PROXY_AUTHORIZATION, c)));
         let mut response = match connection.send(request).await {
             Ok(response) => response,
@@ -202,6 +252,15 @@ impl Forwarder {
         }
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(|_| Refusal::Closed)?;
         Ok(Box::new(hyper_util::rt::TokioIo::new(upgraded)))
+    }
+
+    /// Host and port of a tunnel through the next proxy.
+    fn tunnel_authority(&self, web: &WebRequest) -> String {
+        let (host, port) = self.target(web);
+        match host.parse() {
+            Ok(address) => format!("{}:{port}", bracketed(address)),
+            Err(_) => format!("{host}:{port}"),
+        }
     }
 
     /// A response that must not reach the client as it is.
@@ -231,7 +290,7 @@ fn watch(inner: AnyBody, progress: &Arc<Progress>) -> AnyBody {
         return inner;
     }
     let progress = Some(Arc::clone(progress));
-    Watched { inner, progress, bytes: None, ends_connection: false }.boxed_unsync()
+    Watched { inner, progress, bytes: None, waits: None, ends_connection: false }.boxed_unsync()
 }
 
 /// Basic credentials (RFC 7617).

@@ -1,4 +1,4 @@
-//! The web path: an explicit HTTP proxy that filters.
+//! The web path: an HTTP proxy that filters, explicit and transparent.
 //!
 //! ```text
 //! server ─▶ service ─▶ judge ─▶ forward ─▶ pool ─▶ connect ─▶ resolve, destination
@@ -13,6 +13,7 @@ pub mod access_log;
 mod admission;
 mod body;
 mod client;
+pub mod client_hello;
 mod connect;
 pub mod counters;
 pub mod destination;
@@ -22,6 +23,7 @@ mod forward;
 mod headers;
 mod inspect;
 pub mod judge;
+mod pac;
 pub mod policy_judge;
 mod pool;
 mod progress;
@@ -29,13 +31,17 @@ mod rate_limit;
 mod reason;
 pub mod refusal;
 pub mod request;
+#[doc(hidden)]
+pub mod request_bytes;
 pub mod resolve;
 mod server;
 mod service;
 mod smuggling;
 mod stop;
+mod transparent;
 mod tunnel;
 mod warnings;
 
 pub use gauntlet_web::settings;
 pub use server::{Parts, Server, StartError};
+pub use transparent::socket::listen as transparent_socket;

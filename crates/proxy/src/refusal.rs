@@ -35,6 +35,10 @@ pub enum Refusal {
     /// The server's addresses are not of the internet, and the settings do not allow them.
     #[error("The server is in a network that may not be reached through this proxy.")]
     Destination,
+    /// The name does not have the address that the client connected to
+    /// (`transparent.verify_names`).
+    #[error("The name does not belong to the server that was asked.")]
+    NameMismatch,
     /// The request has come through this proxy before.
     #[error("The request came back to this proxy: it would go in circles.")]
     Loop,
@@ -89,6 +93,7 @@ impl Refusal {
             Refusal::Unsupported(_) => "unsupported",
             Refusal::Port(_) => "port",
             Refusal::Destination => "destination",
+            Refusal::NameMismatch => "name_mismatch",
             Refusal::Loop => "loop",
             Refusal::NameNotFound => "name_not_found",
             Refusal::ConnectTimeout => "connect_timeout",
@@ -113,7 +118,8 @@ impl Refusal {
             | Refusal::Warned(..)
             | Refusal::Port(_)
             | Refusal::Client
-            | Refusal::Destination => StatusCode::FORBIDDEN,
+            | Refusal::Destination
+            | Refusal::NameMismatch => StatusCode::FORBIDDEN,
             Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
             Refusal::UriTooLong(_) => StatusCode::URI_TOO_LONG,
             Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -141,6 +147,7 @@ impl Refusal {
             | Refusal::Port(_)
             | Refusal::Method(_)
             | Refusal::Client
+            | Refusal::NameMismatch
             | Refusal::TooLargeToInspect => "http_request_denied",
             Refusal::Malformed(_)
             | Refusal::UriTooLong(_)
@@ -164,7 +171,11 @@ impl Refusal {
     /// What the person at the browser can do.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Refusal::Blocked(_) | Refusal::Port(_) | Refusal::Client | Refusal::Destination => {
+            Refusal::Blocked(_)
+            | Refusal::Port(_)
+            | Refusal::Client
+            | Refusal::Destination
+            | Refusal::NameMismatch => {
                 "If you need it for your work, give the reference below to your administrator."
             }
             Refusal::Warned(..) => "If you need it for your work, say why and go on.",
@@ -200,7 +211,7 @@ impl Refusal {
     }
 
     /// All names, for counters.
-    pub const NAMES: [&'static str; 22] = [
+    pub const NAMES: [&'static str; 23] = [
         "blocked",
         "warned",
         "malformed",
@@ -210,6 +221,7 @@ impl Refusal {
         "unsupported",
         "port",
         "destination",
+        "name_mismatch",
         "loop",
         "name_not_found",
         "connect_timeout",

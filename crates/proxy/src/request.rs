@@ -1,10 +1,10 @@
 //! Facts about a request before anything is decided.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gauntlet_mail::CanonicalUrl;
 use gauntlet_mail::url::canonical;
-use hyper::header::{CONTENT_TYPE, HeaderName, REFERER, UPGRADE, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, REFERER, UPGRADE, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::refusal::Refusal;
@@ -25,8 +25,11 @@ pub struct WebRequest {
     /// named in `Host`: what is judged is what is asked. A tunnel's URL has the scheme `https` and
     /// no path.
     pub url: CanonicalUrl,
-    /// The port, the scheme's own if none was written.
+    /// The port, the scheme's own if none was written; that of `original` if there is one.
     pub port: u16,
+    /// The server that the client connected to, if a router handed the connection over. The name
+    /// in the URL is then what the client says.
+    pub original: Option<SocketAddr>,
     /// Fields that rules may ask for.
     pub fields: Fields,
 }
@@ -54,12 +57,14 @@ pub struct Fields {
 }
 
 impl WebRequest {
-    /// Reads a request that was sent to an explicit proxy (RFC 9112 sections 3.2.2 and 3.2.3).
+    /// Reads a request that was sent to an explicit proxy (RFC 9112 sections 3.2.2 and 3.2.3), or
+    /// to the server `original`.
     ///
     /// # Errors
     /// If it is too large, not for a proxy, or names no host that can be looked up.
     pub(crate) fn read<B>(
         client: IpAddr,
+        original: Option<SocketAddr>,
         request: &Request<B>,
         settings: &Settings,
     ) -> Result<Self, Refusal> {
@@ -71,9 +76,12 @@ impl WebRequest {
             return Err(Refusal::HeaderTooLarge);
         }
         let kind = kind(request, settings);
-        let (url, port) = match kind {
-            Kind::Connect => tunnel_target(uri)?,
-            Kind::Plain | Kind::Upgrade => plain_target(uri)?,
+        let (url, port) = match (kind, original) {
+            (Kind::Connect, _) => tunnel_target(uri)?,
+            (Kind::Plain | Kind::Upgrade, None) => plain_target(uri)?,
+            (Kind::Plain | Kind::Upgrade, Some(original)) => {
+                intercepted_target(uri, headers, original)?
+            }
         };
         Ok(WebRequest {
             client,
@@ -82,6 +90,7 @@ impl WebRequest {
             kind,
             url,
             port,
+            original,
             fields: Fields::read(headers),
         })
     }
@@ -157,6 +166,47 @@ fn plain_target(uri: &Uri) -> Result<(CanonicalUrl, u16), Refusal> {
     }
 }
 
+/// What a server is asked for (RFC 9112 section 3.3): the client names the host, the connection the
+/// port.
+fn intercepted_target(
+    uri: &Uri,
+    headers: &HeaderMap,
+    original: SocketAddr,
+) -> Result<(CanonicalUrl, u16), Refusal> {
+    if uri.scheme_str().is_some_and(|scheme| !scheme.eq_ignore_ascii_case("http")) {
+        return Err(Refusal::Unsupported("this scheme; http is"));
+    }
+    let said = match (uri.authority(), headers.get(HOST)) {
+        (Some(authority), _) => Some(authority.clone()),
+        (None, Some(host)) => {
+            let authority = host.to_str().ok().and_then(|host| host.trim().parse().ok());
+            Some(authority.ok_or(Refusal::Malformed("its Host names no host"))?)
+        }
+        // HTTP/1.0.
+        (None, None) => None,
+    };
+    let host = match &said {
+        Some(said) if said.as_str().contains('@') => {
+            return Err(Refusal::Malformed("the address has a user name"));
+        }
+        Some(said) => said.host().to_owned(),
+        None => bracketed(original.ip()),
+    };
+    let path = uri.path_and_query().map_or("/", |p| p.as_str());
+    // `OPTIONS *` is about the server as a whole.
+    let path = if path == "*" { "" } else { path };
+    let url = url_of("http", &format!("{host}:{}", original.port()), path)?;
+    Ok((url, original.port()))
+}
+
+/// An address as a URL has it.
+pub(crate) fn bracketed(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    }
+}
+
 fn url_of(scheme: &str, authority: &str, path: &str) -> Result<CanonicalUrl, Refusal> {
     // RFC 9110 section 4.2.4; a password in a URL is for phishing.
     if authority.contains('@') {
@@ -182,7 +232,7 @@ mod tests {
 
     fn read(method: &str, uri: &str) -> Result<WebRequest, Refusal> {
         let request = Request::builder().method(method).uri(uri).body(()).unwrap();
-        WebRequest::read([192, 0, 2, 7].into(), &request, &Settings::default())
+        WebRequest::read([192, 0, 2, 7].into(), None, &request, &Settings::default())
     }
 
     #[test]
@@ -213,5 +263,36 @@ mod tests {
         }
         let long = format!("http://example.com/{}", "a".repeat(20_000));
         assert_eq!(read("GET", &long).unwrap_err().name(), "uri_too_long");
+    }
+
+    fn read_intercepted(uri: &str, host: Option<&str>) -> Result<WebRequest, Refusal> {
+        let mut request = Request::builder().uri(uri).body(()).unwrap();
+        host.map(|host| request.headers_mut().insert(HOST, host.parse().unwrap()));
+        let original = "[2001:db8::1]:8080".parse().unwrap();
+        WebRequest::read([192, 0, 2, 7].into(), Some(original), &request, &Settings::default())
+    }
+
+    #[test]
+    fn what_a_server_is_asked_for_has_the_host_that_is_said_and_the_port_that_is_meant() {
+        for (uri, host, url) in [
+            ("/a?b", Some("Example.com"), "http://example.com:8080/a?b"),
+            ("/", Some("example.com:80"), "http://example.com:8080/"),
+            ("/", Some("[::1]:1"), "http://[::1]:8080/"),
+            ("http://a.example/x", Some("b.example"), "http://a.example:8080/x"),
+            ("*", Some("a.example"), "http://a.example:8080/"),
+            ("/", None, "http://[2001:db8::1]:8080/"),
+        ] {
+            let request = read_intercepted(uri, host).unwrap();
+            assert_eq!((request.url.as_str(), request.port), (url, 8080), "{uri} {host:?}");
+        }
+        for (uri, host) in [
+            ("https://a.example/", Some("a.example")),
+            ("/", Some("")),
+            ("/", Some("a@b.example")),
+            ("/", Some("a.example/b")),
+            ("/", Some("a.example, b.example")),
+        ] {
+            assert!(read_intercepted(uri, host).is_err(), "{uri} {host:?}");
+        }
     }
 }

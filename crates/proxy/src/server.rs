@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -28,6 +29,7 @@ use crate::resolve::{Resolve, SystemResolver};
 use crate::service::{References, Service};
 use crate::settings::{Settings, SettingsError};
 use crate::stop::{Phase, Stop};
+use crate::transparent::{self, socket};
 
 /// How long a connection that is told to end may take to say so.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -73,6 +75,7 @@ pub enum StartError {
 /// A proxy that listens.
 pub struct Server {
     listeners: Vec<TcpListener>,
+    transparent: Vec<TcpListener>,
     settings: Arc<Settings>,
     parts: Parts,
     counters: Arc<Counters>,
@@ -90,17 +93,26 @@ impl Server {
             let listener = TcpListener::bind(address).await;
             listeners.push(listener.map_err(|source| StartError::Listen { address, source })?);
         }
+        let mode = settings.transparent.mode;
+        let transparent = settings.transparent.listen.iter().map(|&address| {
+            let listener = socket::listen(address, mode).and_then(TcpListener::from_std);
+            listener.map_err(|source| StartError::Listen { address, source })
+        });
+        let transparent = transparent.collect::<Result<Vec<_>, _>>()?;
         let (settings, counters) = (Arc::new(settings), Arc::default());
-        Ok(Server { listeners, settings, parts, counters })
+        Ok(Server { listeners, transparent, settings, parts, counters })
     }
 
-    /// The same with sockets that were bound before, and do not block. Call it on the runtime that
-    /// is to run it.
+    /// The same with sockets that were bound before ([`transparent_socket`] for those that a router
+    /// hands connections over to), and do not block. Call it on the runtime that is to run it.
     ///
     /// # Errors
     /// If a setting is out of its bounds, or the runtime does not take a socket.
-    pub fn with_listeners(
-        sockets: Vec<std::net::TcpListener>,
+    ///
+    /// [`transparent_socket`]: crate::transparent_socket
+    pub fn with_sockets(
+        explicit: Vec<std::net::TcpListener>,
+        transparent: Vec<std::net::TcpListener>,
         settings: Settings,
         parts: Parts,
     ) -> Result<Self, StartError> {
@@ -111,13 +123,20 @@ impl Server {
             let adopted = TcpListener::from_std(socket);
             adopted.map_err(|source| StartError::Listen { address, source })
         };
-        let listeners = sockets.into_iter().map(adopt).collect::<Result<_, _>>()?;
-        Ok(Server { listeners, settings: Arc::new(settings), parts, counters: Arc::default() })
+        let listeners = explicit.into_iter().map(adopt).collect::<Result<_, _>>()?;
+        let transparent = transparent.into_iter().map(adopt).collect::<Result<_, _>>()?;
+        let settings = Arc::new(settings);
+        Ok(Server { listeners, transparent, settings, parts, counters: Arc::default() })
     }
 
     /// Where it listens: with port 0 in the settings, the port that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Where it takes connections that a router hands over.
+    pub fn transparent_addresses(&self) -> Vec<SocketAddr> {
+        self.transparent.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
     /// What happens, in numbers.
@@ -136,7 +155,15 @@ impl Server {
         let shared = Arc::new(Shared::new(&self, stopping, alive)?);
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
-            accepting.spawn(accept(listener, Arc::clone(&shared)));
+            let shared = Arc::clone(&shared);
+            accepting.spawn(accept(listener, move |stream, peer| admit(stream, peer, &shared)));
+        }
+        for listener in self.transparent {
+            let (address, shared) = (listener.local_addr(), Arc::clone(&shared));
+            let Ok(address) = address else { continue };
+            accepting.spawn(accept(listener, move |stream, peer| {
+                transparent::admit(stream, peer, address, &shared);
+            }));
         }
         stop.await;
         accepting.shutdown().await;
@@ -151,14 +178,19 @@ impl Server {
 }
 
 /// What connections share.
-struct Shared {
-    service: Arc<Service>,
-    admission: Arc<Admission>,
+pub(crate) struct Shared {
+    pub(crate) service: Arc<Service>,
+    pub(crate) admission: Arc<Admission>,
     refusing: Arc<Semaphore>,
-    alive: mpsc::Sender<()>,
+    pub(crate) alive: mpsc::Sender<()>,
 }
 
 impl Shared {
+    /// Clients of this address may use the proxy.
+    pub(crate) fn takes(&self, address: IpAddr) -> bool {
+        self.service.settings.client_networks.iter().any(|n| n.contains(address))
+    }
+
     fn new(server: &Server, stop: Stop, alive: mpsc::Sender<()>) -> Result<Self, SettingsError> {
         let (settings, counters) = (Arc::clone(&server.settings), Arc::clone(&server.counters));
         let resolver = server.parts.resolver.clone();
@@ -180,10 +212,10 @@ impl Shared {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, admit: impl Fn(TcpStream, SocketAddr)) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, &shared),
+            Ok((stream, peer)) => admit(stream, peer),
             Err(error) => {
                 tracing::warn!(%error, "connection could not be accepted");
                 sleep(ACCEPT_PAUSE).await;
@@ -197,12 +229,16 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
     // Without it, small pieces would wait for acknowledgements; an error changes nothing else.
     let _ = stream.set_nodelay(true);
     let service = Arc::clone(&shared.service);
-    let is_known = service.settings.client_networks.iter().any(|n| n.contains(address));
+    let is_known = shared.takes(address);
     let refusal = if is_known { Refusal::Connections } else { Refusal::Client };
     if let Some(place) = is_known.then(|| shared.admission.take(address)).flatten() {
         let times = &service.settings.times;
         let client = Arc::new(Client::new(address, times, place, shared.alive.clone()));
-        tokio::spawn(serve(stream, client, service));
+        let socket = Socket { stream, client, replay: Bytes::new() };
+        tokio::spawn(async move {
+            let _now = Now::new(&service.counters);
+            serve(socket, service).await;
+        });
     } else if let Ok(permit) = Arc::clone(&shared.refusing).try_acquire_owned() {
         tokio::spawn(async move {
             let _permit = permit;
@@ -214,10 +250,10 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
 }
 
 /// Counts a connection while it lasts.
-struct Now(Arc<Counters>);
+pub(crate) struct Now(Arc<Counters>);
 
 impl Now {
-    fn new(counters: &Arc<Counters>) -> Self {
+    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
         counters.connections.add(1);
         counters.connections_now.add(1);
         Now(Arc::clone(counters))
@@ -230,14 +266,13 @@ impl Drop for Now {
     }
 }
 
-async fn serve(stream: TcpStream, client: Arc<Client>, service: Arc<Service>) {
-    let counters = Arc::clone(&service.counters);
-    let _now = Now::new(&counters);
+/// Answers the requests of a connection.
+pub(crate) async fn serve(socket: Socket, service: Arc<Service>) {
+    let (counters, client) = (Arc::clone(&service.counters), Arc::clone(&socket.client));
     let builder = builder(&service.settings);
     let (draining, ended) =
         (service.stop.clone().begun(Phase::Draining), service.stop.clone().begun(Phase::Ended));
     let (mut draining, mut ended) = (pin!(draining), pin!(ended));
-    let socket = Socket { stream, client: Arc::clone(&client) };
     let each = {
         let client = Arc::clone(&client);
         service_fn(move |request| {
@@ -276,7 +311,7 @@ async fn serve(stream: TcpStream, client: Arc<Client>, service: Arc<Service>) {
 }
 
 /// HTTP/1 and HTTP/2 (prior knowledge) within the limits. Time limits are [`Client`]'s.
-fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+pub(crate) fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     let limits = &settings.limits;
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

@@ -23,7 +23,8 @@ use crate::exchange::{Delivered, Exchange, deliver, detached};
 use crate::forward::{Forwarder, Received, Stream};
 use crate::headers::{self, Forwards, Framing};
 use crate::inspect::inspect;
-use crate::judge::{Decision, Inspect, Judge, ResponseDecision, ResponseHead};
+use crate::judge::{BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead};
+use crate::pac;
 use crate::progress::Progress;
 use crate::refusal::Refusal;
 use crate::request::{Kind, WebRequest};
@@ -59,9 +60,7 @@ impl Service {
         request: Request<Incoming>,
     ) -> Response<Delivered> {
         let form = Form::wanted(request.headers());
-        let (log, counters) = (Arc::clone(&self.log), Arc::clone(&self.counters));
-        let reference = self.references.next();
-        let mut exchange = Exchange::new(&request, &client, log, counters, reference);
+        let mut exchange = self.exchange(&request, &client);
         match self.answer(&client, &mut exchange, request).await {
             Ok(Answer::Response(response)) => deliver(response, exchange),
             Ok(Answer::Switch(response, client, server)) => {
@@ -83,6 +82,12 @@ impl Service {
         }
     }
 
+    /// Begins an exchange.
+    pub(crate) fn exchange<B>(&self, request: &Request<B>, client: &Arc<Client>) -> Exchange {
+        let (log, counters) = (Arc::clone(&self.log), Arc::clone(&self.counters));
+        Exchange::new(request, client, log, counters, self.references.next())
+    }
+
     async fn answer(
         &self,
         client: &Client,
@@ -90,12 +95,18 @@ impl Service {
         request: Request<Incoming>,
     ) -> Result<Answer, Refusal> {
         smuggling::check(&request)?;
-        let web = WebRequest::read(client.address, &request, &self.settings)?;
+        let script = pac::answer(&request, &self.settings.pac);
+        if let Some(script) = script.filter(|_| client.original.is_none()) {
+            return Ok(Answer::Response(script));
+        }
+        let web = WebRequest::read(client.address, client.original, &request, &self.settings)?;
         note(exchange, &web);
         if headers::is_loop(request.headers(), &self.settings) {
             return Err(Refusal::Loop);
         }
-        if web.method == Method::TRACE {
+        // A router hands over what is for servers, and tunnels are for proxies.
+        let is_stray = web.original.is_some() && web.kind == Kind::Connect;
+        if web.method == Method::TRACE || is_stray {
             return Err(Refusal::Method(web.method.to_string()));
         }
         self.forwarder.check_port(&web)?;
@@ -108,14 +119,52 @@ impl Service {
             Decision::Warn(reason, warning) => return Err(Refusal::Warned(reason, warning)),
             Decision::Redirect(to) => return redirect(&to).map(Answer::Response),
         };
-        exchange.record.peer = match &self.settings.upstream {
-            Some(upstream) => Peer::Parent(upstream.host.clone()),
-            None => Peer::Direct(web.host().to_owned()),
-        };
+        exchange.record.peer = self.peer(&web);
+        self.forwarder.verify_name(&web).await?;
         match web.kind {
             Kind::Connect => self.open_tunnel(&web, request).await,
             Kind::Plain | Kind::Upgrade => self.pass(&web, exchange, request, inspector).await,
         }
+    }
+
+    fn peer(&self, web: &WebRequest) -> Peer {
+        match &self.settings.upstream {
+            Some(upstream) => Peer::Parent(upstream.host.clone()),
+            None => Peer::Direct(self.forwarder.target(web).0),
+        }
+    }
+
+    /// A tunnel for a client that knows nothing of it; the request is the one that it would have
+    /// made.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn intercepted_tunnel(
+        &self,
+        client: &Client,
+        exchange: &mut Exchange,
+        request: &Request<()>,
+    ) -> Result<Box<dyn Stream>, Refusal> {
+        let web = WebRequest::read(client.address, client.original, request, &self.settings)?;
+        note(exchange, &web);
+        self.forwarder.check_port(&web)?;
+        let (decision, note) = self.judge.request(&web).into_parts();
+        exchange.record.note = note;
+        match decision {
+            Decision::Allow | Decision::Inspect(_) | Decision::Noted(..) => {}
+            // Nobody sees a page with a form.
+            Decision::Block(reason) | Decision::Warn(reason, _) => {
+                return Err(Refusal::Blocked(reason));
+            }
+            Decision::Redirect(to) => {
+                let text = "It is redirected, which only requests without TLS can be.".to_owned();
+                let rule = format!("redirect: {to}");
+                return Err(Refusal::Blocked(BlockReason { rule, text }));
+            }
+        }
+        exchange.record.peer = self.peer(&web);
+        self.forwarder.verify_name(&web).await?;
+        self.forwarder.tunnel(&web).await
     }
 
     async fn open_tunnel(
@@ -143,13 +192,21 @@ impl Service {
         }
         headers::prepare_request(&mut parts.headers, web, &self.settings);
         let bytes = Some(Arc::clone(&exchange.bytes_in));
-        let body = Watched { inner: incoming, progress: None, bytes, ends_connection: false };
+        let waits = Arc::new(AtomicBool::new(false));
+        let body = Watched {
+            inner: incoming,
+            progress: None,
+            bytes,
+            waits: Some(Arc::clone(&waits)),
+            ends_connection: false,
+        };
         let mut outgoing = Request::new(empty());
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = parts.uri;
         *outgoing.headers_mut() = parts.headers;
         let released = self.set_body(&mut outgoing, body, inspector).await?;
-        let received = self.forwarder.send(web, outgoing).await?;
+        let sent = self.forwarder.send(web, outgoing).await;
+        let received = sent.map_err(|refusal| whose_fault(refusal, &waits))?;
         let status = received.response.status();
         self.forwarder.check_response(web, status)?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -251,17 +308,27 @@ impl Service {
     /// Passes bytes both ways; what passed is logged when it ends.
     async fn relay(
         self: Arc<Self>,
-        mut exchange: Exchange,
+        exchange: Exchange,
         client: OnUpgrade,
         server: BoxFuture<'static, Option<Box<dyn Stream>>>,
     ) {
         let (Ok(client), Some(server)) = (client.await, server.await) else { return };
+        self.carry(exchange, TokioIo::new(client), server).await;
+    }
+
+    /// Passes bytes both ways between these two.
+    pub(crate) async fn carry(
+        &self,
+        mut exchange: Exchange,
+        client: impl Stream,
+        server: Box<dyn Stream>,
+    ) {
         self.counters.tunnels.add(1);
         let idle_max = Duration::from_secs(self.settings.times.tunnel_idle_seconds_max);
         let progress = Progress::new(idle_max);
         let bytes = tunnel::Bytes::default();
         let stop = self.stop.clone().begun(Phase::Ended);
-        let end = tunnel::relay(TokioIo::new(client), server, &progress, &bytes, stop).await;
+        let end = tunnel::relay(client, server, &progress, &bytes, stop).await;
         exchange.record.bytes_out = bytes.to_client.into_inner();
         exchange.record.bytes_in = bytes.from_client.into_inner();
         exchange.record.outcome = match end {
@@ -269,6 +336,14 @@ impl Service {
             End::Closed | End::Broken => Outcome::Tunnel,
             End::Idle | End::Stopped => Outcome::Aborted,
         };
+    }
+}
+
+/// No answer in time is the client's fault if the rest of its body did not come.
+fn whose_fault(refusal: Refusal, waits: &AtomicBool) -> Refusal {
+    match refusal {
+        Refusal::ResponseTimeout if waits.load(Ordering::Relaxed) => Refusal::RequestBody,
+        other => other,
     }
 }
 

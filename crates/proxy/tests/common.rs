@@ -45,6 +45,11 @@ impl Log {
     pub(crate) fn all(&self) -> Vec<AccessRecord> {
         self.0.lock().unwrap().clone()
     }
+
+    /// All records so far, which are forgotten.
+    pub(crate) fn take(&self) -> Vec<AccessRecord> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
 }
 
 impl AccessLog for Log {

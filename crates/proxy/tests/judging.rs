@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use crate::common::{Origin, Proxy, settings, text};
 
 /// A list of these lines, compiled.
-fn list(name: &str, lines: &str) -> UrlLists {
+pub(crate) fn list(name: &str, lines: &str) -> UrlLists {
     let folder = tempfile::tempdir().unwrap();
     let (source, compiled) = (folder.path().join("list.txt"), folder.path().join("list.urls"));
     std::fs::write(&source, lines).unwrap();

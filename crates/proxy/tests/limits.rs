@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gauntlet_proxy::access_log::Outcome;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::common::{Origin, Proxy, read_all, read_until, settings, text, until};
@@ -136,6 +136,37 @@ async fn a_body_that_stalls_is_cut_whoever_is_slow() {
         origin.url("/")
     });
     let answer = proxy.talk(request).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("details=\"request_body\""), "{answer}");
+
+    // The client has sent all of it, and the server is silent.
+    let origin = Origin::start(|_request| std::future::pending()).await;
+    let fields = "Host: x\r\nConnection: close\r\nContent-Length: 4";
+    let request = format!("POST {} HTTP/1.1\r\n{fields}\r\n\r\npart", origin.url("/"));
+    let answer = proxy.talk(request).await;
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+
+    // The server takes no more of it than its buffers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let head =
+        format!("POST http://{address}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n");
+    let mut stream = proxy.connect().await;
+    let (mut read, mut write) = stream.split();
+    let sending = async {
+        write.write_all(head.as_bytes()).await.unwrap();
+        while write.write_all(&[b'x'; 65536]).await.is_ok() {}
+    };
+    let mut answer = String::new();
+    let reading = async {
+        let mut buffer = [0; 4096];
+        let n = read.read(&mut buffer).await.unwrap();
+        answer.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    };
+    let both = async {
+        tokio::select! { () = sending => {}, () = reading => {} }
+    };
+    tokio::time::timeout(crate::common::PATIENCE, both).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
 }
 

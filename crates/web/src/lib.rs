@@ -8,6 +8,7 @@
 
 mod disposition;
 mod item;
+pub mod pac;
 mod record;
 pub mod settings;
 

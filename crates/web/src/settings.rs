@@ -3,6 +3,8 @@
 //! Sizes are bytes, times are seconds. [`Settings::check`] names the first value that is out of its
 //! bounds; a proxy is not started with such settings.
 
+mod transparent;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -10,6 +12,9 @@ use std::time::Duration;
 
 use gauntlet_mail::Network;
 use serde::{Deserialize, Serialize};
+
+pub use crate::pac::Pac;
+pub use transparent::{Destination, Mode, Other, Transparent, VerifyNames};
 
 /// All settings of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +45,10 @@ pub struct Settings {
     pub upgrades: Vec<String>,
     /// A proxy through which every request goes.
     pub upstream: Option<Upstream>,
+    /// Connections that a router hands over.
+    pub transparent: Transparent,
+    /// What browsers are told about the proxy.
+    pub pac: Pac,
     /// How long things may take.
     pub times: Times,
     /// How large and how many things may be.
@@ -63,6 +72,8 @@ impl Default for Settings {
             forwarded: Forwarded::Off,
             upgrades: vec!["websocket".to_owned()],
             upstream: None,
+            transparent: Transparent::default(),
+            pac: Pac::default(),
             times: Times::default(),
             limits: Limits::default(),
         }
@@ -303,6 +314,9 @@ pub enum SettingsError {
     /// A name that cannot stand in a header.
     #[error("name = {0:?} may have letters, digits, '-', '.' and '_' only, at least one")]
     Name(String),
+    /// What cannot stand in the file of the proxy auto-configuration.
+    #[error("pac: {0}")]
+    Pac(String),
     /// No address to listen on.
     #[error("listen names no address, so no client could connect")]
     Listen,
@@ -316,7 +330,7 @@ impl Settings {
     /// # Errors
     /// The first that is not.
     pub fn check(&self) -> Result<(), SettingsError> {
-        if self.listen.is_empty() {
+        if self.listen.is_empty() && self.transparent.listen.is_empty() {
             return Err(SettingsError::Listen);
         }
         let is_token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -324,6 +338,7 @@ impl Settings {
             return Err(SettingsError::Name(self.name.clone()));
         }
         self.networks()?;
+        self.pac.check().map_err(SettingsError::Pac)?;
         let (t, l) = (&self.times, &self.limits);
         let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         for (name, value, min, max) in [

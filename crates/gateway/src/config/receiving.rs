@@ -21,12 +21,14 @@ pub enum ListenerRole {
     Lmtp,
     /// Programs that know that this is a proxy for HTTP.
     Proxy,
+    /// Programs that know nothing of it: a router hands their connections over.
+    Transparent,
 }
 
 impl ListenerRole {
     /// Web requests come in by such a listener, and no mail.
     pub fn is_web(self) -> bool {
-        matches!(self, ListenerRole::Proxy)
+        matches!(self, ListenerRole::Proxy | ListenerRole::Transparent)
     }
 
     /// The direction of mail that comes in by such a listener.
@@ -34,7 +36,7 @@ impl ListenerRole {
         match self {
             ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
             // Their clients are ours.
-            ListenerRole::Proxy => Direction::Outbound,
+            ListenerRole::Proxy | ListenerRole::Transparent => Direction::Outbound,
             ListenerRole::Outbound | ListenerRole::Submission => Direction::Outbound,
         }
     }

@@ -60,7 +60,10 @@ impl Conversation {
         let domain = domain_of(&rcpt.to);
         let ours = domain.is_empty() || routes.is_local(&domain);
         let may_relay = match self.client.role {
-            ListenerRole::Inbound | ListenerRole::Lmtp | ListenerRole::Proxy => false,
+            ListenerRole::Inbound
+            | ListenerRole::Lmtp
+            | ListenerRole::Proxy
+            | ListenerRole::Transparent => false,
             ListenerRole::Outbound => self.client.is_trusted(),
             ListenerRole::Submission => self.session.user().is_some(),
         };
