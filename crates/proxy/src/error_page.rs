@@ -17,6 +17,8 @@ pub(crate) struct About<'a> {
     pub(crate) url: &'a str,
     /// Who asked.
     pub(crate) client: IpAddr,
+    /// What decided, such as the entry of a list; empty if the rule says it all.
+    pub(crate) evidence: &'a str,
     /// The log has it, too.
     pub(crate) reference: &'a str,
     /// The proxy.
@@ -96,6 +98,9 @@ fn rows<'a>(refusal: &'a Refusal, about: &'a About<'_>) -> Vec<(&'static str, St
     let url: String = about.url.chars().take(URL_CHARS_MAX).collect();
     let mut rows = vec![("Address", url)];
     rows.extend(refusal.rule().map(|rule| ("Rule", rule.to_owned())));
+    if !about.evidence.is_empty() {
+        rows.push(("Found on", about.evidence.to_owned()));
+    }
     rows.push(("Your address", about.client.to_string()));
     rows.push(("Reference", about.reference.to_owned()));
     rows.push(("Proxy", about.proxy.to_owned()));
@@ -155,7 +160,13 @@ mod tests {
     use crate::judge::BlockReason;
 
     fn about(url: &str) -> About<'_> {
-        About { url, client: [192, 0, 2, 7].into(), reference: "abc-1", proxy: "gauntlet" }
+        About {
+            url,
+            client: [192, 0, 2, 7].into(),
+            evidence: "ads: host x",
+            reference: "abc-1",
+            proxy: "gauntlet",
+        }
     }
 
     #[test]
@@ -163,8 +174,7 @@ mod tests {
         let rule = "ads: x.example".to_owned();
         let refusal = Refusal::Blocked(BlockReason { rule, text: "It is on a list.".to_owned() });
         for text in [page(&refusal, &about("http://x.example/")), plain(&refusal, &about("u"))] {
-            for part in
-                ["192.0.2.7", "It is on a list.", "ads: x.example", "abc-1", "administrator"]
+            for part in ["192.0.2.7", "It is on a list.", "ads: x.example", "ads: host x", "abc-1"]
             {
                 assert!(text.contains(part), "{part}: {text}");
             }

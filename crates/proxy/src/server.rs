@@ -335,7 +335,8 @@ async fn refuse(stream: TcpStream, peer: SocketAddr, refusal: Refusal, service: 
         counters.refused(&refusal);
         let url = request.uri().to_string();
         let client = peer.ip().to_canonical();
-        let about = About { url: &url, client, reference: "-", proxy: &settings.name };
+        let about =
+            About { url: &url, client, evidence: "", reference: "-", proxy: &settings.name };
         let form = Form::wanted(request.headers());
         let page = error_page::response(&refusal, &about, form);
         async move { Ok::<_, Infallible>(page) }

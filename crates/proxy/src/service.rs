@@ -73,6 +73,7 @@ impl Service {
                 let about = About {
                     url: &exchange.record.url,
                     client: client.address,
+                    evidence: &exchange.record.note.evidence,
                     reference: &exchange.record.reference,
                     proxy: &self.settings.name,
                 };

@@ -8,11 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord};
 use gauntlet_proxy::counters::Counters;
 use gauntlet_proxy::judge::Judge;
+use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::{PortRange, Settings};
 use gauntlet_proxy::{Parts, Server};
+use gauntlet_urlfilter::UrlLists;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -56,6 +59,17 @@ impl AccessLog for Log {
     fn record(&self, record: &AccessRecord) {
         self.0.lock().unwrap().push(record.clone());
     }
+}
+
+/// A judge that asks these lists, by the default policy.
+pub(crate) fn by_lists(lists: UrlLists) -> PolicyJudge {
+    by_policy(Policy::DEFAULT, lists)
+}
+
+/// A judge that asks these lists, by the policy of this text.
+pub(crate) fn by_policy(policy: &str, lists: UrlLists) -> PolicyJudge {
+    let policy = Arc::new(Policy::parse(policy, &Groups::default()).unwrap());
+    PolicyJudge::new(Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>), lists)
 }
 
 /// Settings with which servers of this machine are reached.

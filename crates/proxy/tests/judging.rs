@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::Outcome;
 use gauntlet_proxy::judge::{
     BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead, Step,
@@ -18,7 +17,7 @@ use gauntlet_urlfilter::{Role, UrlList, UrlLists, compile};
 use hyper::Request;
 use hyper::body::Incoming;
 
-use crate::common::{Origin, Proxy, settings, text};
+use crate::common::{Origin, Proxy, by_lists, by_policy, settings, text};
 
 /// A list of these lines, compiled.
 pub(crate) fn list(name: &str, lines: &str) -> UrlLists {
@@ -31,20 +30,9 @@ pub(crate) fn list(name: &str, lines: &str) -> UrlLists {
     UrlLists::new(vec![list.into()])
 }
 
-/// A judge that asks these lists, by the default policy.
-fn judge(lists: UrlLists) -> PolicyJudge {
-    by(Policy::DEFAULT, lists)
-}
-
-/// A judge that asks these lists, by the policy of this text.
-fn by(policy: &str, lists: UrlLists) -> PolicyJudge {
-    let policy = Arc::new(Policy::parse(policy, &Groups::default()).unwrap());
-    PolicyJudge::new(Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>), lists)
-}
-
 #[tokio::test]
 async fn lists_are_swapped_while_requests_pass() {
-    let judge = Arc::new(judge(list("a", "blocked.example\n")));
+    let judge = Arc::new(by_lists(list("a", "blocked.example\n")));
     let proxy = Proxy::judged(Shared(judge.clone())).await;
     let origin = Origin::start(|_| async { text("a page") }).await;
     let Some(out) = proxy.curl(&[&origin.url("/bad/page")]).await else { return };
@@ -72,7 +60,7 @@ impl Judge for Shared {
 
 #[tokio::test]
 async fn a_blocked_host_gets_a_page_that_says_why() {
-    let proxy = Proxy::judged(judge(list("hosts", "blocked.example\n"))).await;
+    let proxy = Proxy::judged(by_lists(list("hosts", "blocked.example\n"))).await;
     let url = "http://www.blocked.example:8080/";
     let Some(out) = proxy.curl(&["-i", "-H", "Accept: text/html", url]).await else { return };
     assert!(out.text.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{}", out.text);
@@ -240,7 +228,7 @@ async fn who_is_warned_says_why_and_goes_on() {
     let origin = Origin::start(|_| async { text("a page") }).await;
     let policy = "[[web_rule]]\nname = \"ask\"\nwhen.url.path = \"/games*\"\n\
                   do = { warn = { text = \"Games at work?\", minutes = 5 } }\n";
-    let proxy = Proxy::judged(by(policy, UrlLists::default())).await;
+    let proxy = Proxy::judged(by_policy(policy, UrlLists::default())).await;
     let url = origin.url("/games?level=1");
     let Some(out) = proxy.curl(&["-i", "-H", "Accept: text/html", &url]).await else { return };
     assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
@@ -273,7 +261,7 @@ async fn rules_about_responses_block_and_limit() {
                   do = { block = \"No videos.\" }\n\
                   [[web_rule]]\nname = \"slow\"\nwhen.url.path = \"/slow\"\n\
                   do = { limit_rate = 1024 }\n";
-    let proxy = Proxy::judged(by(policy, UrlLists::default())).await;
+    let proxy = Proxy::judged(by_policy(policy, UrlLists::default())).await;
     let status = ["-o", "/dev/null", "-w", "%{http_code} %{size_download}"];
     for (path, expected) in [("/video", "403"), ("/slow", "200 3000"), ("/", "200 3000")] {
         let out = proxy.curl(&[&status[..], &[&origin.url(path)]].concat()).await;

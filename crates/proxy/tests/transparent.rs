@@ -9,9 +9,8 @@ use gauntlet_proxy::Parts;
 use gauntlet_proxy::access_log::{Outcome, Peer};
 use gauntlet_proxy::resolve::Resolve;
 use gauntlet_proxy::settings::{Destination, Mode, Other, Settings, Upstream, VerifyNames};
-use gauntlet_proxy::url_judge::UrlJudge;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, by_lists};
 use crate::judging::list;
 use crate::routed::{ECHO_PORT, Routed, RoutedProxy, settings};
 
@@ -46,7 +45,7 @@ const WRONG: &str = "table inet wrong {
 }";
 
 fn blocking() -> Parts {
-    let judge = UrlJudge::new(list("hosts", "blocked.example\n10.77.2.3\n"));
+    let judge = by_lists(list("hosts", "blocked.example\n10.77.2.3\n"));
     Parts { judge: Arc::new(judge), ..Parts::default() }
 }
 
