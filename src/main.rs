@@ -5,6 +5,7 @@ mod activity;
 mod allocator;
 mod backup;
 mod bench;
+mod ca;
 mod clock;
 mod completions;
 mod config;
@@ -71,6 +72,8 @@ enum Command {
     Serve(serve::Args),
     /// Run a web proxy: pass on or block requests of browsers
     Proxy(proxy::Args),
+    /// Make or show the certificate authority by which a proxy decrypts tunnels
+    Ca(ca::Args),
     /// List, show, retry, hold or delete messages that wait for delivery
     Queue(queue::Args),
     /// Say how the running node is: mail taken, queue, times, disks, where mail goes
@@ -162,6 +165,7 @@ impl Command {
                 | Command::Tune(_)
                 | Command::Size(_)
                 | Command::Urls(_)
+                | Command::Ca(_)
         )
     }
 }
@@ -177,6 +181,7 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Proxy(args) => proxy::run(&args),
+        Command::Ca(args) => ca::run(&args),
         Command::Queue(args) => queue::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),

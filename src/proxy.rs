@@ -8,12 +8,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use gauntlet_gateway::config::trust_roots;
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
 use gauntlet_proxy::counters::Counters;
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::{Mode, Settings, Upstream};
+use gauntlet_proxy::tls::authority::{CERTIFICATE_FILE, KEY_FILE};
 use gauntlet_proxy::{Parts, Server};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,6 +34,8 @@ Examples:
   gauntlet urls compile --out bad.urls blacklists/    makes a list
   gauntlet proxy --listen 10.0.0.1:3128 --block bad.urls --access-log access.log
   gauntlet proxy --block bad.urls --policy web.toml   rules of your own (docs/policy.md)
+  gauntlet ca new --out ca/                           an authority of your own
+  gauntlet proxy --ca ca/ --bypass banks.urls         decrypts tunnels, but not to banks
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
   gauntlet proxy --transparent '[::]:3129'            what a router redirects
   gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
@@ -63,6 +67,12 @@ pub(crate) struct Args {
     /// Take clients from this network; may be given more than once [default: private networks]
     #[arg(long, value_name = "NETWORK")]
     client_network: Vec<Network>,
+    /// Decrypt tunnels with this authority: a folder of `gauntlet ca new`
+    #[arg(long, value_name = "FOLDER")]
+    ca: Option<PathBuf>,
+    /// Do not decrypt tunnels to hosts that this list has; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    bypass: Vec<PathBuf>,
     /// Let clients reach this network, although it is not of the internet
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
@@ -97,11 +107,18 @@ fn upstream(text: &str) -> Result<Upstream, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Warnings alone: what is learned of clients and servers, connections that are not accepted.
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .init();
     let settings = settings(args)?;
     let policy = Arc::new(policy(args.policy.as_deref())?);
     let lists = urls::open(&args.block, &args.allow)?;
     let in_force = Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>);
     let judge = Arc::new(PolicyJudge::new(in_force, lists));
+    judge.replace_bypass(urls::open(&args.bypass, &[])?);
     // What is still to be written when the proxy stops is written when this is dropped.
     let (log, _writing) = access_log(args)?;
     let parts = Parts { judge: judge.clone(), resolver: None, log };
@@ -136,6 +153,11 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     if args.upstream.is_some() {
         settings.upstream.clone_from(&args.upstream);
     }
+    if let Some(folder) = &args.ca {
+        settings.tls.ca_certificate = folder.join(CERTIFICATE_FILE);
+        settings.tls.ca_key = folder.join(KEY_FILE);
+    }
+    settings.tls.roots = trust_roots(&settings.tls.roots);
     Ok(settings)
 }
 
@@ -149,10 +171,13 @@ fn policy(file: Option<&Path>) -> anyhow::Result<Policy> {
 
 /// Opens the lists anew. If one of them cannot be, all stay as they are.
 fn reload(args: &Args, judge: &PolicyJudge) {
-    match urls::open(&args.block, &args.allow) {
-        Ok(lists) => {
-            let entries: u64 = lists.iter().map(UrlList::entries).sum();
+    let opened = urls::open(&args.block, &args.allow)
+        .and_then(|lists| Ok((lists, urls::open(&args.bypass, &[])?)));
+    match opened {
+        Ok((lists, bypass)) => {
+            let entries: u64 = lists.iter().chain(bypass.iter()).map(UrlList::entries).sum();
             judge.replace_lists(lists);
+            judge.replace_bypass(bypass);
             eprintln!("gauntlet: proxy has new lists: {entries} entries");
         }
         Err(error) => eprintln!("gauntlet: proxy keeps its lists: {error:#}"),

@@ -38,6 +38,8 @@ pub struct AccessRecord {
     pub user_agent: Option<String>,
     /// Name of the refusal.
     pub refusal: Option<&'static str>,
+    /// What became of a tunnel: `intercepted`, or why it was not.
+    pub tunnel: Option<&'static str>,
     /// The rule that blocked.
     pub rule: Option<String>,
     /// The reference on the page that the client got.
@@ -118,6 +120,8 @@ impl AccessRecord {
     fn squid_code(&self) -> &'static str {
         match self.outcome {
             Outcome::Passed => "TCP_MISS",
+            // As Squid logs a tunnel that it decrypts: the requests in it have lines of their own.
+            Outcome::Tunnel if self.tunnel == Some("intercepted") => "NONE_NONE",
             Outcome::Tunnel => "TCP_TUNNEL",
             Outcome::Denied => "TCP_DENIED",
             Outcome::Failed => "NONE_NONE",
@@ -229,6 +233,7 @@ mod tests {
             referer: None,
             user_agent: Some("a \"b\"\n".to_owned()),
             refusal: None,
+            tunnel: None,
             rule: None,
             reference: "r".to_owned(),
             note: Note::default(),

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
 use crate::progress::Progress;
+use crate::refusal::Refusal;
 
 /// Why a body was cut.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -41,6 +42,9 @@ pub(crate) struct Watched<B> {
     pub(crate) waits: Option<Arc<AtomicBool>>,
     /// The connection that it came by cannot be used again.
     pub(crate) ends_connection: bool,
+    /// Ends it when nothing has moved for too long, if its connection does not: that of HTTP/2,
+    /// where others move.
+    pub(crate) stalled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<B> Body for Watched<B>
@@ -59,7 +63,14 @@ where
         if let Some(waits) = &self.waits {
             waits.store(polled.is_pending(), Ordering::Relaxed);
         }
-        let frame = std::task::ready!(polled);
+        let Poll::Ready(frame) = polled else {
+            if let Some(stalled) = &mut self.stalled {
+                std::task::ready!(stalled.as_mut().poll(cx));
+                self.stalled = None;
+                return Poll::Ready(Some(Err(Refusal::ResponseTimeout.into())));
+            }
+            return Poll::Pending;
+        };
         if let Some(progress) = &self.progress {
             progress.touch();
         }

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::admission::Place;
@@ -48,7 +47,8 @@ pub(crate) struct Client {
     header: Duration,
     keep_alive: Duration,
     stalled: Duration,
-    _place: Place,
+    /// None of a decrypted tunnel, which is in the place of the connection that it came by.
+    _place: Option<Place>,
     /// The server waits until the last of these is dropped.
     _alive: mpsc::Sender<()>,
 }
@@ -60,6 +60,15 @@ impl Client {
         place: Place,
         alive: mpsc::Sender<()>,
     ) -> Self {
+        Client::with(address, times, Some(place), alive)
+    }
+
+    /// What is watched over a decrypted tunnel of a client.
+    pub(crate) fn inside(outer: &Client, times: &Times) -> Self {
+        Client::with(outer.address, times, None, outer._alive.clone())
+    }
+
+    fn with(address: IpAddr, times: &Times, place: Option<Place>, alive: mpsc::Sender<()>) -> Self {
         let header = Duration::from_secs(times.header_seconds_max);
         Client {
             address,
@@ -133,15 +142,15 @@ impl Drop for Busy {
     }
 }
 
-/// The socket, which tells the connection what passes.
-pub(crate) struct Socket {
-    pub(crate) stream: TcpStream,
+/// The stream, which tells the connection what passes.
+pub(crate) struct Socket<S> {
+    pub(crate) stream: S,
     pub(crate) client: Arc<Client>,
     /// Bytes that were taken from the stream before, and are read first.
     pub(crate) replay: Bytes,
 }
 
-impl AsyncRead for Socket {
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -162,7 +171,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -38,7 +38,31 @@ pub struct Counters {
     pub bytes_to_clients: Counter,
     /// Bytes of bodies and tunnels from clients.
     pub bytes_from_clients: Counter,
-    refusals: [Counter; Refusal::NAMES.len()],
+    /// Tunnels that were decrypted.
+    pub tls_intercepted: Counter,
+    /// Tunnels that were not, by a setting, a list or a rule.
+    pub tls_bypassed: Counter,
+    /// Tunnels that were not, by what was learned of the client or the server.
+    pub tls_bypassed_learned: Counter,
+    /// Hosts of which it was learned that decrypting does not work.
+    pub tls_learned: Counter,
+    /// Tunnels without TLS, or with TLS for another protocol than HTTP, that passed.
+    pub tls_not_http: Counter,
+    /// Certificates made for servers.
+    pub certificates_issued: Counter,
+    /// Certificates that are kept now.
+    pub certificates_kept: Counter,
+    refusals: Refusals,
+}
+
+/// By the place of a refusal's name among all.
+#[derive(Debug)]
+struct Refusals([Counter; Refusal::NAMES.len()]);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Refusals(std::array::from_fn(|_| Counter::default()))
+    }
 }
 
 /// A number that goes up, or up and down.
@@ -56,6 +80,11 @@ impl Counter {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Sets it.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// The number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -66,7 +95,7 @@ impl Counters {
     /// Counts a refusal.
     pub fn refused(&self, refusal: &Refusal) {
         let at = Refusal::NAMES.iter().position(|name| *name == refusal.name());
-        if let Some(counter) = at.and_then(|at| self.refusals.get(at)) {
+        if let Some(counter) = at.and_then(|at| self.refusals.0.get(at)) {
             counter.add(1);
         }
     }
@@ -74,7 +103,7 @@ impl Counters {
     /// Refusals of this name.
     pub fn refusals(&self, name: &str) -> u64 {
         let at = Refusal::NAMES.iter().position(|n| *n == name);
-        at.and_then(|at| self.refusals.get(at)).map_or(0, Counter::get)
+        at.and_then(|at| self.refusals.0.get(at)).map_or(0, Counter::get)
     }
 
     /// All numbers by their names; those of refusals begin with `refused_`.
@@ -95,9 +124,16 @@ impl Counters {
             ("origin_retries", &self.origin_retries),
             ("bytes_to_clients", &self.bytes_to_clients),
             ("bytes_from_clients", &self.bytes_from_clients),
+            ("tls_intercepted", &self.tls_intercepted),
+            ("tls_bypassed", &self.tls_bypassed),
+            ("tls_bypassed_learned", &self.tls_bypassed_learned),
+            ("tls_learned", &self.tls_learned),
+            ("tls_not_http", &self.tls_not_http),
+            ("certificates_issued", &self.certificates_issued),
+            ("certificates_kept", &self.certificates_kept),
         ];
         let named = named.into_iter().map(|(name, counter)| (name.to_owned(), counter.get()));
-        let refused = Refusal::NAMES.iter().zip(&self.refusals);
+        let refused = Refusal::NAMES.iter().zip(&self.refusals.0);
         named.chain(refused.map(|(name, c)| (format!("refused_{name}"), c.get()))).collect()
     }
 }

@@ -54,6 +54,7 @@ impl Exchange {
             referer: None,
             user_agent: None,
             refusal: None,
+            tunnel: None,
             rule: None,
             reference,
             note: Note::default(),
@@ -85,12 +86,12 @@ impl Exchange {
     }
 
     /// How it ends if its answer is sent whole.
-    fn end_of_whole(&self) -> Outcome {
+    pub(crate) fn end_of_whole(&self) -> Outcome {
         match self.record.refusal {
             None => Outcome::Passed,
             Some(
                 "blocked" | "warned" | "client" | "port" | "destination" | "name_mismatch"
-                | "method",
+                | "method" | "encrypted_hello" | "not_http",
             ) => Outcome::Denied,
             Some(_) => Outcome::Failed,
         }

@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::body::{AnyBody, Watched, empty};
 use crate::connect::{Connector, NamedBy};
@@ -22,13 +22,11 @@ use crate::counters::Counters;
 use crate::pool::{Connection, Key, Pool, SendError};
 use crate::progress::Progress;
 use crate::refusal::Refusal;
-use crate::request::{Kind, WebRequest, bracketed};
+use crate::request::{Kind, WebRequest};
 use crate::settings::{Destination, Settings, SettingsError, Upstream, VerifyNames};
+use crate::stream::Stream;
+use crate::tls::{OriginTls, Protocols, Route, Unsecured, Verified};
 use crate::transparent::recent::Recent;
-
-/// Bytes both ways.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// What sends requests.
 pub(crate) struct Forwarder {
@@ -36,12 +34,15 @@ pub(crate) struct Forwarder {
     connector: Connector,
     pool: Arc<Pool>,
     counters: Arc<Counters>,
+    tls: Arc<OriginTls>,
 }
 
 /// A response, and the watch over the connection that its body comes by.
 pub(crate) struct Received {
     pub(crate) response: Response<Incoming>,
     pub(crate) progress: Arc<Progress>,
+    /// Others use its connection, too.
+    is_shared: bool,
 }
 
 impl Received {
@@ -51,8 +52,16 @@ impl Received {
         ends_connection: bool,
     ) -> (hyper::http::response::Parts, Watched<Incoming>) {
         let (parts, inner) = self.response.into_parts();
-        let progress = Some(self.progress);
-        (parts, Watched { inner, progress, bytes: None, waits: None, ends_connection })
+        let progress = Arc::clone(&self.progress);
+        let stalled = self.is_shared.then(|| {
+            let progress = Arc::clone(&progress);
+            Box::pin(async move { progress.stalled().await }) as Pin<Box<_>>
+        });
+        // A stream that is dropped is reset; its connection goes on.
+        let ends_connection = ends_connection && !self.is_shared;
+        let progress = Some(progress);
+        let (bytes, waits) = (None, None);
+        (parts, Watched { inner, progress, bytes, waits, ends_connection, stalled })
     }
 }
 
@@ -61,6 +70,7 @@ impl Forwarder {
         settings: Arc<Settings>,
         resolver: Arc<dyn crate::resolve::Resolve>,
         counters: Arc<Counters>,
+        tls: Arc<OriginTls>,
     ) -> Result<Self, SettingsError> {
         let connector = Connector {
             reach: crate::destination::Reach::new(settings.networks()?),
@@ -75,7 +85,7 @@ impl Forwarder {
             }),
         };
         let pool = Arc::new(Pool::new(&settings));
-        Ok(Forwarder { settings, connector, pool, counters })
+        Ok(Forwarder { settings, connector, pool, counters, tls })
     }
 
     /// Whether the request's port may be reached.
@@ -100,11 +110,12 @@ impl Forwarder {
     pub(crate) async fn send(
         &self,
         web: &WebRequest,
+        route: Option<&Route>,
         mut request: Request<AnyBody>,
     ) -> Result<Received, Refusal> {
-        let named_by = self.named_by(web)?;
-        self.address(web, &mut request)?;
-        let key = self.key(web);
+        let key = self.key(web, route);
+        let named_by = self.named_by(&key, web)?;
+        self.address(web, &key, &mut request)?;
         let mut kept = match web.kind {
             Kind::Plain => self.pool.take(&key),
             Kind::Connect | Kind::Upgrade => None,
@@ -116,7 +127,7 @@ impl Forwarder {
                     self.counters.origin_reused.add(1);
                     connection
                 }
-                None => self.new_connection(&key, named_by).await?,
+                None => self.new_connection(&key, named_by, web.kind).await?,
             };
             let wait_max = Duration::from_secs(self.settings.times.response_seconds_max);
             connection.progress.set_limit(wait_max);
@@ -126,8 +137,12 @@ impl Forwarder {
                 Ok(response) => return Ok(self.received(key, connection, response)),
                 Err(SendError::Unsent(request)) if is_kept => *request,
                 Err(SendError::Unsent(_)) => return Err(Refusal::Closed),
+                Err(SendError::Stalled) => return Err(Refusal::ResponseTimeout),
                 Err(SendError::Failed(error)) => match again {
-                    Some(request) if is_lost(&error) && !connection.progress.has_stalled() => {
+                    Some(request)
+                        if is_lost(&error, connection.is_shared())
+                            && !connection.progress.has_stalled() =>
+                    {
                         request
                     }
                     _ => return Err(refusal_of(&error, &connection.progress)),
@@ -140,15 +155,23 @@ impl Forwarder {
     fn received(&self, key: Key, connection: Connection, response: Response<Incoming>) -> Received {
         let progress = Arc::clone(&connection.progress);
         progress.set_limit(Duration::from_secs(self.settings.times.idle_seconds_max));
-        self.pool.put_when_ready(key, connection);
-        Received { response, progress }
+        let is_shared = connection.is_shared();
+        if !is_shared {
+            self.pool.put_when_ready(key, connection);
+        }
+        Received { response, progress, is_shared }
     }
 
     /// The form of the target that the receiver wants: absolute for a proxy, else the path (RFC
     /// 9112 section 3.2).
-    fn address(&self, web: &WebRequest, request: &mut Request<AnyBody>) -> Result<(), Refusal> {
+    fn address(
+        &self,
+        web: &WebRequest,
+        key: &Key,
+        request: &mut Request<AnyBody>,
+    ) -> Result<(), Refusal> {
         let path = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
-        let uri = match &self.settings.upstream {
+        let uri = match self.settings.upstream.as_ref().filter(|_| key.tls.is_none()) {
             None => path.parse::<Uri>(),
             Some(upstream) => {
                 let credentials = credentials(upstream);
@@ -161,15 +184,24 @@ impl Forwarder {
         Ok(())
     }
 
-    fn key(&self, web: &WebRequest) -> Key {
+    fn key(&self, web: &WebRequest, route: Option<&Route>) -> Key {
+        if let Some(route) = route {
+            return Key::of_route(route);
+        }
+        let host = web.host().to_owned();
+        let is_secure = web.kind != Kind::Connect && web.url.scheme() == "https";
         match &self.settings.upstream {
-            Some(upstream) => (upstream.host.clone(), upstream.port),
-            None => self.target(web),
+            _ if is_secure => Key { host: host.clone(), port: web.port, tls: Some(host) },
+            Some(upstream) => Key { host: upstream.host.clone(), port: upstream.port, tls: None },
+            None => {
+                let (host, port) = self.target(web);
+                Key { host, port, tls: None }
+            }
         }
     }
 
     /// The host or address, and the port, that a request is for.
-    pub(crate) fn target(&self, web: &WebRequest) -> Key {
+    pub(crate) fn target(&self, web: &WebRequest) -> (String, u16) {
         let is_original = self.settings.transparent.destination == Destination::Original;
         match web.original.filter(|_| is_original) {
             Some(original) => (original.ip().to_string(), original.port()),
@@ -204,22 +236,69 @@ impl Forwarder {
         }
     }
 
-    async fn new_connection(&self, key: &Key, named_by: NamedBy) -> Result<Connection, Refusal> {
-        let stream = self.connector.connect(&key.0, key.1, named_by).await?;
-        self.counters.origin_connections.add(1);
-        Connection::new(stream, &self.settings).await
+    async fn new_connection(
+        &self,
+        key: &Key,
+        named_by: NamedBy,
+        kind: Kind,
+    ) -> Result<Connection, Refusal> {
+        let Some(name) = &key.tls else {
+            let stream = self.connector.connect(&key.host, key.port, named_by).await?;
+            self.counters.origin_connections.add(1);
+            return Connection::new(stream, &self.settings).await;
+        };
+        let stream = self.stream(&key.host, key.port).await?;
+        let protocols = if kind == Kind::Upgrade { Protocols::Http1 } else { Protocols::Any };
+        match self.tls.secure(stream, name, protocols).await {
+            Ok(secured) => self.pool.connection(key, secured, &self.settings).await,
+            Err(Unsecured { refusal: Refusal::Certificate(fault), .. }) => {
+                Err(Refusal::Certificate(fault))
+            }
+            Err(Unsecured { asks_for_certificate: true, .. }) => Err(Refusal::ClientCertificate),
+            Err(unsecured) => Err(unsecured.refusal),
+        }
     }
 
-    fn named_by(&self, web: &WebRequest) -> Result<NamedBy, Refusal> {
+    /// Whether a request to this host may go through the next proxy, and whose wish its address is.
+    fn named_by(&self, key: &Key, web: &WebRequest) -> Result<NamedBy, Refusal> {
+        let host = if key.tls.is_some() { &key.host } else { web.host() };
         match self.settings.upstream {
             None => Ok(NamedBy::Client),
             // A request goes there by its name, a tunnel by its address, if they are not the same.
             Some(_) => {
-                self.connector.check_literal(web.host())?;
+                self.connector.check_literal(host)?;
                 self.connector.check_literal(&self.target(web).0)?;
                 Ok(NamedBy::Settings)
             }
         }
+    }
+
+    /// A connection to this server is kept, so that it was verified.
+    pub(crate) fn has_kept(&self, key: &Key) -> bool {
+        self.pool.has(key)
+    }
+
+    /// Verifies a server over a new connection to it, and keeps the connection for a request.
+    ///
+    /// # Errors
+    /// Why it is not secure.
+    pub(crate) async fn verify(
+        &self,
+        key: Key,
+        stream: Box<dyn Stream>,
+    ) -> Result<Verified, Unsecured> {
+        let name = key.tls.as_deref().unwrap_or(&key.host);
+        let secured = self.tls.secure(stream, name, Protocols::Any).await?;
+        let asks_for_certificate = secured.asks_for_certificate;
+        if !asks_for_certificate {
+            let failed = |refusal| Unsecured { refusal, asks_for_certificate };
+            let connection = self.pool.connection(&key, secured, &self.settings).await;
+            let connection = connection.map_err(failed)?;
+            if !connection.is_shared() {
+                self.pool.put(key, connection);
+            }
+        }
+        Ok(Verified { asks_for_certificate })
     }
 
     /// A tunnel to the request's host and port, through the next proxy if there is one.
@@ -227,17 +306,32 @@ impl Forwarder {
     /// # Errors
     /// Why there is none.
     pub(crate) async fn tunnel(&self, web: &WebRequest) -> Result<Box<dyn Stream>, Refusal> {
-        let key = self.key(web);
+        let (host, port) = self.target(web);
+        if self.settings.upstream.is_some() {
+            self.connector.check_literal(web.host())?;
+        }
+        self.stream(&host, port).await
+    }
+
+    /// A connection to a server, through the next proxy if there is one.
+    async fn stream(&self, host: &str, port: u16) -> Result<Box<dyn Stream>, Refusal> {
         let Some(upstream) = &self.settings.upstream else {
-            let stream = self.connector.connect(&key.0, key.1, NamedBy::Client).await?;
+            let stream = self.connector.connect(host, port, NamedBy::Client).await?;
             self.counters.origin_connections.add(1);
             return Ok(Box::new(stream));
         };
-        let mut connection = self.new_connection(&key, self.named_by(web)?).await?;
+        self.connector.check_literal(host)?;
+        let next = (upstream.host.as_str(), upstream.port);
+        let stream = self.connector.connect(next.0, next.1, NamedBy::Settings).await?;
+        self.counters.origin_connections.add(1);
+        let mut connection = Connection::new(stream, &self.settings).await?;
+        let authority = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
         let mut request = Request::new(empty());
         *request.method_mut() = Method::CONNECT;
         let bad = |_| Refusal::Malformed("the address names no host");
-        let authority = self.tunnel_authority(web);
         *request.uri_mut() = authority.parse().map_err(bad)?;
         let headers = request.headers_mut();
         headers.extend(HeaderValue::try_from(authority).ok().map(|host| (HOST, host)));
@@ -245,6 +339,7 @@ impl Forwarder {
         let mut response = match connection.send(request).await {
             Ok(response) => response,
             Err(SendError::Unsent(_)) => return Err(Refusal::Closed),
+            Err(SendError::Stalled) => return Err(Refusal::ResponseTimeout),
             Err(SendError::Failed(error)) => return Err(refusal_of(&error, &connection.progress)),
         };
         if !response.status().is_success() {
@@ -252,15 +347,6 @@ impl Forwarder {
         }
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(|_| Refusal::Closed)?;
         Ok(Box::new(hyper_util::rt::TokioIo::new(upgraded)))
-    }
-
-    /// Host and port of a tunnel through the next proxy.
-    fn tunnel_authority(&self, web: &WebRequest) -> String {
-        let (host, port) = self.target(web);
-        match host.parse() {
-            Ok(address) => format!("{}:{port}", bracketed(address)),
-            Err(_) => format!("{host}:{port}"),
-        }
     }
 
     /// A response that must not reach the client as it is.
@@ -274,7 +360,9 @@ impl Forwarder {
         status: StatusCode,
     ) -> Result<(), Refusal> {
         match status {
-            StatusCode::PROXY_AUTHENTICATION_REQUIRED if self.settings.upstream.is_some() => {
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                if self.settings.upstream.is_some() && web.url.scheme() == "http" =>
+            {
                 Err(Refusal::Upstream(407))
             }
             StatusCode::PROXY_AUTHENTICATION_REQUIRED => Err(Refusal::Protocol),
@@ -290,7 +378,8 @@ fn watch(inner: AnyBody, progress: &Arc<Progress>) -> AnyBody {
         return inner;
     }
     let progress = Some(Arc::clone(progress));
-    Watched { inner, progress, bytes: None, waits: None, ends_connection: false }.boxed_unsync()
+    let (bytes, waits, stalled) = (None, None, None);
+    Watched { inner, progress, bytes, waits, ends_connection: false, stalled }.boxed_unsync()
 }
 
 /// Basic credentials (RFC 7617).
@@ -319,7 +408,11 @@ fn repeat(request: &Request<AnyBody>) -> Option<Request<AnyBody>> {
 }
 
 /// The connection was closed before any of the response.
-fn is_lost(error: &hyper::Error) -> bool {
+fn is_lost(error: &hyper::Error, is_http2: bool) -> bool {
+    // A connection of HTTP/2 says goodbye in several ways, all of which are the server's.
+    if is_http2 && !error.is_user() && !error.is_timeout() {
+        return true;
+    }
     let is_reset = error.source().and_then(|e| e.downcast_ref::<io::Error>()).is_some();
     error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! request ─▶ Judge::request ─▶ Allow | Inspect(body) | Block | Redirect
+//! tunnel ─▶ Judge::tls ─▶ Intercept | Bypass | Block
 //! response ─▶ Judge::response ─▶ Pass | Inspect(body) | Block
 //! ```
 //!
@@ -26,6 +27,24 @@ pub trait Judge: Send + Sync {
         let _ = (request, head);
         ResponseDecision::Pass
     }
+
+    /// Decides whether a tunnel is decrypted, if there is an authority for it. The request is the
+    /// CONNECT, with the host that the client names in TLS; [`Judge::request`] has allowed it.
+    fn tls(&self, request: &WebRequest) -> TlsDecision {
+        let _ = request;
+        TlsDecision::Intercept
+    }
+}
+
+/// What is done with a tunnel that could be decrypted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TlsDecision {
+    /// It is decrypted, and every request in it is judged.
+    Intercept,
+    /// It passes as it is.
+    Bypass,
+    /// The client gets a page that says why.
+    Block(BlockReason),
 }
 
 /// What is done with a request.

@@ -5,6 +5,8 @@
 //! clients   checks     trait    tunnel     kept connections   addresses that may be reached
 //! ```
 //!
+//! [`tls`] is what happens to tunnels, and TLS to servers.
+//!
 //! This is the forwarding core: what may pass is decided behind [`judge::Judge`]. HTTP itself is
 //! hyper's. Everything is bounded by [`settings::Limits`] and [`settings::Times`]; each limit that
 //! is reached has a name ([`refusal::Refusal`], [`counters::Counters`]).
@@ -15,6 +17,7 @@ mod body;
 mod client;
 pub mod client_hello;
 mod connect;
+mod connection;
 pub mod counters;
 pub mod destination;
 mod error_page;
@@ -22,6 +25,7 @@ mod exchange;
 mod forward;
 mod headers;
 mod inspect;
+mod interception;
 pub mod judge;
 mod pac;
 pub mod policy_judge;
@@ -38,6 +42,8 @@ mod server;
 mod service;
 mod smuggling;
 mod stop;
+mod stream;
+pub mod tls;
 mod transparent;
 mod tunnel;
 mod warnings;

@@ -18,7 +18,9 @@ use gauntlet_web::{
 };
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 
-use crate::judge::{BlockReason, Decision, Judge, Note, ResponseDecision, ResponseHead, Warning};
+use crate::judge::{
+    BlockReason, Decision, Judge, Note, ResponseDecision, ResponseHead, TlsDecision, Warning,
+};
 use crate::rate_limit::RateLimit;
 use crate::request::{Kind, WebRequest};
 use crate::warnings::{Open, Warnings};
@@ -35,6 +37,7 @@ pub type PolicySource = Box<dyn Fn() -> Arc<dyn AsRef<Policy>> + Send + Sync>;
 pub struct PolicyJudge {
     policy: PolicySource,
     lists: ArcSwap<UrlLists>,
+    bypass: ArcSwap<UrlLists>,
     warnings: Warnings,
     seeds: (RandomState, RandomState),
 }
@@ -43,13 +46,25 @@ impl PolicyJudge {
     /// A judge with these lists.
     pub fn new(policy: PolicySource, lists: UrlLists) -> Self {
         let lists = ArcSwap::from_pointee(lists);
-        PolicyJudge { policy, lists, warnings: Warnings::default(), seeds: Default::default() }
+        PolicyJudge {
+            policy,
+            lists,
+            bypass: ArcSwap::default(),
+            warnings: Warnings::default(),
+            seeds: Default::default(),
+        }
     }
 
     /// Judges by other lists from now on. A request that is being judged is judged by the old ones,
     /// which are unmapped after it.
     pub fn replace_lists(&self, lists: UrlLists) {
         self.lists.store(Arc::new(lists));
+    }
+
+    /// Exempts what these lists have from decryption, from now on. Entries with a path do not
+    /// match: of a tunnel host and port alone are known.
+    pub fn replace_bypass(&self, lists: UrlLists) {
+        self.bypass.store(Arc::new(lists));
     }
 
     fn dispose(
@@ -134,6 +149,23 @@ impl Judge for PolicyJudge {
             WebAction::Warn { text, minutes } => self.warn(request, rule, text, minutes),
         };
         Decision::Noted(Box::new(decision), note)
+    }
+
+    fn tls(&self, request: &WebRequest) -> TlsDecision {
+        let bypass = self.bypass.load();
+        if bypass.look_up(&request.url).first().is_some() {
+            return TlsDecision::Bypass;
+        }
+        let policy = (self.policy)();
+        let policy = (*policy).as_ref();
+        if !policy.web.iter().any(|rule| rule.changes.contains(&WebChange::BypassTls)) {
+            return TlsDecision::Intercept;
+        }
+        let (disposition, _) = self.dispose(policy, request, None);
+        match disposition.changes.contains(&WebChange::BypassTls) {
+            true => TlsDecision::Bypass,
+            false => TlsDecision::Intercept,
+        }
     }
 
     fn response(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {

@@ -3,94 +3,57 @@
 //! hyper's own pool is not used: it chooses addresses itself, and which failed request may be sent
 //! again is ours to say.
 
+mod connection;
+mod shared;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::body::AnyBody;
-use crate::progress::Progress;
 use crate::refusal::Refusal;
+use crate::request::WebRequest;
 use crate::settings::Settings;
+use crate::tls::{Route, Secured};
+
+use connection::Sender;
+pub(crate) use connection::{Connection, SendError};
+use shared::Shared;
 
 /// How often connections that servers have closed are looked for, at most.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where a connection goes.
-pub(crate) type Key = (String, u16);
-
-/// A connection to a server.
-pub(crate) struct Connection {
-    sender: SendRequest<AnyBody>,
-    pub(crate) progress: Arc<Progress>,
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// Host or address that is connected to.
+    pub(crate) host: String,
+    /// Its port.
+    pub(crate) port: u16,
+    /// The name that was verified, if it is TLS.
+    pub(crate) tls: Option<String>,
 }
 
-/// Why there is no response.
-pub(crate) enum SendError {
-    /// The request never left, and is here again.
-    Unsent(Box<Request<AnyBody>>),
-    /// It may have reached the server.
-    Failed(hyper::Error),
-}
-
-impl Connection {
-    /// Speaks HTTP/1.1 over a new connection, which lives in a task of its own until it ends or
-    /// stalls.
-    ///
-    /// # Errors
-    /// If the first steps fail.
-    pub(crate) async fn new(stream: TcpStream, settings: &Settings) -> Result<Self, Refusal> {
-        let limits = &settings.limits;
-        let (sender, connection) = http1::Builder::new()
-            .max_buf_size(limits.header_bytes_max)
-            .max_headers(limits.header_fields_max)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|_| Refusal::Closed)?;
-        let wait_max = Duration::from_secs(settings.times.response_seconds_max);
-        let progress = Arc::new(Progress::new(wait_max));
-        let watch = Arc::clone(&progress);
-        tokio::spawn(async move {
-            tokio::select! {
-                // Whoever waits for the response or its body sees the error, too.
-                _ = connection.with_upgrades() => {}
-                () = watch.stalled() => {}
-            }
-        });
-        Ok(Connection { sender, progress })
+impl Key {
+    /// The key of connections for a tunnel that is decrypted, if TLS names the same host.
+    pub(crate) fn of_tunnel(web: &WebRequest) -> Self {
+        let host = web.host().to_owned();
+        Key { host: host.clone(), port: web.port, tls: Some(host) }
     }
 
-    /// Sends a request and waits for the header of its response.
-    ///
-    /// # Errors
-    /// With the request itself if none of it was sent.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<AnyBody>,
-    ) -> Result<Response<Incoming>, SendError> {
-        self.sender.try_send_request(request).await.map_err(|mut error| {
-            match error.take_message() {
-                Some(request) => SendError::Unsent(Box::new(request)),
-                None => SendError::Failed(error.into_error()),
-            }
-        })
-    }
-
-    /// The server has closed it.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// The key of a decrypted tunnel's connections.
+    pub(crate) fn of_route(route: &Route) -> Self {
+        Key { host: route.host.clone(), port: route.port, tls: Some(route.name.clone()) }
     }
 }
 
 #[derive(Default)]
 struct Idle {
     by_key: HashMap<Key, Vec<Connection>>,
+    /// Of HTTP/2, one a server: its streams are taken, it stays.
+    shared: HashMap<Key, Shared>,
+    /// Both kinds.
     all: usize,
     swept: Option<Instant>,
 }
@@ -116,6 +79,13 @@ impl Pool {
     /// The connection that was used last; older ones are more likely to have been closed.
     pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = idle.shared.get(key) {
+            if !shared.is_closed() {
+                return shared.stream();
+            }
+            idle.shared.remove(key);
+            idle.all -= 1;
+        }
         loop {
             let list = idle.by_key.get_mut(key)?;
             let connection = list.pop();
@@ -130,17 +100,60 @@ impl Pool {
         }
     }
 
+    /// There is a connection that is not closed.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.shared.get(key).is_some_and(|shared| !shared.is_closed())
+            || idle.by_key.get(key).is_some_and(|list| list.iter().any(|c| !c.is_closed()))
+    }
+
     /// Keeps the connection as soon as its response has been read to the end.
     pub(crate) fn put_when_ready(self: &Arc<Self>, key: Key, mut connection: Connection) {
         let pool = Arc::clone(self);
         tokio::spawn(async move {
-            if connection.sender.ready().await.is_ok() {
+            let is_ready = match &mut connection.sender {
+                Sender::Http1(sender) => sender.ready().await.is_ok(),
+                // Its connection is here already.
+                Sender::Http2(_) => false,
+            };
+            if is_ready {
                 pool.put(key, connection);
             }
         });
     }
 
-    fn put(&self, key: Key, connection: Connection) {
+    /// Makes a connection to a server that was verified. That of HTTP/2 is kept at once, for others
+    /// to use, too; that of HTTP/1.1 is the caller's.
+    ///
+    /// # Errors
+    /// If the first steps fail.
+    pub(crate) async fn connection(
+        &self,
+        key: &Key,
+        secured: Secured,
+        settings: &Settings,
+    ) -> Result<Connection, Refusal> {
+        if !secured.is_http2 {
+            return Connection::new(secured.stream, settings).await;
+        }
+        let shared = Shared::new(secured.stream, settings).await?;
+        let connection = shared.stream().ok_or(Refusal::Connections)?;
+        self.share(key.clone(), shared);
+        Ok(connection)
+    }
+
+    fn share(&self, key: Key, shared: Shared) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.all >= self.all_max {
+            idle.sweep();
+        }
+        if idle.all < self.all_max && idle.shared.insert(key, shared).is_none() {
+            idle.all += 1;
+        }
+    }
+
+    /// Keeps a connection that waits for a request.
+    pub(crate) fn put(&self, key: Key, connection: Connection) {
         connection.progress.set_limit(self.keep);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.all >= self.all_max {
@@ -165,6 +178,7 @@ impl Idle {
             list.retain(|connection| !connection.is_closed());
             !list.is_empty()
         });
-        self.all = self.by_key.values().map(Vec::len).sum();
+        self.shared.retain(|_, shared| !shared.is_closed());
+        self.all = self.by_key.values().map(Vec::len).sum::<usize>() + self.shared.len();
     }
 }

@@ -18,6 +18,13 @@ pub(crate) struct Progress {
     limit_ms: AtomicU64,
     has_stalled: AtomicBool,
     changed: Notify,
+    within: Option<Box<dyn Within>>,
+}
+
+/// What has a watch of its own, and moves when this moves: the connection of a stream.
+pub(crate) trait Within: std::fmt::Debug + Send + Sync {
+    /// Something moved.
+    fn touch(&self);
 }
 
 impl Progress {
@@ -28,12 +35,22 @@ impl Progress {
             limit_ms: AtomicU64::new(milliseconds(limit)),
             has_stalled: AtomicBool::new(false),
             changed: Notify::new(),
+            within: None,
         }
+    }
+
+    /// The same within something else, which it holds as long as it lives.
+    pub(crate) fn within(mut self, within: Box<dyn Within>) -> Self {
+        self.within = Some(within);
+        self
     }
 
     /// Something moved.
     pub(crate) fn touch(&self) {
         self.last_ms.store(milliseconds(self.start.elapsed()), Ordering::Relaxed);
+        if let Some(within) = &self.within {
+            within.touch();
+        }
     }
 
     /// Begins a stage.

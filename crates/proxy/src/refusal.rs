@@ -1,9 +1,12 @@
 //! Every reason why a client does not get what it asked for: a name that the log, the counters and
 //! the page share, the status, and the error of RFC 9209.
 
+mod certificate;
+
 use hyper::StatusCode;
 
 pub use crate::reason::{BlockReason, Warning};
+pub use certificate::CertificateFault;
 
 /// Why a request is not answered by the server that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +81,33 @@ pub enum Refusal {
     /// More connections than `limits.connections_max` or `limits.client_connections_max`.
     #[error("There are too many connections.")]
     Connections,
+    /// The server's certificate does not prove who it is.
+    #[error("The certificate of the server cannot be trusted: {0}.")]
+    Certificate(CertificateFault),
+    /// The server and the proxy have no TLS in common, or the server breaks its rules.
+    #[error("No secure connection to the server could be made.")]
+    TlsHandshake,
+    /// The server ended the handshake by this alert.
+    #[error("The server refused a secure connection (alert {0}).")]
+    TlsAlert(String),
+    /// The server asks for a certificate of the client, which the proxy does not have.
+    #[error("The server asks for a certificate of yours, which this proxy cannot show.")]
+    ClientCertificate,
+    /// A request for another server than the one of its connection (RFC 9110 section 15.5.20).
+    #[error("The request is for another server than its connection.")]
+    Misdirected,
+    /// A tunnel whose ClientHello is malformed, too large, or does not come.
+    #[error("The tunnel begins with TLS that is malformed or incomplete.")]
+    ClientHello,
+    /// A tunnel whose ClientHello is encrypted.
+    #[error("The name of the server is encrypted, so that it cannot be checked.")]
+    EncryptedHello,
+    /// A tunnel that carries no HTTP over TLS.
+    #[error("The tunnel carries something that cannot be inspected.")]
+    NotHttp,
+    /// The client broke the handshake with us off: it may not know our authority.
+    #[error("The client ended the secure connection to this proxy.")]
+    ClientHandshake,
 }
 
 impl Refusal {
@@ -107,6 +137,15 @@ impl Refusal {
             Refusal::RequestBody => "request_body",
             Refusal::Client => "client",
             Refusal::Connections => "connections",
+            Refusal::Certificate(fault) => fault.name(),
+            Refusal::TlsHandshake => "tls_handshake",
+            Refusal::TlsAlert(_) => "tls_alert",
+            Refusal::ClientCertificate => "client_certificate",
+            Refusal::Misdirected => "misdirected",
+            Refusal::ClientHello => "client_hello",
+            Refusal::EncryptedHello => "encrypted_hello",
+            Refusal::NotHttp => "not_http",
+            Refusal::ClientHandshake => "client_handshake",
         }
     }
 
@@ -119,8 +158,13 @@ impl Refusal {
             | Refusal::Port(_)
             | Refusal::Client
             | Refusal::Destination
-            | Refusal::NameMismatch => StatusCode::FORBIDDEN,
-            Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
+            | Refusal::NameMismatch
+            | Refusal::EncryptedHello
+            | Refusal::NotHttp => StatusCode::FORBIDDEN,
+            Refusal::Malformed(_) | Refusal::ClientHello | Refusal::ClientHandshake => {
+                StatusCode::BAD_REQUEST
+            }
+            Refusal::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Refusal::UriTooLong(_) => StatusCode::URI_TOO_LONG,
             Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
@@ -135,7 +179,11 @@ impl Refusal {
             | Refusal::Closed
             | Refusal::Protocol
             | Refusal::Upstream(_)
-            | Refusal::TooLargeToInspect => StatusCode::BAD_GATEWAY,
+            | Refusal::TooLargeToInspect
+            | Refusal::Certificate(_)
+            | Refusal::TlsHandshake
+            | Refusal::TlsAlert(_)
+            | Refusal::ClientCertificate => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -148,12 +196,17 @@ impl Refusal {
             | Refusal::Method(_)
             | Refusal::Client
             | Refusal::NameMismatch
-            | Refusal::TooLargeToInspect => "http_request_denied",
+            | Refusal::TooLargeToInspect
+            | Refusal::EncryptedHello
+            | Refusal::NotHttp => "http_request_denied",
             Refusal::Malformed(_)
             | Refusal::UriTooLong(_)
             | Refusal::HeaderTooLarge
             | Refusal::Unsupported(_)
-            | Refusal::RequestBody => "http_request_error",
+            | Refusal::RequestBody
+            | Refusal::Misdirected
+            | Refusal::ClientHello
+            | Refusal::ClientHandshake => "http_request_error",
             Refusal::Destination => "destination_ip_prohibited",
             Refusal::Loop => "proxy_loop_detected",
             Refusal::NameNotFound => "dns_error",
@@ -165,6 +218,9 @@ impl Refusal {
             Refusal::Protocol => "http_protocol_error",
             Refusal::Upstream(_) => "destination_unavailable",
             Refusal::Connections => "connection_limit_reached",
+            Refusal::Certificate(_) => "tls_certificate_error",
+            Refusal::TlsHandshake => "tls_protocol_error",
+            Refusal::TlsAlert(_) | Refusal::ClientCertificate => "tls_alert_received",
         }
     }
 
@@ -175,7 +231,9 @@ impl Refusal {
             | Refusal::Port(_)
             | Refusal::Client
             | Refusal::Destination
-            | Refusal::NameMismatch => {
+            | Refusal::NameMismatch
+            | Refusal::EncryptedHello
+            | Refusal::NotHttp => {
                 "If you need it for your work, give the reference below to your administrator."
             }
             Refusal::Warned(..) => "If you need it for your work, say why and go on.",
@@ -190,13 +248,25 @@ impl Refusal {
             Refusal::Loop | Refusal::Upstream(_) => {
                 "The proxies of this site are not set up correctly: tell your administrator."
             }
+            Refusal::Certificate(_) => {
+                "Somebody may be impersonating the server, or its owner has to renew its \
+                 certificate. Do not enter passwords; if it is a server of your own, tell your administrator."
+            }
+            Refusal::ClientCertificate => {
+                "Tell your administrator: the server has to be exempted from inspection."
+            }
             Refusal::TooLargeToInspect => "Ask your administrator to fetch it for you.",
             Refusal::Malformed(_)
             | Refusal::UriTooLong(_)
             | Refusal::HeaderTooLarge
             | Refusal::Method(_)
             | Refusal::Unsupported(_)
-            | Refusal::Protocol => {
+            | Refusal::Protocol
+            | Refusal::TlsHandshake
+            | Refusal::TlsAlert(_)
+            | Refusal::Misdirected
+            | Refusal::ClientHello
+            | Refusal::ClientHandshake => {
                 "The program or the server has to be corrected; trying again does not help."
             }
         }
@@ -211,7 +281,7 @@ impl Refusal {
     }
 
     /// All names, for counters.
-    pub const NAMES: [&'static str; 23] = [
+    pub const NAMES: [&'static str; 38] = [
         "blocked",
         "warned",
         "malformed",
@@ -235,5 +305,20 @@ impl Refusal {
         "request_body",
         "client",
         "connections",
+        "certificate_expired",
+        "certificate_not_yet_valid",
+        "certificate_wrong_name",
+        "certificate_unknown_issuer",
+        "certificate_self_signed",
+        "certificate_revoked",
+        "certificate_invalid",
+        "tls_handshake",
+        "tls_alert",
+        "client_certificate",
+        "misdirected",
+        "client_hello",
+        "encrypted_hello",
+        "not_http",
+        "client_handshake",
     ];
 }

@@ -95,10 +95,18 @@ impl WebRequest {
         })
     }
 
+    /// The same for another host, at the same port: a tunnel whose TLS names it.
+    ///
+    /// # Errors
+    /// If it is no host.
+    pub(crate) fn with_host(&self, host: &str) -> Result<Self, Refusal> {
+        let url = url_of("https", &format!("{host}:{}", self.port), "")?;
+        Ok(WebRequest { url, ..self.clone() })
+    }
+
     /// The host without the brackets of an IPv6 address.
     pub fn host(&self) -> &str {
-        let host = self.url.host();
-        host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
+        without_brackets(self.url.host())
     }
 
     /// Host and port as `Host` has them: the port only if it is not the scheme's own.
@@ -154,12 +162,14 @@ fn plain_target(uri: &Uri) -> Result<(CanonicalUrl, u16), Refusal> {
             "this is a proxy, and the request names no server (it is not in absolute form)",
         ));
     };
-    if !scheme.eq_ignore_ascii_case("http") {
-        return Err(Refusal::Unsupported("this scheme; http and tunnels (CONNECT) are"));
-    }
+    let (scheme, default_port) = match scheme {
+        s if s.eq_ignore_ascii_case("http") => ("http", 80),
+        s if s.eq_ignore_ascii_case("https") => ("https", 443),
+        _ => return Err(Refusal::Unsupported("this scheme; http, https and tunnels are")),
+    };
     let path = uri.path_and_query().map_or("/", |p| p.as_str());
-    let url = url_of("http", authority.as_str(), path)?;
-    let port = url.port().unwrap_or(80);
+    let url = url_of(scheme, authority.as_str(), path)?;
+    let port = url.port().unwrap_or(default_port);
     match port {
         0 => Err(Refusal::Malformed("port 0 does not exist")),
         port => Ok((url, port)),
@@ -205,6 +215,20 @@ pub(crate) fn bracketed(address: IpAddr) -> String {
         IpAddr::V4(v4) => v4.to_string(),
         IpAddr::V6(v6) => format!("[{v6}]"),
     }
+}
+
+/// Host and port of an authority, in the form of [`WebRequest::host`].
+///
+/// # Errors
+/// If it names no host that can be looked up.
+pub(crate) fn host_and_port(scheme: &str, authority: &str) -> Result<(String, u16), Refusal> {
+    let url = url_of(scheme, authority, "/")?;
+    let port = url.port().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Ok((without_brackets(url.host()).to_owned(), port))
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
 
 fn url_of(scheme: &str, authority: &str, path: &str) -> Result<CanonicalUrl, Refusal> {
@@ -257,8 +281,7 @@ mod tests {
 
     #[test]
     fn what_is_not_for_a_proxy_is_refused() {
-        for uri in ["/", "*", "https://example.com/", "ftp://example.com/", "http://u:p@x.example/"]
-        {
+        for uri in ["/", "*", "ftp://example.com/", "http://u:p@x.example/"] {
             assert!(read("GET", uri).is_err(), "{uri}");
         }
         let long = format!("http://example.com/{}", "a".repeat(20_000));

@@ -13,10 +13,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex, split};
 
 use crate::body::empty;
+use crate::connection::builder;
 use crate::headers::prepare_request;
 use crate::refusal::Refusal;
 use crate::request::WebRequest;
-use crate::server::builder;
 use crate::settings::Settings;
 use crate::smuggling;
 

@@ -4,14 +4,11 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -19,19 +16,22 @@ use tokio::time::{sleep, timeout};
 
 use crate::access_log::{AccessLog, NoLog};
 use crate::admission::Admission;
-use crate::client::{Client, Socket, Stage};
+use crate::client::Client;
+use crate::connection::{builder, serve_stream};
 use crate::counters::Counters;
 use crate::error_page::{self, About, Form};
 use crate::forward::Forwarder;
+use crate::interception;
 use crate::judge::{AllowAll, Judge};
 use crate::refusal::Refusal;
 use crate::resolve::{Resolve, SystemResolver};
 use crate::service::{References, Service};
 use crate::settings::{Settings, SettingsError};
 use crate::stop::{Phase, Stop};
+use crate::tls::{Interceptor, OriginTls, TlsError};
 use crate::transparent::{self, socket};
 
-/// How long a connection that is told to end may take to say so.
+/// How long connections that are told to end may take to say so.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a client beyond the limits has to send its request and take the page.
 const REFUSE: Duration = Duration::from_secs(5);
@@ -62,6 +62,9 @@ pub enum StartError {
     /// A setting.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The certificate authority, or the roots.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// An address that cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
@@ -79,35 +82,38 @@ pub struct Server {
     settings: Arc<Settings>,
     parts: Parts,
     counters: Arc<Counters>,
+    origin_tls: Arc<OriginTls>,
+    interceptor: Option<Arc<Interceptor>>,
 }
 
 impl Server {
     /// Checks the settings and listens. Clients wait until [`Server::run`].
     ///
     /// # Errors
-    /// If a setting is out of its bounds, or an address is taken.
+    /// If a setting is out of its bounds, an address is taken, or an authority or roots cannot be
+    /// used.
     pub async fn bind(settings: Settings, parts: Parts) -> Result<Self, StartError> {
         settings.check()?;
-        let mut listeners = Vec::new();
+        let failed = |address| move |source| StartError::Listen { address, source };
+        let mut explicit = Vec::new();
         for &address in &settings.listen {
-            let listener = TcpListener::bind(address).await;
-            listeners.push(listener.map_err(|source| StartError::Listen { address, source })?);
+            let listener = TcpListener::bind(address).await.and_then(TcpListener::into_std);
+            explicit.push(listener.map_err(failed(address))?);
         }
         let mode = settings.transparent.mode;
-        let transparent = settings.transparent.listen.iter().map(|&address| {
-            let listener = socket::listen(address, mode).and_then(TcpListener::from_std);
-            listener.map_err(|source| StartError::Listen { address, source })
-        });
+        let transparent = settings.transparent.listen.iter();
+        let transparent =
+            transparent.map(|&address| socket::listen(address, mode).map_err(failed(address)));
         let transparent = transparent.collect::<Result<Vec<_>, _>>()?;
-        let (settings, counters) = (Arc::new(settings), Arc::default());
-        Ok(Server { listeners, transparent, settings, parts, counters })
+        Self::with_sockets(explicit, transparent, settings, parts)
     }
 
     /// The same with sockets that were bound before ([`transparent_socket`] for those that a router
     /// hands connections over to), and do not block. Call it on the runtime that is to run it.
     ///
     /// # Errors
-    /// If a setting is out of its bounds, or the runtime does not take a socket.
+    /// If a setting is out of its bounds, an authority or roots cannot be used, or the runtime does
+    /// not take a socket.
     ///
     /// [`transparent_socket`]: crate::transparent_socket
     pub fn with_sockets(
@@ -117,6 +123,10 @@ impl Server {
         parts: Parts,
     ) -> Result<Self, StartError> {
         settings.check()?;
+        let counters = Arc::default();
+        let wait_max = Duration::from_secs(settings.times.connect_seconds_max);
+        let origin_tls = Arc::new(OriginTls::new(&settings.tls, wait_max)?);
+        let interceptor = Interceptor::new(&settings.tls, &counters)?.map(Arc::new);
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let adopt = |socket: std::net::TcpListener| {
             let address = socket.local_addr().unwrap_or(unknown);
@@ -126,7 +136,7 @@ impl Server {
         let listeners = explicit.into_iter().map(adopt).collect::<Result<_, _>>()?;
         let transparent = transparent.into_iter().map(adopt).collect::<Result<_, _>>()?;
         let settings = Arc::new(settings);
-        Ok(Server { listeners, transparent, settings, parts, counters: Arc::default() })
+        Ok(Server { listeners, transparent, settings, parts, counters, origin_tls, interceptor })
     }
 
     /// Where it listens: with port 0 in the settings, the port that the system chose.
@@ -196,7 +206,9 @@ impl Shared {
         let resolver = server.parts.resolver.clone();
         let resolver =
             resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(settings.limits.lookups_max)));
-        let forwarder = Forwarder::new(Arc::clone(&settings), resolver, Arc::clone(&counters))?;
+        let origin_tls = Arc::clone(&server.origin_tls);
+        let forwarder =
+            Forwarder::new(Arc::clone(&settings), resolver, Arc::clone(&counters), origin_tls)?;
         let admission = Arc::new(Admission::new(&settings.limits));
         let service = Service {
             judge: Arc::clone(&server.parts.judge),
@@ -204,6 +216,8 @@ impl Shared {
             settings,
             counters,
             forwarder,
+            interceptor: server.interceptor.clone(),
+            carry: interception::carry,
             stop,
             references: References::default(),
         };
@@ -234,11 +248,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
     if let Some(place) = is_known.then(|| shared.admission.take(address)).flatten() {
         let times = &service.settings.times;
         let client = Arc::new(Client::new(address, times, place, shared.alive.clone()));
-        let socket = Socket { stream, client, replay: Bytes::new() };
-        tokio::spawn(async move {
-            let _now = Now::new(&service.counters);
-            serve(socket, service).await;
-        });
+        tokio::spawn(serve(stream, client, service));
     } else if let Ok(permit) = Arc::clone(&shared.refusing).try_acquire_owned() {
         tokio::spawn(async move {
             let _permit = permit;
@@ -266,66 +276,9 @@ impl Drop for Now {
     }
 }
 
-/// Answers the requests of a connection.
-pub(crate) async fn serve(socket: Socket, service: Arc<Service>) {
-    let (counters, client) = (Arc::clone(&service.counters), Arc::clone(&socket.client));
-    let builder = builder(&service.settings);
-    let (draining, ended) =
-        (service.stop.clone().begun(Phase::Draining), service.stop.clone().begun(Phase::Ended));
-    let (mut draining, mut ended) = (pin!(draining), pin!(ended));
-    let each = {
-        let client = Arc::clone(&client);
-        service_fn(move |request| {
-            let (service, client) = (Arc::clone(&service), Arc::clone(&client));
-            async move { Ok::<_, Infallible>(service.serve(client, request).await) }
-        })
-    };
-    let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(socket), each));
-    let mut is_draining = false;
-    let result = loop {
-        tokio::select! {
-            result = connection.as_mut() => break result,
-            () = draining.as_mut(), if !is_draining => {
-                is_draining = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            () = ended.as_mut() => return,
-            () = client.progress.stalled() => {
-                match client.stage() {
-                    Stage::Header => counters.header_timeouts.add(1),
-                    Stage::Busy(_) => counters.stalled.add(1),
-                    Stage::Idle => {}
-                }
-                connection.as_mut().graceful_shutdown();
-                let _ = timeout(GOODBYE, connection).await;
-                return;
-            }
-        }
-    };
-    if let Err(error) = result
-        && error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
-    {
-        counters.protocol_errors.add(1);
-        tracing::debug!(client = %client.address, %error, "request could not be read");
-    }
-}
-
-/// HTTP/1 and HTTP/2 (prior knowledge) within the limits. Time limits are [`Client`]'s.
-pub(crate) fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
-    let limits = &settings.limits;
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(None)
-        .max_buf_size(limits.header_bytes_max)
-        .max_headers(limits.header_fields_max);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams_max)
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX));
-    builder
+async fn serve(stream: TcpStream, client: Arc<Client>, service: Arc<Service>) {
+    let _now = Now::new(&service.counters);
+    serve_stream(stream, client, service, None).await;
 }
 
 /// Tells a client that is not taken why.

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{ALLOW, CONNECTION, EXPECT, HeaderValue, LOCATION, UPGRADE};
+use hyper::header::{ALLOW, ALT_SVC, CONNECTION, EXPECT, HeaderValue, LOCATION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -20,17 +20,20 @@ use crate::client::Client;
 use crate::counters::Counters;
 use crate::error_page::{self, About, Form};
 use crate::exchange::{Delivered, Exchange, deliver, detached};
-use crate::forward::{Forwarder, Received, Stream};
+use crate::forward::{Forwarder, Received};
 use crate::headers::{self, Forwards, Framing};
 use crate::inspect::inspect;
 use crate::judge::{BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead};
 use crate::pac;
+use crate::pool::Key;
 use crate::progress::Progress;
 use crate::refusal::Refusal;
 use crate::request::{Kind, WebRequest};
 use crate::settings::Settings;
 use crate::smuggling;
 use crate::stop::{Phase, Stop};
+use crate::stream::Stream;
+use crate::tls::{Inside, Interceptor, Route};
 use crate::tunnel::{self, End};
 
 /// What answers requests.
@@ -40,14 +43,39 @@ pub(crate) struct Service {
     pub(crate) log: Arc<dyn AccessLog>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) forwarder: Forwarder,
+    /// None: tunnels are not decrypted.
+    pub(crate) interceptor: Option<Arc<Interceptor>>,
+    /// What carries tunnels; it serves the requests inside by this service again.
+    pub(crate) carry: Carry,
     pub(crate) stop: Stop,
     pub(crate) references: References,
 }
+
+/// A tunnel that a client was promised.
+pub(crate) struct Tunnel {
+    /// Its line of the log.
+    pub(crate) exchange: Exchange,
+    pub(crate) client: Arc<Client>,
+    /// The CONNECT, or what stands for it.
+    pub(crate) web: WebRequest,
+    /// The connection to the server; none: it is made when it is needed.
+    pub(crate) server: Option<Box<dyn Stream>>,
+    /// It was refused, and the client is to see a page that says why.
+    pub(crate) refusal: Option<Refusal>,
+    /// The client named the host; else only an address is known.
+    pub(crate) is_named: bool,
+}
+
+/// Carries a tunnel to its end. The stream is none if the client has gone.
+pub(crate) type Carry =
+    fn(Arc<Service>, Tunnel, BoxFuture<'static, Option<Box<dyn Stream>>>) -> BoxFuture<'static, ()>;
 
 /// What a request leads to.
 enum Answer {
     /// A response.
     Response(Response<AnyBody>),
+    /// A tunnel, which a client is told to use.
+    Tunnel(OnUpgrade, Box<WebRequest>, Result<Option<Box<dyn Stream>>, Refusal>),
     /// A response after which the connection carries other bytes.
     Switch(Response<AnyBody>, OnUpgrade, BoxFuture<'static, Option<Box<dyn Stream>>>),
 }
@@ -65,8 +93,19 @@ impl Service {
             Ok(Answer::Response(response)) => deliver(response, exchange),
             Ok(Answer::Switch(response, client, server)) => {
                 exchange.answered(response.status().as_u16(), response.headers());
-                tokio::spawn(self.relay(exchange, client, server));
+                tokio::spawn(self.switched(exchange, client, server));
                 detached(response)
+            }
+            Ok(Answer::Tunnel(upgrade, web, server)) => {
+                exchange.answered(StatusCode::OK.as_u16(), &HeaderMap::new());
+                let (server, refusal) = match server {
+                    Ok(server) => (server, None),
+                    Err(refusal) => (None, Some(refusal)),
+                };
+                let is_named = true;
+                let tunnel = Tunnel { exchange, client, web: *web, server, refusal, is_named };
+                tokio::spawn((self.carry)(Arc::clone(&self), tunnel, upgraded(upgrade)));
+                detached(Response::new(empty()))
             }
             Err(refusal) => {
                 exchange.refused(&refusal);
@@ -93,8 +132,13 @@ impl Service {
         &self,
         client: &Client,
         exchange: &mut Exchange,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Result<Answer, Refusal> {
+        let route = match request.extensions_mut().remove() {
+            None => None,
+            Some(Inside::Route(route)) => Some(route),
+            Some(Inside::Refused(refusal)) => return Err(refusal),
+        };
         smuggling::check(&request)?;
         let script = pac::answer(&request, &self.settings.pac);
         if let Some(script) = script.filter(|_| client.original.is_none()) {
@@ -110,21 +154,29 @@ impl Service {
         if web.method == Method::TRACE || is_stray {
             return Err(Refusal::Method(web.method.to_string()));
         }
-        self.forwarder.check_port(&web)?;
+        if route.is_none() {
+            self.forwarder.check_port(&web)?;
+        }
         let (decision, note) = self.judge.request(&web).into_parts();
         exchange.record.note = note;
         let inspector = match decision {
             Decision::Allow | Decision::Noted(..) => None,
             Decision::Inspect(inspector) => Some(inspector),
-            Decision::Block(reason) => return Err(Refusal::Blocked(reason)),
-            Decision::Warn(reason, warning) => return Err(Refusal::Warned(reason, warning)),
+            Decision::Block(reason) => {
+                return self.refuse(&web, request, Refusal::Blocked(reason));
+            }
+            Decision::Warn(reason, warning) => {
+                return self.refuse(&web, request, Refusal::Warned(reason, warning));
+            }
             Decision::Redirect(to) => return redirect(&to).map(Answer::Response),
         };
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
         match web.kind {
-            Kind::Connect => self.open_tunnel(&web, request).await,
-            Kind::Plain | Kind::Upgrade => self.pass(&web, exchange, request, inspector).await,
+            Kind::Connect => self.open_tunnel(web, request).await,
+            Kind::Plain | Kind::Upgrade => {
+                self.pass(&web, route.as_ref(), exchange, request, inspector).await
+            }
         }
     }
 
@@ -145,7 +197,7 @@ impl Service {
         client: &Client,
         exchange: &mut Exchange,
         request: &Request<()>,
-    ) -> Result<Box<dyn Stream>, Refusal> {
+    ) -> Result<(WebRequest, Box<dyn Stream>), Refusal> {
         let web = WebRequest::read(client.address, client.original, request, &self.settings)?;
         note(exchange, &web);
         self.forwarder.check_port(&web)?;
@@ -165,23 +217,51 @@ impl Service {
         }
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
-        self.forwarder.tunnel(&web).await
+        let server = self.forwarder.tunnel(&web).await?;
+        Ok((web, server))
     }
 
     async fn open_tunnel(
         &self,
-        web: &WebRequest,
+        web: WebRequest,
         mut request: Request<Incoming>,
     ) -> Result<Answer, Refusal> {
+        // A tunnel that is decrypted uses the connections that are kept; if it is not, its own is
+        // made then.
+        let has_kept = self.interceptor.is_some() && self.forwarder.has_kept(&Key::of_tunnel(&web));
+        let server = match has_kept {
+            true => None,
+            false => match self.forwarder.tunnel(&web).await {
+                Ok(server) => Some(server),
+                Err(refusal) => return self.refuse(&web, request, refusal),
+            },
+        };
         let client = hyper::upgrade::on(&mut request);
-        let server = self.forwarder.tunnel(web).await?;
-        Ok(Answer::Switch(Response::new(empty()), client, Box::pin(async { Some(server) })))
+        Ok(Answer::Tunnel(client, Box::new(web), Ok(server)))
+    }
+
+    /// Refuses a request: a tunnel by a page within it if that can be, since browsers show none
+    /// outside.
+    fn refuse(
+        &self,
+        web: &WebRequest,
+        mut request: Request<Incoming>,
+        refusal: Refusal,
+    ) -> Result<Answer, Refusal> {
+        let is_shown = self.settings.tls.pages
+            && self.interceptor.as_ref().is_some_and(|i| !i.is_exempted(web.client, web.host()));
+        if web.kind != Kind::Connect || !is_shown {
+            return Err(refusal);
+        }
+        let client = hyper::upgrade::on(&mut request);
+        Ok(Answer::Tunnel(client, Box::new(web.clone()), Err(refusal)))
     }
 
     /// Passes a request on, and makes the answer of the response.
     async fn pass(
         &self,
         web: &WebRequest,
+        route: Option<&Route>,
         exchange: &Exchange,
         mut request: Request<Incoming>,
         inspector: Option<Box<dyn Inspect>>,
@@ -200,13 +280,14 @@ impl Service {
             bytes,
             waits: Some(Arc::clone(&waits)),
             ends_connection: false,
+            stalled: None,
         };
         let mut outgoing = Request::new(empty());
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = parts.uri;
         *outgoing.headers_mut() = parts.headers;
         let released = self.set_body(&mut outgoing, body, inspector).await?;
-        let sent = self.forwarder.send(web, outgoing).await;
+        let sent = self.forwarder.send(web, route, outgoing).await;
         let received = sent.map_err(|refusal| whose_fault(refusal, &waits))?;
         let status = received.response.status();
         self.forwarder.check_response(web, status)?;
@@ -215,7 +296,11 @@ impl Service {
         }
         // A body that was never asked for keeps the server waiting for it.
         let ends_connection = released.is_some_and(|released| !released.load(Ordering::Relaxed));
-        self.respond(web, received, ends_connection).await.map(Answer::Response)
+        let response = self.respond(web, received, ends_connection).await?;
+        Ok(Answer::Response(match route {
+            Some(_) => without_alternatives(response),
+            None => response,
+        }))
     }
 
     /// Sets the body of a request, held back if the client waits for `100 Continue`; then gives
@@ -307,24 +392,24 @@ impl Service {
     }
 
     /// Passes bytes both ways; what passed is logged when it ends.
-    async fn relay(
+    async fn switched(
         self: Arc<Self>,
         exchange: Exchange,
         client: OnUpgrade,
         server: BoxFuture<'static, Option<Box<dyn Stream>>>,
     ) {
         let (Ok(client), Some(server)) = (client.await, server.await) else { return };
-        self.carry(exchange, TokioIo::new(client), server).await;
+        self.counters.tunnels.add(1);
+        self.relay(exchange, TokioIo::new(client), server).await;
     }
 
-    /// Passes bytes both ways between these two.
-    pub(crate) async fn carry(
+    /// The same, when both sides are there.
+    pub(crate) async fn relay(
         &self,
         mut exchange: Exchange,
         client: impl Stream,
         server: Box<dyn Stream>,
     ) {
-        self.counters.tunnels.add(1);
         let idle_max = Duration::from_secs(self.settings.times.tunnel_idle_seconds_max);
         let progress = Progress::new(idle_max);
         let bytes = tunnel::Bytes::default();
@@ -346,6 +431,17 @@ fn whose_fault(refusal: Refusal, waits: &AtomicBool) -> Refusal {
         Refusal::ResponseTimeout if waits.load(Ordering::Relaxed) => Refusal::RequestBody,
         other => other,
     }
+}
+
+/// The client's side of a tunnel; none if it has gone.
+fn upgraded(upgrade: OnUpgrade) -> BoxFuture<'static, Option<Box<dyn Stream>>> {
+    Box::pin(async { Some(Box::new(TokioIo::new(upgrade.await.ok()?)) as Box<dyn Stream>) })
+}
+
+/// Without the offer to come by another way (RFC 7838), such as QUIC past this proxy.
+fn without_alternatives(mut response: Response<AnyBody>) -> Response<AnyBody> {
+    response.headers_mut().remove(ALT_SVC);
+    response
 }
 
 /// Notes what the log says about a request.

@@ -22,12 +22,14 @@ use tokio::time::timeout;
 
 use crate::client::{Client, Socket};
 use crate::client_hello::{ClientHello, READ_BYTES_MAX};
+use crate::connection::serve_socket;
 use crate::refusal::Refusal;
 use crate::request::bracketed;
-use crate::server::{self, Now, Shared};
+use crate::server::{Now, Shared};
 use crate::service::Service;
 use crate::stop::Phase;
 use crate::transparent::first_bytes::{First, classify};
+
 mod first_bytes;
 pub(crate) mod recent;
 pub(crate) mod socket;
@@ -79,13 +81,14 @@ async fn serve(
     let address = format!("{}:{}", bracketed(original.ip()), original.port());
     match first {
         _ if is_loop => tunnel::refuse(socket, &address, &Refusal::Loop, &service).await,
-        First::Http => server::serve(socket, service).await,
+        First::Http => serve_socket(socket, service, None).await,
         First::Tls(hello) => {
-            let authority = authority(&hello, original).unwrap_or(address);
-            tunnel::open(socket, &authority, &service).await;
+            let named = authority(&hello, original);
+            let is_named = named.is_some();
+            tunnel::open(socket, &named.unwrap_or(address), is_named, &service).await;
         }
         First::Other if service.settings.transparent.other == Other::Tunnel => {
-            tunnel::open(socket, &address, &service).await;
+            tunnel::open(socket, &address, false, &service).await;
         }
         First::Other | First::NeedsMore => {
             let refusal = Refusal::Unsupported("this protocol; TLS and HTTP are");

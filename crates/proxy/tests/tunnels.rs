@@ -210,7 +210,7 @@ async fn credentials_are_for_the_next_proxy_and_its_question_is_not_the_clients(
 }
 
 /// Switches to a protocol that says everything twice.
-async fn switching(mut request: Request<hyper::body::Incoming>) -> Response<Body> {
+pub(crate) async fn switching(mut request: Request<hyper::body::Incoming>) -> Response<Body> {
     let Some(protocol) = request.headers().get("upgrade").cloned() else {
         return text("no upgrade asked for");
     };

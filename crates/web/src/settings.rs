@@ -3,6 +3,8 @@
 //! Sizes are bytes, times are seconds. [`Settings::check`] names the first value that is out of its
 //! bounds; a proxy is not started with such settings.
 
+mod hosts;
+mod tls;
 mod transparent;
 
 use std::fmt;
@@ -14,6 +16,8 @@ use gauntlet_mail::Network;
 use serde::{Deserialize, Serialize};
 
 pub use crate::pac::Pac;
+pub use hosts::Hosts;
+pub use tls::{ClientCertificate, TlsSettings, TunnelPolicy};
 pub use transparent::{Destination, Mode, Other, Transparent, VerifyNames};
 
 /// All settings of a proxy.
@@ -49,6 +53,8 @@ pub struct Settings {
     pub transparent: Transparent,
     /// What browsers are told about the proxy.
     pub pac: Pac,
+    /// Whom we trust, and whether tunnels are decrypted.
+    pub tls: TlsSettings,
     /// How long things may take.
     pub times: Times,
     /// How large and how many things may be.
@@ -74,6 +80,7 @@ impl Default for Settings {
             upstream: None,
             transparent: Transparent::default(),
             pac: Pac::default(),
+            tls: TlsSettings::default(),
             times: Times::default(),
             limits: Limits::default(),
         }
@@ -311,6 +318,9 @@ pub enum SettingsError {
     /// Not a network.
     #[error("private_networks: {0}")]
     Network(String),
+    /// Not a host.
+    #[error("tls.bypass: {0:?} is no host such as bank.example, *.bank.example or 192.0.2.7")]
+    Bypass(String),
     /// A name that cannot stand in a header.
     #[error("name = {0:?} may have letters, digits, '-', '.' and '_' only, at least one")]
     Name(String),
@@ -339,6 +349,7 @@ impl Settings {
         }
         self.networks()?;
         self.pac.check().map_err(SettingsError::Pac)?;
+        self.tls.check()?;
         let (t, l) = (&self.times, &self.limits);
         let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         for (name, value, min, max) in [

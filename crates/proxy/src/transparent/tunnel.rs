@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use hyper::{Method, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::client::Socket;
 use crate::exchange::Exchange;
 use crate::refusal::Refusal;
-use crate::service::Service;
+use crate::service::{Service, Tunnel};
+use crate::stream::Stream;
 
 /// How long a client may take to close a connection that is refused.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -22,14 +24,28 @@ const INTERNAL_ERROR: u8 = 80;
 /// Content type of a record of TLS: handshake.
 const CONTENT_HANDSHAKE: u8 = 22;
 
-/// Judges the connection by this host and port, and passes it on.
-pub(crate) async fn open(socket: Socket, authority: &str, service: &Arc<Service>) {
+/// Judges the connection by this host and port, and passes it on; decrypted if there is an
+/// authority for it. `is_named` if the client has said the host.
+pub(crate) async fn open(
+    socket: Socket<TcpStream>,
+    authority: &str,
+    is_named: bool,
+    service: &Arc<Service>,
+) {
     let Some((request, mut exchange)) = begin(&socket, authority, service) else { return };
     match service.intercepted_tunnel(&socket.client, &mut exchange, &request).await {
-        Ok(server) => {
+        Ok((web, server)) => {
             // There is no answer of HTTP; logs have the status that CONNECT would have got.
             exchange.record.status = 200;
-            service.carry(exchange, socket, server).await;
+            if service.interceptor.is_none() {
+                service.counters.tunnels.add(1);
+                return service.relay(exchange, socket, server).await;
+            }
+            let client = Arc::clone(&socket.client);
+            let server = Some(server);
+            let tunnel = Tunnel { exchange, client, web, server, refusal: None, is_named };
+            let stream = Box::pin(async { Some(Box::new(socket) as Box<dyn Stream>) });
+            (service.carry)(Arc::clone(service), tunnel, stream).await;
         }
         Err(refusal) => end(socket, exchange, &refusal).await,
     }
@@ -37,7 +53,7 @@ pub(crate) async fn open(socket: Socket, authority: &str, service: &Arc<Service>
 
 /// Closes the connection.
 pub(crate) async fn refuse(
-    socket: Socket,
+    socket: Socket<TcpStream>,
     authority: &str,
     refusal: &Refusal,
     service: &Arc<Service>,
@@ -48,14 +64,18 @@ pub(crate) async fn refuse(
 }
 
 /// The request that an explicit client would have made.
-fn begin(socket: &Socket, authority: &str, service: &Service) -> Option<(Request<()>, Exchange)> {
+fn begin(
+    socket: &Socket<TcpStream>,
+    authority: &str,
+    service: &Service,
+) -> Option<(Request<()>, Exchange)> {
     let request = Request::builder().method(Method::CONNECT).uri(authority).body(()).ok()?;
     let exchange = service.exchange(&request, &socket.client);
     Some((request, exchange))
 }
 
 /// Says why in an alert, if the client speaks TLS.
-async fn end(mut socket: Socket, mut exchange: Exchange, refusal: &Refusal) {
+async fn end(mut socket: Socket<TcpStream>, mut exchange: Exchange, refusal: &Refusal) {
     exchange.ended_refused(refusal);
     drop(exchange);
     if socket.replay.first() != Some(&CONTENT_HANDSHAKE) {

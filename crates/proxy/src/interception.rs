@@ -1,0 +1,273 @@
+//! A tunnel from its first bytes to its end: passed on as it is, decrypted, or ended.
+//!
+//! ```text
+//! first bytes ─▶ plan ─┬▶ relay       bytes as they are
+//!                      ├▶ end         an alert, and no more
+//!                      └▶ intercept ─▶ verify the server ─▶ inside: requests, each judged
+//! ```
+//!
+//! Without an authority nothing is decrypted: a tunnel is judged by the host of CONNECT and by the
+//! name in the ClientHello. With one, the server is verified first, with everything that a client
+//! without a proxy would verify but revocation and Certificate Transparency; only then anything of
+//! it passes. Of a server that cannot be verified the client gets a page that says why.
+
+mod first;
+mod plan;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::access_log::Outcome;
+use crate::client::Client;
+use crate::client_hello::Reading;
+use crate::connection::serve_stream;
+use crate::pool::Key;
+use crate::refusal::Refusal;
+use crate::service::{Service, Tunnel};
+use crate::settings::ClientCertificate;
+use crate::stop::Phase;
+use crate::stream::Stream;
+use crate::tls::{ClientFailure, Interceptor, Lesson, Replay, Route, Tunneled};
+
+use first::{First, first};
+use plan::{Passed, Plan, Planner};
+
+/// A fatal alert (RFC 8446 section 6) in a record of its own: `access_denied`, `decode_error`.
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+
+/// How long a tunnel that ends may take to say so.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// Carries a tunnel to its end. The stream is none if the client has gone.
+///
+/// It is boxed since requests within tunnels are served by the same service.
+pub(crate) fn carry(
+    service: Arc<Service>,
+    tunnel: Tunnel,
+    stream: BoxFuture<'static, Option<Box<dyn Stream>>>,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let Some(stream) = stream.await else { return };
+        let stop = service.stop.clone().begun(Phase::Ended);
+        service.counters.tunnels.add(1);
+        tokio::select! {
+            () = Carrier { service, tunnel, speaks_tls: false }.run(stream) => {}
+            () = stop => {}
+        }
+    })
+}
+
+struct Carrier {
+    service: Arc<Service>,
+    tunnel: Tunnel,
+    /// So that an alert can be understood.
+    speaks_tls: bool,
+}
+
+impl Carrier {
+    async fn run(mut self, mut stream: Box<dyn Stream>) {
+        let times = &self.service.settings.times;
+        let idle_max = Duration::from_secs(times.tunnel_idle_seconds_max);
+        let hello_max = Duration::from_secs(times.header_seconds_max);
+        let server = self.tunnel.server.as_mut();
+        let (bytes, reading) = match first(&mut stream, server, idle_max, hello_max).await {
+            First::Client(bytes, reading) => (bytes, reading),
+            First::Nobody => return,
+            First::Server(bytes) => return self.server_first(stream, bytes).await,
+        };
+        self.speaks_tls = reading != Reading::NotTls;
+        let plan = self.plan(reading);
+        let stream = Replay::new(bytes, stream);
+        match plan {
+            Plan::Relay(passed) => self.relay(stream, passed).await,
+            Plan::End(refusal) => self.end(stream, &refusal).await,
+            Plan::Page(name, refusal) => self.intercept(stream, name, Some(refusal)).await,
+            Plan::Intercept(name) => self.intercept(stream, name, None).await,
+        }
+    }
+
+    fn plan(&mut self, reading: Reading) -> Plan {
+        let refusal = self.tunnel.refusal.take();
+        let planner = self.planner();
+        match (reading, refusal) {
+            (Reading::Hello(hello), None) => planner.with_tls(&hello),
+            (Reading::Hello(hello), Some(refusal)) => planner.refused(&hello, refusal),
+            (_, Some(refusal)) => Plan::End(refusal),
+            (Reading::NotTls, None) => planner.without_tls(),
+            (Reading::Malformed(_) | Reading::NeedsMore, None) => Plan::End(Refusal::ClientHello),
+        }
+    }
+
+    fn planner(&self) -> Planner<'_> {
+        Planner {
+            judge: self.service.judge.as_ref(),
+            settings: &self.service.settings.tls,
+            interceptor: self.service.interceptor.as_deref(),
+            web: &self.tunnel.web,
+            is_named: self.tunnel.is_named,
+        }
+    }
+
+    /// The server spoke first: whatever it is, it is no TLS.
+    async fn server_first(mut self, stream: Box<dyn Stream>, bytes: Vec<u8>) {
+        match self.planner().without_tls() {
+            Plan::Relay(passed) => {
+                if let Some(server) = self.tunnel.server.take() {
+                    self.tunnel.server = Some(Box::new(Replay::new(bytes, server)));
+                }
+                self.relay(stream, passed).await;
+            }
+            Plan::End(refusal) => self.end(stream, &refusal).await,
+            // Nothing else is planned without TLS.
+            Plan::Intercept(_) | Plan::Page(..) => {}
+        }
+    }
+
+    /// The connection to the server that is there, or a new one.
+    async fn server(&mut self) -> Result<Box<dyn Stream>, Refusal> {
+        match self.tunnel.server.take() {
+            Some(server) => Ok(server),
+            None => self.service.forwarder.tunnel(&self.tunnel.web).await,
+        }
+    }
+
+    async fn relay(mut self, stream: impl Stream, passed: Passed) {
+        let counters = &self.service.counters;
+        match passed {
+            Passed::Undecrypted => {}
+            Passed::NotHttp => counters.tls_not_http.add(1),
+            Passed::Setting | Passed::Judge | Passed::Constraints => counters.tls_bypassed.add(1),
+            Passed::Learned(_) => counters.tls_bypassed_learned.add(1),
+        }
+        self.tunnel.exchange.record.tunnel = Some(passed.name());
+        match self.server().await {
+            Ok(server) => self.service.relay(self.tunnel.exchange, stream, server).await,
+            Err(refusal) => self.end(stream, &refusal).await,
+        }
+    }
+
+    /// Ends a tunnel by an alert: nothing else could be said to a client that speaks TLS.
+    async fn end(mut self, mut stream: impl Stream, refusal: &Refusal) {
+        let exchange = &mut self.tunnel.exchange;
+        exchange.refused(refusal);
+        exchange.record.outcome = exchange.end_of_whole();
+        let alert = match refusal {
+            Refusal::ClientHello => DECODE_ERROR,
+            _ => ACCESS_DENIED,
+        };
+        let goodbye = async {
+            if self.speaks_tls {
+                stream.write_all(&alert).await?;
+            }
+            stream.shutdown().await?;
+            // Closed with bytes that nobody read, the connection would be reset before the client
+            // saw the alert.
+            let mut buffer = [0; 1024];
+            while stream.read(&mut buffer).await? > 0 {}
+            std::io::Result::Ok(())
+        };
+        // A client that does not listen misses nothing.
+        let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+    }
+
+    /// Verifies the server, then speaks with the client in its name.
+    async fn intercept(
+        mut self,
+        stream: impl Stream + 'static,
+        name: String,
+        refusal: Option<Refusal>,
+    ) {
+        let Some(interceptor) = self.service.interceptor.clone() else { return };
+        let web = &self.tunnel.web;
+        let (host, port) = self.service.forwarder.target(web);
+        let route = Route { host, port, name };
+        let refusal = match refusal {
+            Some(refusal) => Some(refusal),
+            None => match self.verify(&interceptor, &route).await {
+                Ok(()) => None,
+                Err(Unverified::Bypass) => {
+                    let passed = Passed::Learned(Lesson::ClientCertificate);
+                    return self.relay(stream, passed).await;
+                }
+                Err(Unverified::Refused(refusal)) => Some(refusal),
+            },
+        };
+        let wait_max = Duration::from_secs(self.service.settings.times.header_seconds_max);
+        let client = self.tunnel.client.address;
+        match interceptor.accept(stream, &route.name, wait_max).await {
+            Ok(stream) => {
+                interceptor.learned.succeeded(client, &route.name);
+                self.service.counters.tls_intercepted.add(1);
+                self.inside(stream, Tunneled { route, refusal }).await;
+            }
+            Err(failure) => {
+                let is_rejected = failure == ClientFailure::Rejected;
+                if is_rejected && interceptor.learned.failed(client, &route.name, Instant::now()) {
+                    self.service.counters.tls_learned.add(1);
+                    let host = &route.name;
+                    tracing::warn!(%client, host, "client breaks handshakes off: not decrypted");
+                }
+                let exchange = &mut self.tunnel.exchange;
+                exchange.record.tunnel = Some("client_handshake_failed");
+                exchange.refused(&Refusal::ClientHandshake);
+                exchange.record.outcome = exchange.end_of_whole();
+            }
+        }
+    }
+
+    /// Makes sure that the server is who it says.
+    async fn verify(&mut self, interceptor: &Interceptor, route: &Route) -> Result<(), Unverified> {
+        let key = Key::of_route(route);
+        if self.service.forwarder.has_kept(&key) {
+            return Ok(());
+        }
+        let server = self.server().await.map_err(Unverified::Refused)?;
+        let forwarder = &self.service.forwarder;
+        let (refusal, asks) = match forwarder.verify(key, server).await {
+            Ok(verified) => (None, verified.asks_for_certificate),
+            Err(unsecured) => (Some(unsecured.refusal), unsecured.asks_for_certificate),
+        };
+        match refusal {
+            // Its certificate is looked at before it gets none of the client.
+            Some(Refusal::Certificate(fault)) => {
+                Err(Unverified::Refused(Refusal::Certificate(fault)))
+            }
+            // Why a handshake failed in which it got none is plain enough.
+            _ if asks => Err(self.asked_for_certificate(interceptor, &route.name)),
+            Some(refusal) => Err(Unverified::Refused(refusal)),
+            None => Ok(()),
+        }
+    }
+
+    fn asked_for_certificate(&self, interceptor: &Interceptor, host: &str) -> Unverified {
+        if self.service.settings.tls.client_certificate == ClientCertificate::Block {
+            return Unverified::Refused(Refusal::ClientCertificate);
+        }
+        interceptor.learned.asks_for_certificate(host, Instant::now());
+        self.service.counters.tls_learned.add(1);
+        tracing::warn!(host, "server asks for a certificate of the client: not decrypted");
+        Unverified::Bypass
+    }
+
+    /// Serves what is inside.
+    async fn inside(mut self, stream: impl Stream + 'static, tunneled: Tunneled) {
+        let exchange = &mut self.tunnel.exchange;
+        exchange.record.tunnel = Some("intercepted");
+        exchange.record.outcome = Outcome::Tunnel;
+        let times = &self.service.settings.times;
+        let client = Arc::new(Client::inside(&self.tunnel.client, times));
+        serve_stream(stream, client, Arc::clone(&self.service), Some(Arc::new(tunneled))).await;
+    }
+}
+
+/// Why a tunnel is not decrypted after all.
+enum Unverified {
+    /// It passes as it is.
+    Bypass,
+    /// The client gets a page.
+    Refused(Refusal),
+}

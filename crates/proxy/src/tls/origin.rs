@@ -1,0 +1,221 @@
+//! TLS to servers: verified at full strength, whoever asks.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::error::TlsError;
+use super::fault::{SelfSigned, refusal_of};
+use crate::refusal::{CertificateFault, Refusal};
+use crate::settings::TlsSettings;
+use crate::stream::Stream;
+
+/// Bytes of plain text that one connection may hold back for a peer that does not read.
+pub(crate) const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocols {
+    /// HTTP of any version.
+    Any,
+    /// HTTP/1.1 alone: only there a connection can become one of another protocol.
+    Http1,
+}
+
+/// Makes connections to servers secure.
+#[derive(Debug)]
+pub(crate) struct OriginTls {
+    /// None without roots: then nobody is trusted.
+    config: Option<ClientConfig>,
+    wait_max: Duration,
+}
+
+/// A secure connection.
+pub(crate) struct Secured {
+    pub(crate) stream: TlsStream<Box<dyn Stream>>,
+    pub(crate) is_http2: bool,
+    /// The server asked for a certificate of the client, and did without.
+    pub(crate) asks_for_certificate: bool,
+}
+
+/// A server that was verified.
+#[derive(Debug)]
+pub(crate) struct Verified {
+    /// It asked for a certificate of the client; its connection is not kept.
+    pub(crate) asks_for_certificate: bool,
+}
+
+/// Why there is no secure connection.
+#[derive(Debug)]
+pub(crate) struct Unsecured {
+    pub(crate) refusal: Refusal,
+    /// The server asked for a certificate of the client before.
+    pub(crate) asks_for_certificate: bool,
+}
+
+impl OriginTls {
+    /// With the roots of the settings; without any, no server can be verified.
+    ///
+    /// # Errors
+    /// If a file of roots cannot be read, or has none.
+    pub(crate) fn new(settings: &TlsSettings, wait_max: Duration) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        let bundle = Some(&settings.roots).filter(|path| !path.as_os_str().is_empty());
+        for path in bundle.into_iter().chain(&settings.more_roots) {
+            add_roots(&mut roots, path)?;
+        }
+        let provider = Arc::new(default_provider());
+        if roots.is_empty() {
+            return Ok(OriginTls { config: None, wait_max });
+        }
+        let library = |error: &dyn std::error::Error| TlsError::Library(error.to_string());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let verifier = Arc::new(Verifier(verifier.build().map_err(|e| library(&e))?));
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| library(&e))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        // A resumed session would show neither a new certificate nor that the server asks for one;
+        // connections are kept instead.
+        config.resumption = Resumption::disabled();
+        Ok(OriginTls { config: Some(config), wait_max })
+    }
+
+    /// Speaks TLS over a connection, and verifies that the server is `name`, a host name or an
+    /// address.
+    ///
+    /// # Errors
+    /// Why it is not secure.
+    pub(crate) async fn secure(
+        &self,
+        stream: Box<dyn Stream>,
+        name: &str,
+        protocols: Protocols,
+    ) -> Result<Secured, Unsecured> {
+        let asked = Arc::new(Asked::default());
+        let unsecured =
+            |refusal| Unsecured { refusal, asks_for_certificate: asked.0.load(Ordering::Relaxed) };
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| unsecured(Refusal::Malformed("the address names no host")))?;
+        let Some(mut config) = self.config.clone() else {
+            return Err(unsecured(Refusal::Certificate(CertificateFault::UnknownIssuer)));
+        };
+        config.client_auth_cert_resolver = Arc::clone(&asked) as Arc<dyn ResolvesClientCert>;
+        config.alpn_protocols = match protocols {
+            Protocols::Any => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+            Protocols::Http1 => vec![HTTP1.to_vec()],
+        };
+        let limited = |c: &mut ClientConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
+        let connector = TlsConnector::from(Arc::new(config));
+        let connecting = connector.connect_with(server, stream, limited);
+        let stream = match timeout(self.wait_max, connecting).await {
+            Ok(stream) => stream.map_err(|error| unsecured(refusal_of(&error)))?,
+            Err(_) => return Err(unsecured(Refusal::ConnectTimeout)),
+        };
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+        Ok(Secured { stream, is_http2, asks_for_certificate: asked.0.load(Ordering::Relaxed) })
+    }
+}
+
+fn add_roots(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
+    let bytes =
+        fs::read(path).map_err(|source| TlsError::ReadRoots { path: path.to_owned(), source })?;
+    let all = CertificateDer::pem_slice_iter(&bytes).filter_map(Result::ok);
+    let (added, _odd_ones_are_left_out) = roots.add_parsable_certificates(all);
+    match added {
+        0 => Err(TlsError::NoRoots(path.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Notes that the server asked for a certificate; has none.
+#[derive(Debug, Default)]
+struct Asked(AtomicBool);
+
+impl ResolvesClientCert for Asked {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.store(true, Ordering::Relaxed);
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
+}
+
+/// The library's verification; of a certificate that nobody knows, also whether the server has
+/// signed it itself.
+#[derive(Debug)]
+struct Verifier(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.0.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        verified.map_err(|error| match &error {
+            // A certificate of an authority that a server shows as its own is `Other`.
+            Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::Other(_),
+            ) if is_self_signed(certificate) => SelfSigned::error(),
+            _ => error,
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, x509)| x509.subject().as_raw() == x509.issuer().as_raw())
+}
