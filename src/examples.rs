@@ -55,6 +55,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dlp test", &["gauntlet dlp test message.eml"]),
     ("dlp detectors", &["gauntlet dlp detectors"]),
     ("dlp fingerprint", &["gauntlet dlp fingerprint /srv/confidential"]),
+    ("ca new", &["gauntlet ca new --out /etc/gauntlet/ca --days 730"]),
+    ("ca show", &["gauntlet ca show /etc/gauntlet/ca"]),
     ("urls compile", &["gauntlet urls compile --out bad.urls /srv/blacklists"]),
     ("urls check", &["gauntlet urls check easylist.txt", "gauntlet urls check bad.urls"]),
     (

@@ -12,11 +12,11 @@ use gauntlet_gateway::config::trust_roots;
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
-use gauntlet_proxy::counters::Counters;
+use gauntlet_proxy::icap::IcapServer;
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::{Mode, Settings, Upstream};
 use gauntlet_proxy::tls::authority::{CERTIFICATE_FILE, KEY_FILE};
-use gauntlet_proxy::{Parts, Server};
+use gauntlet_proxy::{Parts, Server, StartError};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
@@ -39,7 +39,8 @@ Examples:
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
   gauntlet proxy --transparent '[::]:3129'            what a router redirects
   gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
-  curl -x 127.0.0.1:3128 http://example.com/          try it";
+  curl -x 127.0.0.1:3128 http://example.com/          try it
+  gauntlet proxy --icap 127.0.0.1:1344 --block bad.urls   Squid asks; docs/guides/squid-icap.md";
 
 /// Arguments of `gauntlet proxy`.
 #[derive(Debug, clap::Args)]
@@ -55,6 +56,10 @@ pub(crate) struct Args {
     /// The router does so by TPROXY (needs CAP_NET_ADMIN), and not by REDIRECT
     #[arg(long, requires = "transparent")]
     tproxy: bool,
+    /// Answer other proxies, such as Squid, by ICAP; without --listen and --settings, nothing else
+    /// is done; may be given more than once
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    icap: Vec<SocketAddr>,
     /// Block what this list has: a file of `gauntlet urls compile`; may be given more than once
     #[arg(long, value_name = "FILE")]
     block: Vec<PathBuf>,
@@ -123,8 +128,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (log, _writing) = access_log(args)?;
     let parts = Parts { judge: judge.clone(), resolver: None, log };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let counters = runtime.block_on(serve(settings, parts, &|| reload(args, &judge)))?;
-    report(&counters);
+    let numbers = runtime.block_on(serve(settings, parts, &|| reload(args, &judge)))?;
+    report(&numbers);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -148,6 +153,12 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     }
     if args.tproxy {
         settings.transparent.mode = Mode::Tproxy;
+    }
+    if !args.icap.is_empty() {
+        settings.icap.listen.clone_from(&args.icap);
+        if args.listen.is_empty() && args.settings.is_none() {
+            settings.listen.clear();
+        }
     }
     settings.private_networks.extend(args.allow_network.iter().cloned());
     if args.upstream.is_some() {
@@ -219,20 +230,29 @@ async fn serve(
     settings: Settings,
     parts: Parts,
     reload: &(dyn Fn() + Sync),
-) -> anyhow::Result<Arc<Counters>> {
+) -> anyhow::Result<Vec<(String, u64)>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let server = Server::bind(settings, parts).await?;
-    let counters = server.counters();
-    for address in server.addresses() {
+    let (judge, log) = (Arc::clone(&parts.judge), Arc::clone(&parts.log));
+    let icap = IcapServer::bind(settings.clone(), Parts { judge, log, resolver: None }).await?;
+    let is_proxy = !settings.listen.is_empty() || !settings.transparent.listen.is_empty();
+    let proxy = match is_proxy {
+        false => None,
+        true => Some(Server::bind(settings, parts).await?),
+    };
+    for address in proxy.iter().flat_map(Server::addresses) {
         eprintln!("gauntlet: proxy on {address}");
     }
-    for address in server.transparent_addresses() {
+    for address in proxy.iter().flat_map(Server::transparent_addresses) {
         eprintln!("gauntlet: transparent proxy on {address}");
     }
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let mut running = std::pin::pin!(server.run(async { drop(stopped.await) }));
+    for address in icap.addresses() {
+        eprintln!("gauntlet: ICAP on {address}");
+    }
+    let counters = (proxy.as_ref().map(Server::counters), icap.counters());
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    let mut running = std::pin::pin!(run_until(proxy, icap, &stopped));
     loop {
         tokio::select! {
             ended = running.as_mut() => break ended?,
@@ -248,12 +268,32 @@ async fn serve(
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    Ok(counters)
+    let of_proxy = counters.0.iter().flat_map(|counters| counters.all());
+    Ok(of_proxy.chain(counters.1.all()).collect())
+}
+
+/// Runs both until the channel ends.
+async fn run_until(
+    proxy: Option<Server>,
+    icap: IcapServer,
+    stopped: &tokio::sync::watch::Receiver<()>,
+) -> Result<(), StartError> {
+    let stop = || {
+        let mut stopped = stopped.clone();
+        async move { while stopped.changed().await.is_ok() {} }
+    };
+    let proxy = async {
+        match proxy {
+            Some(proxy) => proxy.run(stop()).await,
+            None => Ok(()),
+        }
+    };
+    tokio::try_join!(proxy, icap.run(stop())).map(|_| ())
 }
 
 /// Says what happened, as far as anything did.
-fn report(counters: &Counters) {
-    let happened = counters.all().into_iter().filter(|(_, n)| *n > 0);
+fn report(numbers: &[(String, u64)]) {
+    let happened = numbers.iter().filter(|(_, n)| *n > 0);
     let numbers: Vec<String> = happened.map(|(name, n)| format!("{name}={n}")).collect();
     eprintln!("gauntlet: proxy stopped; {}", numbers.join(" "));
 }

@@ -1,5 +1,6 @@
 //! The web path of a node: its listeners, what judges requests, and the web log.
 
+mod listening;
 mod resolver;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -11,21 +12,21 @@ use anyhow::Context;
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{
-    Config, ListenerRole, ListenerSettings, UrlListSettings, WebSettings,
+    Config, ListenerRole, ListenerSettings, UrlListSettings, WebSettings, trust_roots,
 };
 use gauntlet_gateway::inbound::receiver::remediation;
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_policy::Policy;
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
-use gauntlet_proxy::counters::Counters;
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::Settings;
-use gauntlet_proxy::{Parts, Server, transparent_socket};
+use gauntlet_proxy::{Parts, transparent_socket};
 use gauntlet_store::WebLog;
 use gauntlet_urlfilter::{Role, UrlList, UrlLists};
 use gauntlet_web::{WebOutcome, WebRecord};
 use tokio::sync::oneshot;
 
+use self::listening::{Listening, Numbers};
 use self::resolver::NodeResolver;
 
 /// Folder of the web log in the data folder.
@@ -69,7 +70,7 @@ pub(crate) struct WebPath {
     judge: Arc<PolicyJudge>,
     node: Arc<Node>,
     addresses: Vec<(&'static str, SocketAddr)>,
-    counters: Vec<Arc<Counters>>,
+    numbers: Vec<Numbers>,
     running: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
@@ -106,19 +107,10 @@ impl WebPath {
             };
             let settings = listener_settings(&config.proxy, &listener, &config);
             let _entered = runtime.enter();
-            let (explicit, transparent) = match listener.role {
-                ListenerRole::Transparent => (vec![], vec![socket]),
-                _ => (vec![socket], vec![]),
-            };
-            servers.push(Server::with_sockets(explicit, transparent, settings, parts)?);
+            servers.push(Listening::new(listener.role, socket, settings, parts)?);
         }
-        let named = |name: &'static str| move |address: SocketAddr| (name, address);
-        let addresses = servers.iter().flat_map(|server| {
-            let explicit = server.addresses().into_iter().map(named("proxy"));
-            explicit.chain(server.transparent_addresses().into_iter().map(named("transparent")))
-        });
-        let addresses = addresses.collect();
-        let counters = servers.iter().map(Server::counters).collect();
+        let addresses = servers.iter().flat_map(Listening::addresses).collect();
+        let numbers = servers.iter().map(Listening::numbers).collect();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("web".to_owned());
         let retained = Arc::clone(node);
@@ -130,7 +122,7 @@ impl WebPath {
         })?;
         let node = Arc::clone(node);
         let running = Mutex::new(Some((stop, thread)));
-        Ok(Some(WebPath { log, judge, node, addresses, counters, running }))
+        Ok(Some(WebPath { log, judge, node, addresses, numbers, running }))
     }
 
     /// Judges by these lists from now on.
@@ -147,8 +139,8 @@ impl WebPath {
     /// Its numbers in Prometheus' text format.
     pub(crate) fn metrics(&self) -> String {
         let mut sums: Vec<(String, u64)> = Vec::new();
-        for counters in &self.counters {
-            for (name, n) in counters.all() {
+        for numbers in &self.numbers {
+            for (name, n) in numbers() {
                 match sums.iter_mut().find(|(known, _)| *known == name) {
                     Some((_, sum)) => *sum += n,
                     None => sums.push((name, n)),
@@ -187,18 +179,20 @@ fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Con
     // They were checked when the configuration was read.
     let networks = listener.networks.iter().filter_map(|n| n.parse().ok()).collect();
     let mut settings = Settings { client_networks: networks, ..proxy.clone() };
-    if listener.role == ListenerRole::Transparent {
-        settings.listen.clear();
-        settings.transparent.listen =
-            listener.address.to_socket_addrs().into_iter().flatten().collect();
+    let address = listener.address.to_socket_addrs().into_iter().flatten().collect();
+    match listener.role {
+        ListenerRole::Transparent => settings.transparent.listen = address,
+        ListenerRole::Icap => settings.icap.listen = address,
+        _ => settings.listen = address,
     }
+    settings.tls.roots = trust_roots(&settings.tls.roots);
     if settings.name == Settings::default().name {
         settings.name = config.node.host_name();
     }
     settings
 }
 
-async fn serve(servers: Vec<Server>, stopped: oneshot::Receiver<()>) {
+async fn serve(servers: Vec<Listening>, stopped: oneshot::Receiver<()>) {
     let (tell, told) = tokio::sync::watch::channel(false);
     let mut running = tokio::task::JoinSet::new();
     for server in servers {
@@ -285,7 +279,7 @@ fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
         took_ms: u64::try_from(record.took.as_millis()).unwrap_or(u64::MAX),
         reference: record.refusal.map(|_| record.reference.clone()).unwrap_or_default(),
         client: record.client.to_string(),
-        user: String::new(),
+        user: record.user.clone().unwrap_or_default(),
         method: record.method.clone(),
         host: host.map_or(authority, |(host, _)| host).to_owned(),
         url: record.url.clone(),
@@ -304,7 +298,7 @@ fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
 
 fn outcome(outcome: Outcome) -> WebOutcome {
     match outcome {
-        Outcome::Passed => WebOutcome::Passed,
+        Outcome::Passed | Outcome::Unmodified => WebOutcome::Passed,
         Outcome::Tunnel => WebOutcome::Tunnel,
         Outcome::Denied => WebOutcome::Blocked,
         Outcome::Failed => WebOutcome::Failed,

@@ -1,7 +1,8 @@
 //! `gauntlet proxy`, from its start to its stop.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -76,6 +77,67 @@ fn a_proxy_blocks_writes_its_log_and_stops() {
     let denied = " TCP_DENIED/403 ";
     assert_eq!(log.lines().filter(|line| line.contains(denied)).count(), 3, "{log}");
     assert!(log.contains(" GET http://www.blocked.example/ - HIER_NONE/- text/plain\n"), "{log}");
+}
+
+/// One ICAP request about a GET, and its answer.
+fn ask_icap(address: &str, url: &str) -> String {
+    let head = format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "REQMOD icap://{address}/reqmod ICAP/1.0\r\nHost: {address}\r\nAllow: 204\r\n\
+         Connection: close\r\nX-Client-IP: 192.0.2.7\r\nX-Client-Username: ann\r\n\
+         Encapsulated: req-hdr=0, null-body={}\r\n\r\n{head}",
+        head.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn icap_runs_alone_and_its_tag_follows_the_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let (list, log) = (folder.path().join("bad.urls"), folder.path().join("access.log"));
+    compile(folder.path(), "blocked.example\n", &list);
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["proxy", "--icap", "127.0.0.1:0", "--block"])
+        .arg(&list)
+        .arg("--access-log")
+        .arg(&log)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(proxy.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("gauntlet: ICAP on ").unwrap().to_owned();
+    let istag = |answer: &str| answer.lines().nth(1).unwrap().to_owned();
+    let page = ask_icap(&address, "http://www.blocked.example/");
+    assert!(page.contains("\r\n\r\nHTTP/1.1 403 Forbidden\r\n"), "{page}");
+    assert!(ask_icap(&address, "http://other.example/").starts_with("ICAP/1.0 204 "));
+
+    compile(folder.path(), "other.example\n", &list);
+    Command::new("kill").args(["-HUP", &proxy.id().to_string()]).status().unwrap();
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert_eq!(line, "gauntlet: proxy has new lists: 1 entries\n");
+    let other = ask_icap(&address, "http://other.example/");
+    assert!(other.contains("\r\n\r\nHTTP/1.1 403 Forbidden\r\n"), "{other}");
+    assert_ne!(istag(&page), istag(&other));
+
+    Command::new("kill").arg(proxy.id().to_string()).status().unwrap();
+    assert!(proxy.wait().unwrap().success());
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains("icap_reqmod=3 icap_unmodified=1 icap_satisfied=2 icap_blocked=2"),
+        "{rest}"
+    );
+    let log = fs::read_to_string(&log).unwrap();
+    let line = "192.0.2.7 ICAP_ECHO/000 0 GET http://other.example/ ann HIER_NONE/- -\n";
+    assert!(log.contains(line), "{log}");
 }
 
 #[test]

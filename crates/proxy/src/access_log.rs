@@ -14,6 +14,8 @@ pub struct AccessRecord {
     pub took: Duration,
     /// The client.
     pub client: IpAddr,
+    /// Who it is, if that is known.
+    pub user: Option<String>,
     /// As in `GET`.
     pub method: String,
     /// The canonical URL; `host:port` of a tunnel; as it was sent if it could not be read.
@@ -61,6 +63,8 @@ pub enum Outcome {
     Failed,
     /// Cut before its end, by either side.
     Aborted,
+    /// Another proxy asked (ICAP), and it passes as it came.
+    Unmodified,
 }
 
 /// Who answered.
@@ -102,7 +106,7 @@ impl AccessRecord {
             Peer::Parent(host) => ("FIRSTUP_PARENT", host.as_str()),
         };
         format!(
-            "{}.{:03} {:6} {} {}/{:03} {} {} {} - {hierarchy}/{} {}",
+            "{}.{:03} {:6} {} {}/{:03} {} {} {} {} {hierarchy}/{} {}",
             since.as_secs(),
             since.subsec_millis(),
             self.took.as_millis(),
@@ -112,6 +116,7 @@ impl AccessRecord {
             self.bytes_out,
             word(&self.method),
             word(&self.url),
+            word(self.user.as_deref().unwrap_or_default()),
             word(peer),
             self.content_type.as_deref().map_or("-".to_owned(), media_type),
         )
@@ -126,14 +131,17 @@ impl AccessRecord {
             Outcome::Denied => "TCP_DENIED",
             Outcome::Failed => "NONE_NONE",
             Outcome::Aborted => "TCP_MISS_ABORTED",
+            Outcome::Unmodified => "ICAP_ECHO",
         }
     }
 
-    /// The combined format of Apache: `client - - [time] "request" status bytes "referer" "agent"`.
+    /// The combined format of Apache: `client - user [time] "request" status bytes "referer"
+    /// "agent"`.
     pub fn combined(&self) -> String {
         format!(
-            "{} - - [{}] \"{} {} {}\" {} {} \"{}\" \"{}\"",
+            "{} - {} [{}] \"{} {} {}\" {} {} \"{}\" \"{}\"",
             self.client,
+            word(self.user.as_deref().unwrap_or_default()),
             clf_time(self.at),
             quoted(&self.method),
             quoted(&self.url),
@@ -221,6 +229,7 @@ mod tests {
             at: UNIX_EPOCH + Duration::from_millis(1_795_646_115_042),
             took: Duration::from_millis(37),
             client: [192, 0, 2, 7].into(),
+            user: None,
             method: "GET".to_owned(),
             url: "http://example.com/a".to_owned(),
             version: "HTTP/1.1",
@@ -256,6 +265,7 @@ mod tests {
         let mut nasty = record();
         nasty.url = "http://x/\r\n1 2 3\u{2028}".to_owned();
         nasty.content_type = Some("a b\n".to_owned());
+        nasty.user = Some("ann b\n".to_owned());
         for line in [nasty.squid(), nasty.combined()] {
             assert!(line.bytes().all(|b| (b' '..0x7f).contains(&b)), "{line}");
         }

@@ -42,6 +42,7 @@ impl Exchange {
             at: SystemTime::now(),
             took: std::time::Duration::ZERO,
             client: client.address,
+            user: None,
             method: request.method().to_string(),
             url: request.uri().to_string(),
             version: version_name(request.version()),

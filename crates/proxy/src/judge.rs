@@ -28,6 +28,12 @@ pub trait Judge: Send + Sync {
         ResponseDecision::Pass
     }
 
+    /// A number that changes whenever the judge may decide otherwise than before. Other proxies
+    /// that keep decisions (ICAP) ask again then.
+    fn version(&self) -> u64 {
+        0
+    }
+
     /// Decides whether a tunnel is decrypted, if there is an authority for it. The request is the
     /// CONNECT, with the host that the client names in TLS; [`Judge::request`] has allowed it.
     fn tls(&self, request: &WebRequest) -> TlsDecision {

@@ -24,6 +24,7 @@ mod error_page;
 mod exchange;
 mod forward;
 mod headers;
+pub mod icap;
 mod inspect;
 mod interception;
 pub mod judge;

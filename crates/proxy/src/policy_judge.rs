@@ -6,6 +6,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -38,6 +39,8 @@ pub struct PolicyJudge {
     policy: PolicySource,
     lists: ArcSwap<UrlLists>,
     bypass: ArcSwap<UrlLists>,
+    /// Goes up with each change of the lists.
+    version: AtomicU64,
     warnings: Warnings,
     seeds: (RandomState, RandomState),
 }
@@ -50,6 +53,7 @@ impl PolicyJudge {
             policy,
             lists,
             bypass: ArcSwap::default(),
+            version: AtomicU64::new(0),
             warnings: Warnings::default(),
             seeds: Default::default(),
         }
@@ -59,6 +63,7 @@ impl PolicyJudge {
     /// which are unmapped after it.
     pub fn replace_lists(&self, lists: UrlLists) {
         self.lists.store(Arc::new(lists));
+        self.version.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Exempts what these lists have from decryption, from now on. Entries with a path do not
@@ -81,7 +86,7 @@ impl PolicyJudge {
         let item = WebItem {
             at: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
             client: request.client,
-            user: None,
+            user: request.user.as_deref(),
             method,
             kind: kind(request.kind),
             url: &request.url,
@@ -149,6 +154,12 @@ impl Judge for PolicyJudge {
             WebAction::Warn { text, minutes } => self.warn(request, rule, text, minutes),
         };
         Decision::Noted(Box::new(decision), note)
+    }
+
+    fn version(&self) -> u64 {
+        let policy: *const dyn AsRef<Policy> = Arc::as_ptr(&(self.policy)());
+        // One policy after the other lies elsewhere in memory.
+        self.version.load(Ordering::Relaxed) ^ (policy.cast::<()>() as u64)
     }
 
     fn tls(&self, request: &WebRequest) -> TlsDecision {

@@ -15,6 +15,8 @@ use crate::settings::Settings;
 pub struct WebRequest {
     /// The client's address.
     pub client: IpAddr,
+    /// Who it is, if that is known.
+    pub user: Option<String>,
     /// What it asks for.
     pub method: Method,
     /// By which version of HTTP.
@@ -85,6 +87,7 @@ impl WebRequest {
         };
         Ok(WebRequest {
             client,
+            user: None,
             method: request.method().clone(),
             version: request.version(),
             kind,
@@ -102,6 +105,38 @@ impl WebRequest {
     pub(crate) fn with_host(&self, host: &str) -> Result<Self, Refusal> {
         let url = url_of("https", &format!("{host}:{}", self.port), "")?;
         Ok(WebRequest { url, ..self.clone() })
+    }
+
+    /// Reads a request that another proxy got and asks about (ICAP): whatever scheme it knows, and
+    /// a path alone with `Host`, as the examples of RFC 3507 have it.
+    ///
+    /// # Errors
+    /// If it is too large, or names no host.
+    pub(crate) fn asked_about<B>(
+        client: IpAddr,
+        user: Option<String>,
+        request: &Request<B>,
+        settings: &Settings,
+    ) -> Result<Self, Refusal> {
+        if uri_bytes(request.uri()) > settings.limits.uri_bytes_max {
+            return Err(Refusal::UriTooLong(settings.limits.uri_bytes_max));
+        }
+        let kind = kind(request, settings);
+        let (url, port) = match kind {
+            Kind::Connect => tunnel_target(request.uri())?,
+            Kind::Plain | Kind::Upgrade => any_target(request)?,
+        };
+        Ok(WebRequest {
+            client,
+            user,
+            method: request.method().clone(),
+            version: request.version(),
+            kind,
+            url,
+            port,
+            original: None,
+            fields: Fields::read(request.headers()),
+        })
     }
 
     /// The host without the brackets of an IPv6 address.
@@ -231,6 +266,27 @@ fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host)
 }
 
+/// The URL of a request in absolute form, or of its path and `Host`.
+fn any_target<B>(request: &Request<B>) -> Result<(CanonicalUrl, u16), Refusal> {
+    let uri = request.uri();
+    let path = uri.path_and_query().map_or("/", |p| p.as_str());
+    let url = match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme), Some(authority)) => url_of(scheme, authority.as_str(), path)?,
+        _ => {
+            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+            let host = host.filter(|host| !host.is_empty() && !host.contains(['/', '?', '#']));
+            let host = host.ok_or(Refusal::Malformed("the address names no host"))?;
+            url_of("http", host, if path == "*" { "/" } else { path })?
+        }
+    };
+    let port = url.port().unwrap_or(match url.scheme() {
+        "https" | "wss" => 443,
+        "ftp" => 21,
+        _ => 80,
+    });
+    Ok((url, port))
+}
+
 fn url_of(scheme: &str, authority: &str, path: &str) -> Result<CanonicalUrl, Refusal> {
     // RFC 9110 section 4.2.4; a password in a URL is for phishing.
     if authority.contains('@') {
@@ -277,6 +333,28 @@ mod tests {
         assert_eq!((request.kind, request.port), (Kind::Connect, 443));
         assert_eq!(request.authority(), "example.com:443");
         assert!(read("CONNECT", "example.com").is_err());
+    }
+
+    #[test]
+    fn what_another_proxy_got_is_read_in_every_form() {
+        let read = |uri: &str, host: &str| {
+            let request = Request::builder().uri(uri).header("host", host).body(()).unwrap();
+            let settings = Settings::default();
+            WebRequest::asked_about([192, 0, 2, 7].into(), None, &request, &settings)
+        };
+        for (uri, host, url, port) in [
+            ("http://x.example:81/a", "", "http://x.example:81/a", 81),
+            ("https://X.example/a", "", "https://x.example/a", 443),
+            ("ftp://x.example/a", "", "ftp://x.example/a", 21),
+            ("/a?b", "x.example", "http://x.example/a?b", 80),
+            ("http://x.example/", "y.example", "http://x.example/", 80),
+        ] {
+            let request = read(uri, host).unwrap();
+            assert_eq!((request.url.as_str(), request.port), (url, port));
+        }
+        for host in ["", "a/b", "u@x", "a b"] {
+            assert!(read("/a", host).is_err(), "{host}");
+        }
     }
 
     #[test]

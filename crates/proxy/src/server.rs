@@ -127,14 +127,7 @@ impl Server {
         let wait_max = Duration::from_secs(settings.times.connect_seconds_max);
         let origin_tls = Arc::new(OriginTls::new(&settings.tls, wait_max)?);
         let interceptor = Interceptor::new(&settings.tls, &counters)?.map(Arc::new);
-        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        let adopt = |socket: std::net::TcpListener| {
-            let address = socket.local_addr().unwrap_or(unknown);
-            let adopted = TcpListener::from_std(socket);
-            adopted.map_err(|source| StartError::Listen { address, source })
-        };
-        let listeners = explicit.into_iter().map(adopt).collect::<Result<_, _>>()?;
-        let transparent = transparent.into_iter().map(adopt).collect::<Result<_, _>>()?;
+        let (listeners, transparent) = (adopted(explicit)?, adopted(transparent)?);
         let settings = Arc::new(settings);
         Ok(Server { listeners, transparent, settings, parts, counters, origin_tls, interceptor })
     }
@@ -185,6 +178,15 @@ impl Server {
         let _ = timeout(GOODBYE, all_gone.recv()).await;
         Ok(())
     }
+}
+
+/// Hands sockets to the runtime.
+pub(crate) fn adopted(sockets: Vec<std::net::TcpListener>) -> Result<Vec<TcpListener>, StartError> {
+    let adopt = |socket: std::net::TcpListener| {
+        let address = socket.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
+        TcpListener::from_std(socket).map_err(|source| StartError::Listen { address, source })
+    };
+    sockets.into_iter().map(adopt).collect()
 }
 
 /// What connections share.

@@ -478,7 +478,7 @@ fn options() -> Response<AnyBody> {
     response
 }
 
-fn redirect(to: &str) -> Result<Response<AnyBody>, Refusal> {
+pub(crate) fn redirect(to: &str) -> Result<Response<AnyBody>, Refusal> {
     let location = HeaderValue::try_from(to);
     let location = location.map_err(|_| Refusal::Malformed("a rule redirects to no address"))?;
     let mut response = Response::new(empty());
@@ -495,7 +495,7 @@ pub(crate) struct References {
 }
 
 impl References {
-    fn next(&self) -> String {
+    pub(crate) fn next(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let hash = self.seed.hash_one((count, now));

@@ -4,6 +4,7 @@
 //! bounds; a proxy is not started with such settings.
 
 mod hosts;
+mod icap;
 mod tls;
 mod transparent;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::pac::Pac;
 pub use hosts::Hosts;
+pub use icap::IcapSettings;
 pub use tls::{ClientCertificate, TlsSettings, TunnelPolicy};
 pub use transparent::{Destination, Mode, Other, Transparent, VerifyNames};
 
@@ -59,6 +61,8 @@ pub struct Settings {
     pub times: Times,
     /// How large and how many things may be.
     pub limits: Limits,
+    /// The service for other proxies.
+    pub icap: IcapSettings,
 }
 
 impl Default for Settings {
@@ -83,6 +87,7 @@ impl Default for Settings {
             tls: TlsSettings::default(),
             times: Times::default(),
             limits: Limits::default(),
+            icap: IcapSettings::default(),
         }
     }
 }
@@ -321,6 +326,9 @@ pub enum SettingsError {
     /// Not a host.
     #[error("tls.bypass: {0:?} is no host such as bank.example, *.bank.example or 192.0.2.7")]
     Bypass(String),
+    /// Not a network.
+    #[error("icap.trusted_networks: {0}")]
+    TrustedNetwork(String),
     /// A name that cannot stand in a header.
     #[error("name = {0:?} may have letters, digits, '-', '.' and '_' only, at least one")]
     Name(String),
@@ -340,7 +348,10 @@ impl Settings {
     /// # Errors
     /// The first that is not.
     pub fn check(&self) -> Result<(), SettingsError> {
-        if self.listen.is_empty() && self.transparent.listen.is_empty() {
+        if self.listen.is_empty()
+            && self.transparent.listen.is_empty()
+            && self.icap.listen.is_empty()
+        {
             return Err(SettingsError::Listen);
         }
         let is_token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -350,6 +361,7 @@ impl Settings {
         self.networks()?;
         self.pac.check().map_err(SettingsError::Pac)?;
         self.tls.check()?;
+        self.icap.check()?;
         let (t, l) = (&self.times, &self.limits);
         let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         for (name, value, min, max) in [

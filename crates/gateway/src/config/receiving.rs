@@ -23,12 +23,14 @@ pub enum ListenerRole {
     Proxy,
     /// Programs that know nothing of it: a router hands their connections over.
     Transparent,
+    /// Other proxies, such as Squid, that ask by ICAP (RFC 3507).
+    Icap,
 }
 
 impl ListenerRole {
     /// Web requests come in by such a listener, and no mail.
     pub fn is_web(self) -> bool {
-        matches!(self, ListenerRole::Proxy | ListenerRole::Transparent)
+        matches!(self, ListenerRole::Proxy | ListenerRole::Transparent | ListenerRole::Icap)
     }
 
     /// The direction of mail that comes in by such a listener.
@@ -36,7 +38,9 @@ impl ListenerRole {
         match self {
             ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
             // Their clients are ours.
-            ListenerRole::Proxy | ListenerRole::Transparent => Direction::Outbound,
+            ListenerRole::Proxy | ListenerRole::Transparent | ListenerRole::Icap => {
+                Direction::Outbound
+            }
             ListenerRole::Outbound | ListenerRole::Submission => Direction::Outbound,
         }
     }

@@ -63,7 +63,8 @@ impl Conversation {
             ListenerRole::Inbound
             | ListenerRole::Lmtp
             | ListenerRole::Proxy
-            | ListenerRole::Transparent => false,
+            | ListenerRole::Transparent
+            | ListenerRole::Icap => false,
             ListenerRole::Outbound => self.client.is_trusted(),
             ListenerRole::Submission => self.session.user().is_some(),
         };

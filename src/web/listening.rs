@@ -1,0 +1,71 @@
+//! A listener of the web path, by its role.
+
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+
+use gauntlet_gateway::config::ListenerRole;
+use gauntlet_proxy::icap::IcapServer;
+use gauntlet_proxy::settings::Settings;
+use gauntlet_proxy::{Parts, Server, StartError};
+
+/// A listener that is ready to run.
+pub(super) enum Listening {
+    Proxy(Server),
+    Icap(IcapServer),
+}
+
+/// Asks for numbers by their names.
+pub(super) type Numbers = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
+
+impl Listening {
+    pub(super) fn new(
+        role: ListenerRole,
+        socket: TcpListener,
+        settings: Settings,
+        parts: Parts,
+    ) -> Result<Self, StartError> {
+        let sockets = vec![socket];
+        Ok(match role {
+            ListenerRole::Icap => {
+                Listening::Icap(IcapServer::with_sockets(sockets, settings, parts)?)
+            }
+            ListenerRole::Transparent => {
+                Listening::Proxy(Server::with_sockets(vec![], sockets, settings, parts)?)
+            }
+            _ => Listening::Proxy(Server::with_sockets(sockets, vec![], settings, parts)?),
+        })
+    }
+
+    /// Where it listens, by the role.
+    pub(super) fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let named = |name, all: Vec<SocketAddr>| all.into_iter().map(move |a| (name, a));
+        match self {
+            Listening::Icap(server) => named("icap", server.addresses()).collect(),
+            Listening::Proxy(server) => {
+                let transparent = named("transparent", server.transparent_addresses());
+                named("proxy", server.addresses()).chain(transparent).collect()
+            }
+        }
+    }
+
+    /// What happens, in numbers.
+    pub(super) fn numbers(&self) -> Numbers {
+        match self {
+            Listening::Icap(server) => {
+                let counters = server.counters();
+                Box::new(move || counters.all())
+            }
+            Listening::Proxy(server) => {
+                let counters = server.counters();
+                Box::new(move || counters.all())
+            }
+        }
+    }
+
+    pub(super) async fn run(self, until: impl Future<Output = ()>) -> Result<(), StartError> {
+        match self {
+            Listening::Icap(server) => server.run(until).await,
+            Listening::Proxy(server) => server.run(until).await,
+        }
+    }
+}
