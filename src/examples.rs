@@ -57,6 +57,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dlp fingerprint", &["gauntlet dlp fingerprint /srv/confidential"]),
     ("ca new", &["gauntlet ca new --out /etc/gauntlet/ca --days 730"]),
     ("ca show", &["gauntlet ca show /etc/gauntlet/ca"]),
+    ("phrases check", &["gauntlet phrases check --json /etc/e2guardian/lists/weightedphraselist"]),
+    ("phrases score", &["gauntlet phrases score casino.txt --page page.html --limit 100 --every"]),
     ("urls compile", &["gauntlet urls compile --out bad.urls /srv/blacklists"]),
     ("urls check", &["gauntlet urls check easylist.txt", "gauntlet urls check bad.urls"]),
     (

@@ -23,6 +23,7 @@ mod man;
 mod messages;
 mod node_args;
 mod own;
+mod phrases;
 mod policy;
 mod proxy;
 mod quarantine;
@@ -43,6 +44,7 @@ mod unpack;
 mod urls;
 mod user;
 mod web;
+mod web_content;
 
 use std::process::ExitCode;
 
@@ -104,6 +106,8 @@ enum Command {
     Dlp(dlp::Args),
     /// Compile, check and ask lists of URLs
     Urls(urls::Args),
+    /// Check lists of weighted phrases, and explain what a page scores
+    Phrases(phrases::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
     /// Make or send the reports that domains get about mail in their name
@@ -166,6 +170,7 @@ impl Command {
                 | Command::Size(_)
                 | Command::Urls(_)
                 | Command::Ca(_)
+                | Command::Phrases(_)
         )
     }
 }
@@ -198,6 +203,7 @@ fn main() -> ExitCode {
         Command::Dkim(args) => dkim::run(&args),
         Command::Dlp(args) => dlp::run(&args),
         Command::Urls(args) => urls::run(&args),
+        Command::Phrases(args) => phrases::run(&args),
         Command::Dmarc(args) => dmarc::run(&args),
         Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),

@@ -11,9 +11,12 @@ use anyhow::Context;
 use gauntlet_gateway::config::trust_roots;
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
-use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog};
+use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog, Outcome, Peer};
+use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::icap::IcapServer;
 use gauntlet_proxy::policy_judge::PolicyJudge;
+use gauntlet_proxy::resolve::{Resolve, SystemResolver};
+use gauntlet_proxy::settings::content::YouTube;
 use gauntlet_proxy::settings::{Mode, Settings, Upstream};
 use gauntlet_proxy::tls::authority::{CERTIFICATE_FILE, KEY_FILE};
 use gauntlet_proxy::{Parts, Server, StartError};
@@ -21,7 +24,8 @@ use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
-use crate::urls;
+use crate::web_content::DownloadScanner;
+use crate::{phrases, urls};
 
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
@@ -38,6 +42,7 @@ Examples:
   gauntlet proxy --ca ca/ --bypass banks.urls         decrypts tunnels, but not to banks
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
   gauntlet proxy --transparent '[::]:3129'            what a router redirects
+  gauntlet proxy --phrases words.txt --safe-search    pages by their words, safe search
   gauntlet proxy --settings proxy.toml                docs/proxy.md names all settings
   curl -x 127.0.0.1:3128 http://example.com/          try it
   gauntlet proxy --icap 127.0.0.1:1344 --block bad.urls   Squid asks; docs/guides/squid-icap.md";
@@ -84,6 +89,18 @@ pub(crate) struct Args {
     /// Send everything through this proxy
     #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     upstream: Option<Upstream>,
+    /// Judge pages by this list of weighted phrases; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    phrases: Vec<PathBuf>,
+    /// Block pages with more points than this
+    #[arg(long, value_name = "N")]
+    phrase_limit: Option<i64>,
+    /// Have search engines and YouTube leave out what is not for children
+    #[arg(long)]
+    safe_search: bool,
+    /// Unpack and scan downloads by [content] and the [[engine]]s of this node's configuration
+    #[arg(long, value_name = "FILE")]
+    scan_config: Option<PathBuf>,
     /// Append a line a request to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -102,6 +119,8 @@ enum Format {
     Squid,
     /// Apache's combined format
     Combined,
+    /// All that is known, with what was found in content, as a JSON object
+    Json,
 }
 
 fn upstream(text: &str) -> Result<Upstream, String> {
@@ -119,16 +138,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .with_ansi(false)
         .init();
     let settings = settings(args)?;
+    settings.check()?;
     let policy = Arc::new(policy(args.policy.as_deref())?);
     let lists = urls::open(&args.block, &args.allow)?;
     let in_force = Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>);
     let judge = Arc::new(PolicyJudge::new(in_force, lists));
     judge.replace_bypass(urls::open(&args.bypass, &[])?);
+    let content = content(args, &settings, judge.clone())?;
     // What is still to be written when the proxy stops is written when this is dropped.
     let (log, _writing) = access_log(args)?;
-    let parts = Parts { judge: judge.clone(), resolver: None, log };
+    let parts = Parts { judge: content.clone(), resolver: resolver(&settings), log };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let numbers = runtime.block_on(serve(settings, parts, &|| reload(args, &judge)))?;
+    let lists = settings.content.phrases.clone();
+    let reload = || reload(args, &judge, &lists, &content);
+    let numbers = runtime.block_on(serve(settings, parts, &reload))?;
     report(&numbers);
     Ok(ExitCode::SUCCESS)
 }
@@ -169,6 +192,16 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         settings.tls.ca_key = folder.join(KEY_FILE);
     }
     settings.tls.roots = trust_roots(&settings.tls.roots);
+    let content = &mut settings.content;
+    content.phrases.extend(args.phrases.iter().cloned());
+    content.phrase_limit = args.phrase_limit.unwrap_or(content.phrase_limit);
+    if args.safe_search {
+        content.safe_search = true;
+        content.youtube = match content.youtube {
+            YouTube::Off => YouTube::Strict,
+            set => set,
+        };
+    }
     Ok(settings)
 }
 
@@ -180,16 +213,43 @@ fn policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
 }
 
+/// What looks into responses.
+fn content(
+    args: &Args,
+    settings: &Settings,
+    judge: Arc<PolicyJudge>,
+) -> anyhow::Result<Arc<ContentJudge>> {
+    let scanner = args.scan_config.as_deref().map(DownloadScanner::start).transpose()?;
+    let scanner = scanner.map(|scanner| Arc::new(scanner) as Arc<dyn ScanDownload>);
+    let phrases = phrases::open(&settings.content.phrases)?;
+    settings.check_held(phrases.is_some() || scanner.is_some())?;
+    Ok(Arc::new(ContentJudge::new(judge, settings.content.clone(), phrases, scanner)))
+}
+
+/// Leads names of search engines to their safe hosts, if the settings want it.
+fn resolver(settings: &Settings) -> Option<Arc<dyn Resolve>> {
+    let system = Arc::new(SystemResolver::new(settings.limits.lookups_max));
+    let safe = SafeSearchResolver::new(system, &settings.content)?;
+    Some(Arc::new(safe))
+}
+
 /// Opens the lists anew. If one of them cannot be, all stay as they are.
-fn reload(args: &Args, judge: &PolicyJudge) {
-    let opened = urls::open(&args.block, &args.allow)
-        .and_then(|lists| Ok((lists, urls::open(&args.bypass, &[])?)));
-    match opened {
-        Ok((lists, bypass)) => {
+fn reload(args: &Args, judge: &PolicyJudge, phrase_lists: &[PathBuf], content: &ContentJudge) {
+    let open = || {
+        let lists = urls::open(&args.block, &args.allow)?;
+        anyhow::Ok((lists, urls::open(&args.bypass, &[])?, phrases::open(phrase_lists)?))
+    };
+    match open() {
+        Ok((lists, bypass, phrases)) => {
             let entries: u64 = lists.iter().chain(bypass.iter()).map(UrlList::entries).sum();
+            let words = phrases.as_ref().map(|set| format!(", {} phrases", set.len()));
             judge.replace_lists(lists);
             judge.replace_bypass(bypass);
-            eprintln!("gauntlet: proxy has new lists: {entries} entries");
+            content.replace_phrases(phrases);
+            eprintln!(
+                "gauntlet: proxy has new lists: {entries} entries{}",
+                words.unwrap_or_default()
+            );
         }
         Err(error) => eprintln!("gauntlet: proxy keeps its lists: {error:#}"),
     }
@@ -207,10 +267,38 @@ impl AccessLog for Lines {
         let line = match self.format {
             Format::Squid => record.squid(),
             Format::Combined => record.combined(),
+            Format::Json => json(record),
         };
         // The thread has nobody to tell of an error, either.
         let _ = self.writer.clone().write_all(format!("{line}\n").as_bytes());
     }
+}
+
+/// A record as JSON.
+fn json(record: &AccessRecord) -> String {
+    let since = record.at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let outcome = match record.outcome {
+        Outcome::Passed => "passed",
+        Outcome::Tunnel => "tunnel",
+        Outcome::Denied => "denied",
+        Outcome::Failed => "failed",
+        Outcome::Aborted => "aborted",
+        Outcome::Unmodified => "unmodified",
+    };
+    let server = match &record.peer {
+        Peer::None => None,
+        Peer::Direct(host) | Peer::Parent(host) => Some(host),
+    };
+    serde_json::json!({
+        "at": since.as_secs_f64(), "seconds": record.took.as_secs_f64(),
+        "client": record.client, "method": record.method, "url": record.url,
+        "version": record.version, "status": record.status, "bytes_out": record.bytes_out,
+        "bytes_in": record.bytes_in, "outcome": outcome, "server": server,
+        "content_type": record.content_type, "referer": record.referer,
+        "user_agent": record.user_agent, "refusal": record.refusal, "rule": record.rule,
+        "notes": record.notes, "reference": record.reference,
+    })
+    .to_string()
 }
 
 fn access_log(args: &Args) -> anyhow::Result<(Arc<dyn AccessLog>, Option<WorkerGuard>)> {

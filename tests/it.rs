@@ -22,6 +22,7 @@ mod long_lists;
 mod mime_readings;
 mod network_rules;
 mod odd_circumstances;
+mod phrases_command;
 mod policy_replay;
 mod policy_versions;
 mod proxy_command;

@@ -9,6 +9,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sniff", &[]),
     ("dlp", &[]),
     ("urlfilter", &["mail"]),
+    ("phrases", &["mail"]),
     ("sandbox", &[]),
     ("content", &["sandbox", "sniff"]),
     ("mail", &["sniff"]),
@@ -40,7 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("console", &["mail", "verdict", "web", "policy", "store"]),
-    ("proxy", &["mail", "verdict", "web", "policy", "urlfilter"]),
+    ("proxy", &["mail", "verdict", "web", "policy", "phrases", "sniff", "urlfilter"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
     (
         "bench",

@@ -44,6 +44,8 @@ pub struct AccessRecord {
     pub tunnel: Option<&'static str>,
     /// The rule that blocked.
     pub rule: Option<String>,
+    /// What inspectors say of the content: types, points, what was not judged and why.
+    pub notes: Vec<String>,
     /// The reference on the page that the client got.
     pub reference: String,
     /// What the judge says about its decision.
@@ -244,6 +246,7 @@ mod tests {
             refusal: None,
             tunnel: None,
             rule: None,
+            notes: Vec::new(),
             reference: "r".to_owned(),
             note: Note::default(),
         }

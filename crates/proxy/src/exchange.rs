@@ -1,14 +1,14 @@
 //! One request from its header to the last byte of the answer: what the log and the counters get.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, Version};
 use tokio::time::Instant;
 
@@ -19,10 +19,27 @@ use crate::counters::Counters;
 use crate::reason::Note;
 use crate::refusal::Refusal;
 
+/// What inspectors say of a request's bodies, for its record.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    pub(crate) fn add(&self, mut more: Vec<String>) {
+        if let Ok(mut notes) = self.0.lock() {
+            notes.append(&mut more);
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        self.0.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default()
+    }
+}
+
 /// A request in progress. It is logged when dropped: whoever leaves early is logged, too.
 pub(crate) struct Exchange {
     pub(crate) record: AccessRecord,
     pub(crate) bytes_in: Arc<AtomicU64>,
+    pub(crate) notes: Notes,
     begun: Instant,
     log: Arc<dyn AccessLog>,
     counters: Arc<Counters>,
@@ -57,12 +74,14 @@ impl Exchange {
             refusal: None,
             tunnel: None,
             rule: None,
+            notes: Vec::new(),
             reference,
             note: Note::default(),
         };
         let busy = client.begin(request.version() == Version::HTTP_2);
         let (bytes_in, begun) = (Arc::default(), Instant::now());
-        Exchange { record, bytes_in, begun, log, counters, _busy: busy }
+        let notes = Notes::default();
+        Exchange { record, bytes_in, notes, begun, log, counters, _busy: busy }
     }
 
     /// Notes why the request is refused.
@@ -103,6 +122,7 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.record.took = self.begun.elapsed();
         self.record.bytes_in += self.bytes_in.load(Ordering::Relaxed);
+        self.record.notes = self.notes.take();
         self.counters.bytes_from_clients.add(self.record.bytes_in);
         self.counters.bytes_to_clients.add(self.record.bytes_out);
         self.log.record(&self.record);
@@ -121,19 +141,24 @@ fn version_name(version: Version) -> &'static str {
 pub(crate) struct Delivered {
     inner: AnyBody,
     exchange: Option<Exchange>,
+    /// By `Content-Length`.
+    length: Option<u64>,
     has_failed: bool,
 }
 
 /// An answer whose exchange goes on without it: that of a tunnel.
 pub(crate) fn detached(response: Response<AnyBody>) -> Response<Delivered> {
-    response.map(|inner| Delivered { inner, exchange: None, has_failed: false })
+    response.map(|inner| Delivered { inner, exchange: None, length: None, has_failed: false })
 }
 
 /// Hands the exchange to the body of its answer.
 pub(crate) fn deliver(response: Response<AnyBody>, mut exchange: Exchange) -> Response<Delivered> {
     let (parts, inner) = response.into_parts();
     exchange.answered(parts.status.as_u16(), &parts.headers);
-    Response::from_parts(parts, Delivered { inner, exchange: Some(exchange), has_failed: false })
+    let length = parts.headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+    let exchange = Some(exchange);
+    Response::from_parts(parts, Delivered { inner, exchange, length, has_failed: false })
 }
 
 impl Body for Delivered {
@@ -173,8 +198,11 @@ impl Body for Delivered {
 
 impl Drop for Delivered {
     fn drop(&mut self) {
-        // hyper does not ask again for a body whose length has been sent.
-        let is_whole = !self.has_failed && self.inner.is_end_stream();
+        // hyper does not ask again for a body whose length has been sent; one that is inspected
+        // does not know its end before it is asked.
+        let sent = self.exchange.as_ref().map(|exchange| exchange.record.bytes_out);
+        let has_ended = self.inner.is_end_stream() || (sent.is_some() && sent == self.length);
+        let is_whole = !self.has_failed && has_ended;
         if let Some(exchange) = self.exchange.as_mut().filter(|_| is_whole) {
             exchange.record.outcome = exchange.end_of_whole();
         }

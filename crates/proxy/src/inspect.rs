@@ -11,6 +11,7 @@ use hyper::HeaderMap;
 use hyper::body::{Body, Frame};
 
 use crate::body::{AnyBody, BodyError};
+use crate::exchange::Notes;
 use crate::judge::{Inspect, Step};
 use crate::refusal::Refusal;
 
@@ -20,7 +21,9 @@ struct Inspection<B> {
     held: u64,
     held_max: u64,
     trailers: Option<HeaderMap>,
+    body_has_ended: bool,
     has_ended: bool,
+    notes: Notes,
 }
 
 type Next = Option<Result<Frame<Bytes>, BodyError>>;
@@ -33,12 +36,21 @@ pub(crate) async fn inspect<B>(
     body: B,
     inspector: Box<dyn Inspect>,
     held_max: u64,
+    notes: Notes,
 ) -> Result<AnyBody, Refusal>
 where
     B: Body<Data = Bytes, Error = BodyError> + Send + Unpin + 'static,
 {
-    let mut inspection =
-        Inspection { body, inspector, held: 0, held_max, trailers: None, has_ended: false };
+    let mut inspection = Inspection {
+        body,
+        inspector,
+        held: 0,
+        held_max,
+        trailers: None,
+        body_has_ended: false,
+        has_ended: false,
+        notes,
+    };
     let first = match inspection.next().await {
         Some(Err(error)) => {
             return Err(error.downcast::<Refusal>().map_or(Refusal::Closed, |refusal| *refusal));
@@ -64,7 +76,11 @@ where
             if self.has_ended {
                 return Some(Ok(Frame::trailers(self.trailers.take()?)));
             }
-            let step = match self.body.frame().await {
+            let frame = match self.body_has_ended {
+                true => None,
+                false => self.body.frame().await,
+            };
+            let step = match frame {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         self.held = self.held.saturating_add(data.len() as u64);
@@ -77,8 +93,10 @@ where
                 },
                 Some(Err(error)) => return self.cut(error),
                 None => {
-                    self.has_ended = true;
-                    self.inspector.end().await
+                    self.body_has_ended = true;
+                    let step = self.inspector.end().await;
+                    self.has_ended = !self.inspector.is_waiting();
+                    step
                 }
             };
             match self.take(step) {
@@ -96,7 +114,7 @@ where
             Step::Block(reason) => return Err(Refusal::Blocked(reason)),
         };
         self.held = self.held.saturating_sub(bytes.len() as u64);
-        match self.held > self.held_max && !self.has_ended {
+        match self.held > self.held_max && !self.body_has_ended {
             true => Err(Refusal::TooLargeToInspect),
             false => Ok(bytes),
         }
@@ -105,6 +123,12 @@ where
     fn cut(&mut self, error: BodyError) -> Next {
         (self.has_ended, self.trailers) = (true, None);
         Some(Err(error))
+    }
+}
+
+impl<B> Drop for Inspection<B> {
+    fn drop(&mut self) {
+        self.notes.add(self.inspector.notes());
     }
 }
 
@@ -135,8 +159,41 @@ mod tests {
     }
 
     async fn run(text: &'static str, held_max: u64) -> Result<Bytes, Refusal> {
-        let body = inspect(full(text), Box::new(Whole::default()), held_max).await?;
+        let body =
+            inspect(full(text), Box::new(Whole::default()), held_max, Notes::default()).await?;
         Ok(body.collect().await.unwrap().to_bytes())
+    }
+
+    /// Gives one byte at a time at the end.
+    struct Slow(Vec<u8>);
+
+    impl Inspect for Slow {
+        fn data(&mut self, data: Bytes) -> BoxFuture<'_, Step> {
+            self.0.extend_from_slice(&data);
+            Box::pin(async { Step::Hold })
+        }
+
+        fn end(&mut self) -> BoxFuture<'_, Step> {
+            let first = self.0.drain(..self.0.len().min(1)).collect::<Vec<u8>>();
+            Box::pin(async { Step::Pass(first.into()) })
+        }
+
+        fn is_waiting(&self) -> bool {
+            !self.0.is_empty()
+        }
+
+        fn notes(&mut self) -> Vec<String> {
+            vec!["slow".to_owned()]
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_that_waits_is_asked_again() {
+        let notes = Notes::default();
+        let slow = Box::new(Slow(Vec::new()));
+        let body = inspect(full("letters"), slow, 100, notes.clone()).await.unwrap();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "letters");
+        assert_eq!(notes.take(), ["slow"]);
     }
 
     #[tokio::test]

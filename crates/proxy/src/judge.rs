@@ -12,7 +12,7 @@
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hyper::{HeaderMap, StatusCode};
+use hyper::{HeaderMap, StatusCode, Uri};
 
 pub use crate::reason::{BlockReason, Note, Warning};
 use crate::request::WebRequest;
@@ -32,6 +32,12 @@ pub trait Judge: Send + Sync {
     /// that keep decisions (ICAP) ask again then.
     fn version(&self) -> u64 {
         0
+    }
+
+    /// Changes a request that may pass, before it is sent: its fields, and path and query of its
+    /// URI. Where it goes stays as it was judged.
+    fn rewrite(&self, request: &WebRequest, headers: &mut HeaderMap, uri: &mut Uri) {
+        let _ = (request, headers, uri);
     }
 
     /// Decides whether a tunnel is decrypted, if there is an authority for it. The request is the
@@ -113,6 +119,16 @@ pub trait Inspect: Send {
     /// Bytes leave as they came, so that `Content-Length` stays true.
     fn keeps_length(&self) -> bool {
         true
+    }
+
+    /// [`Inspect::end`] gave some of the bytes only, and is to be called again for the others.
+    fn is_waiting(&self) -> bool {
+        false
+    }
+
+    /// What the record of the request is to say, taken once.
+    fn notes(&mut self) -> Vec<String> {
+        Vec::new()
     }
 }
 

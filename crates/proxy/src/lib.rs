@@ -18,6 +18,7 @@ mod client;
 pub mod client_hello;
 mod connect;
 mod connection;
+pub mod content;
 pub mod counters;
 pub mod destination;
 mod error_page;

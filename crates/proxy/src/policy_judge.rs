@@ -18,6 +18,7 @@ use gauntlet_web::{
     Listed, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebResponse,
 };
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::{HeaderMap, Uri};
 
 use crate::judge::{
     BlockReason, Decision, Judge, Note, ResponseDecision, ResponseHead, TlsDecision, Warning,
@@ -176,6 +177,22 @@ impl Judge for PolicyJudge {
         match disposition.changes.contains(&WebChange::BypassTls) {
             true => TlsDecision::Bypass,
             false => TlsDecision::Intercept,
+        }
+    }
+
+    fn rewrite(&self, request: &WebRequest, headers: &mut HeaderMap, _uri: &mut Uri) {
+        let policy = (self.policy)();
+        let policy = (*policy).as_ref();
+        let strips = |change: &WebChange| matches!(change, WebChange::Strip { .. });
+        if !policy.web.iter().any(|rule| rule.changes.iter().any(strips)) {
+            return;
+        }
+        for change in self.dispose(policy, request, None).0.changes {
+            if let WebChange::Strip { fields } = change {
+                // Fields that a message cannot be read without are not among those that rules may
+                // name.
+                fields.iter().for_each(|name| drop(headers.remove(name.as_str())));
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use crate::body::{AnyBody, Watched, empty, hold, release_on_continue};
 use crate::client::Client;
 use crate::counters::Counters;
 use crate::error_page::{self, About, Form};
-use crate::exchange::{Delivered, Exchange, deliver, detached};
+use crate::exchange::{Delivered, Exchange, Notes, deliver, detached};
 use crate::forward::{Forwarder, Received};
 use crate::headers::{self, Forwards, Framing};
 use crate::inspect::inspect;
@@ -272,6 +272,7 @@ impl Service {
             return Ok(Answer::Response(options()));
         }
         headers::prepare_request(&mut parts.headers, web, &self.settings);
+        self.judge.rewrite(web, &mut parts.headers, &mut parts.uri);
         let bytes = Some(Arc::clone(&exchange.bytes_in));
         let waits = Arc::new(AtomicBool::new(false));
         let body = Watched {
@@ -286,7 +287,8 @@ impl Service {
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = parts.uri;
         *outgoing.headers_mut() = parts.headers;
-        let released = self.set_body(&mut outgoing, body, inspector).await?;
+        let notes = &exchange.notes;
+        let released = self.set_body(&mut outgoing, body, inspector, notes).await?;
         let sent = self.forwarder.send(web, route, outgoing).await;
         let received = sent.map_err(|refusal| whose_fault(refusal, &waits))?;
         let status = received.response.status();
@@ -296,7 +298,7 @@ impl Service {
         }
         // A body that was never asked for keeps the server waiting for it.
         let ends_connection = released.is_some_and(|released| !released.load(Ordering::Relaxed));
-        let response = self.respond(web, received, ends_connection).await?;
+        let response = self.respond(web, received, ends_connection, notes).await?;
         Ok(Answer::Response(match route {
             Some(_) => without_alternatives(response),
             None => response,
@@ -310,6 +312,7 @@ impl Service {
         request: &mut Request<AnyBody>,
         body: Watched<Incoming>,
         inspector: Option<Box<dyn Inspect>>,
+        notes: &Notes,
     ) -> Result<Option<Arc<AtomicBool>>, Refusal> {
         let expects = headers::expects_continue(request.headers());
         let expects = expects.map_err(|()| Refusal::Unsupported("this expectation"))?;
@@ -325,7 +328,7 @@ impl Service {
                 if !inspector.keeps_length() {
                     request.headers_mut().remove(hyper::header::CONTENT_LENGTH);
                 }
-                *request.body_mut() = inspect(body, inspector, held_max).await?;
+                *request.body_mut() = inspect(body, inspector, held_max, notes.clone()).await?;
                 Ok(None)
             }
             None if expects => {
@@ -348,6 +351,7 @@ impl Service {
         web: &WebRequest,
         received: Received,
         ends_connection: bool,
+        notes: &Notes,
     ) -> Result<Response<AnyBody>, Refusal> {
         let (mut parts, body) = received.into_parts(ends_connection);
         let (status, version) = (parts.status, parts.version);
@@ -366,7 +370,8 @@ impl Service {
                 if !inspector.keeps_length() {
                     parts.headers.remove(hyper::header::CONTENT_LENGTH);
                 }
-                inspect(body, inspector, self.settings.limits.held_bytes_max).await?
+                let held_max = self.settings.limits.held_bytes_max;
+                inspect(body, inspector, held_max, notes.clone()).await?
             }
             ResponseDecision::Pass | ResponseDecision::Inspect(_) => body.boxed_unsync(),
         };

@@ -53,6 +53,11 @@ impl Log {
     pub(crate) fn take(&self) -> Vec<AccessRecord> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
+
+    /// The record at this place, if it is there.
+    pub(crate) fn at(&self, index: usize) -> Option<AccessRecord> {
+        self.0.lock().unwrap().get(index).cloned()
+    }
 }
 
 impl AccessLog for Log {

@@ -2,6 +2,9 @@
 
 mod client_hello;
 mod common;
+mod content;
+mod content_bytes;
+mod content_nginx;
 mod forwarding;
 mod hello_bytes;
 mod http2;

@@ -3,6 +3,7 @@
 //! Sizes are bytes, times are seconds. [`Settings::check`] names the first value that is out of its
 //! bounds; a proxy is not started with such settings.
 
+pub mod content;
 mod hosts;
 mod icap;
 mod tls;
@@ -17,6 +18,7 @@ use gauntlet_mail::Network;
 use serde::{Deserialize, Serialize};
 
 pub use crate::pac::Pac;
+use content::{ContentSettings, ContentSettingsError};
 pub use hosts::Hosts;
 pub use icap::IcapSettings;
 pub use tls::{ClientCertificate, TlsSettings, TunnelPolicy};
@@ -63,6 +65,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The service for other proxies.
     pub icap: IcapSettings,
+    /// What is looked for in content.
+    pub content: ContentSettings,
 }
 
 impl Default for Settings {
@@ -88,6 +92,7 @@ impl Default for Settings {
             times: Times::default(),
             limits: Limits::default(),
             icap: IcapSettings::default(),
+            content: ContentSettings::default(),
         }
     }
 }
@@ -335,6 +340,20 @@ pub enum SettingsError {
     /// What cannot stand in the file of the proxy auto-configuration.
     #[error("pac: {0}")]
     Pac(String),
+    /// A setting of `[content]`.
+    #[error(transparent)]
+    Content(#[from] ContentSettingsError),
+    /// Content is cut before it is judged.
+    #[error(
+        "limits.held_bytes_max = {held_max} is less than content.page_bytes_max or \
+         content.scan_bytes_max ({needed})"
+    )]
+    Held {
+        /// The limit.
+        held_max: u64,
+        /// What content needs.
+        needed: u64,
+    },
     /// No address to listen on.
     #[error("listen names no address, so no client could connect")]
     Listen,
@@ -362,6 +381,7 @@ impl Settings {
         self.pac.check().map_err(SettingsError::Pac)?;
         self.tls.check()?;
         self.icap.check()?;
+        self.content.check()?;
         let (t, l) = (&self.times, &self.limits);
         let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         for (name, value, min, max) in [
@@ -393,6 +413,18 @@ impl Settings {
             }
         }
         Ok(())
+    }
+
+    /// Whether a body may be held back for as long as its content takes to be judged, if any is.
+    ///
+    /// # Errors
+    /// If the limit for all inspectors is less.
+    pub fn check_held(&self, is_judged: bool) -> Result<(), SettingsError> {
+        let (needed, held_max) = (self.content.held_bytes_needed(), self.limits.held_bytes_max);
+        match is_judged && needed > held_max {
+            true => Err(SettingsError::Held { held_max, needed }),
+            false => Ok(()),
+        }
     }
 
     /// The networks of our own that clients may reach.

@@ -13,6 +13,9 @@ use crate::pattern::OneOrMany;
 const TEXT_BYTES_MAX: usize = 2_000;
 /// Longest time that a person who was warned may go on, in minutes: a day.
 const WARN_MINUTES_MAX: u32 = 24 * 60;
+/// Fields without which a request is another one, or none.
+const NEEDED: [&str; 6] =
+    ["host", "content-length", "transfer-encoding", "connection", "content-type", "via"];
 /// A slower response would hold a connection for hours.
 const RATE_MIN: u64 = 1024;
 
@@ -98,8 +101,12 @@ fn change_problem(change: &WebChange, asks_response: bool) -> Option<String> {
             let is_name = |f: &&String| {
                 !f.is_empty() && f.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
             };
-            let wrong = fields.iter().find(|f| !is_name(f))?;
-            Some(format!("strip: {wrong:?} is no header field name"))
+            if let Some(wrong) = fields.iter().find(|f| !is_name(f)) {
+                return Some(format!("strip: {wrong:?} is no header field name"));
+            }
+            let is_needed = |f: &&String| NEEDED.contains(&f.to_ascii_lowercase().as_str());
+            let wrong = fields.iter().find(is_needed)?;
+            Some(format!("strip: requests need {wrong:?}"))
         }
         WebChange::LimitRate { bytes_per_second } if *bytes_per_second < RATE_MIN => {
             Some(format!("limit_rate: {RATE_MIN} bytes a second at least"))

@@ -255,7 +255,7 @@ impl Connection {
         let keeps_length = inspector.keeps_length();
         let held_max = self.service.settings.limits.held_bytes_max;
         let inspected = {
-            let mut inspecting = pin!(inspect(body, inspector, held_max));
+            let mut inspecting = pin!(inspect(body, inspector, held_max, log.notes.clone()));
             loop {
                 tokio::select! {
                     inspected = inspecting.as_mut() => break inspected,

@@ -9,6 +9,7 @@ use hyper::Version;
 use tokio::time::Instant;
 
 use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer};
+use crate::exchange::Notes;
 use crate::icap::counters::IcapCounters;
 use crate::reason::Note;
 use crate::refusal::Refusal;
@@ -19,6 +20,7 @@ pub(crate) struct Transaction {
     pub(crate) record: AccessRecord,
     /// What is answered is not what came: a body that was changed, or a redirection.
     pub(crate) is_changed: bool,
+    pub(crate) notes: Notes,
     begun: Instant,
     log: Arc<dyn AccessLog>,
     counters: Arc<IcapCounters>,
@@ -57,8 +59,10 @@ impl Transaction {
             rule: None,
             reference,
             note: Note::default(),
+            notes: Vec::new(),
         };
-        Transaction { record, is_changed: false, begun: Instant::now(), log, counters }
+        let (begun, notes) = (Instant::now(), Notes::default());
+        Transaction { record, is_changed: false, notes, begun, log, counters }
     }
 
     /// Notes what the log says about the request.
@@ -73,7 +77,7 @@ impl Transaction {
 
     /// Notes why it is refused; the outcome is that of a page, unless the answer is cut.
     pub(crate) fn refused(&mut self, refusal: &Refusal) {
-        if matches!(refusal, Refusal::Blocked(_)) {
+        if matches!(refusal, Refusal::Blocked(_) | Refusal::Warned(..)) {
             self.counters.blocked.add(1);
         }
         self.record.refusal = Some(refusal.name());
@@ -85,7 +89,7 @@ impl Transaction {
         self.record.outcome = match self.record.refusal {
             None if self.is_changed => Outcome::Passed,
             None => Outcome::Unmodified,
-            Some("blocked") => Outcome::Denied,
+            Some("blocked" | "warned") => Outcome::Denied,
             Some(_) => Outcome::Failed,
         };
     }
@@ -94,6 +98,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.record.took = self.begun.elapsed();
+        self.record.notes = self.notes.take();
         self.counters.bytes_from_clients.add(self.record.bytes_in);
         self.counters.bytes_to_clients.add(self.record.bytes_out);
         self.log.record(&self.record);

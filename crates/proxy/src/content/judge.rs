@@ -1,0 +1,126 @@
+//! A judge that looks into responses, around one that knows of URLs.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use gauntlet_phrases::PhraseSet;
+use hyper::{HeaderMap, Method, StatusCode, Uri};
+
+use super::chain::Chain;
+use super::inspector::ContentInspector;
+use super::kind::{self, Declared};
+use super::scan::ScanDownload;
+use super::shared::Shared;
+use super::{evidence, rewrite};
+use crate::judge::{Decision, Inspect, Judge, ResponseDecision, ResponseHead, TlsDecision};
+use crate::request::WebRequest;
+use crate::settings::content::{ContentSettings, Partial};
+
+/// Asks another judge about requests, and looks at what comes back itself.
+pub struct ContentJudge {
+    inner: Arc<dyn Judge>,
+    shared: Arc<Shared>,
+    phrases: ArcSwapOption<PhraseSet>,
+}
+
+impl ContentJudge {
+    /// A judge around `inner`. The settings are checked before ([`ContentSettings::check`]).
+    pub fn new(
+        inner: Arc<dyn Judge>,
+        settings: ContentSettings,
+        phrases: Option<Arc<PhraseSet>>,
+        scanner: Option<Arc<dyn ScanDownload>>,
+    ) -> Self {
+        let shared = Arc::new(Shared { settings, scanner, held: Arc::default() });
+        ContentJudge { inner, shared, phrases: ArcSwapOption::from(phrases) }
+    }
+
+    /// Judges by other phrases from now on. A page that is being judged is judged by the old ones.
+    pub fn replace_phrases(&self, phrases: Option<Arc<PhraseSet>>) {
+        self.phrases.store(phrases);
+    }
+
+    /// Anything is looked for in responses.
+    fn looks_at_responses(&self) -> bool {
+        let settings = &self.shared.settings;
+        self.phrases.load().is_some()
+            || self.shared.scanner.is_some()
+            || !settings.blocked_types.is_empty()
+            || !settings.blocked_extensions.is_empty()
+            || settings.size_max > 0
+    }
+
+    fn look(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {
+        let settings = &self.shared.settings;
+        let declared = Declared::read(head.headers, request.url.path_and_query());
+        if settings.size_max > 0 && declared.length.is_some_and(|n| n > settings.size_max) {
+            return ResponseDecision::Block(evidence::too_large_at_all(settings.size_max));
+        }
+        let passing = |declared, note| {
+            let inspector = ContentInspector::passing(&self.shared, declared, note);
+            ResponseDecision::Inspect(Box::new(inspector))
+        };
+        if kind::is_event_stream(&declared.media_type) {
+            return passing(declared, "not judged: a stream of events");
+        }
+        if head.status == StatusCode::PARTIAL_CONTENT {
+            return match settings.partial {
+                Partial::Pass => passing(declared, "not judged: a part (206)"),
+                Partial::Strip if kind::is_media(&declared.media_type) => {
+                    passing(declared, "not judged: a part (206) of sound or pictures")
+                }
+                Partial::Strip | Partial::Block => ResponseDecision::Block(evidence::partial()),
+            };
+        }
+        let (set, url) = (self.phrases.load_full(), request.url.as_str());
+        let inspector = ContentInspector::new(&self.shared, set, declared, url);
+        ResponseDecision::Inspect(Box::new(inspector))
+    }
+}
+
+impl Judge for ContentJudge {
+    fn request(&self, request: &WebRequest) -> Decision {
+        self.inner.request(request)
+    }
+
+    fn response(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {
+        let inner = self.inner.response(request, head);
+        let is_bodiless = request.method == Method::HEAD
+            || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        if is_bodiless || !self.looks_at_responses() {
+            return inner;
+        }
+        match inner {
+            ResponseDecision::Pass => self.look(request, head),
+            ResponseDecision::Block(reason) => ResponseDecision::Block(reason),
+            ResponseDecision::Inspect(first) => match self.look(request, head) {
+                ResponseDecision::Inspect(second) => {
+                    let chain: Box<dyn Inspect> = Box::new(Chain::new(first, second));
+                    ResponseDecision::Inspect(chain)
+                }
+                ResponseDecision::Pass => ResponseDecision::Inspect(first),
+                ResponseDecision::Block(reason) => ResponseDecision::Block(reason),
+            },
+        }
+    }
+
+    fn version(&self) -> u64 {
+        let phrases = self.phrases.load();
+        let phrases = phrases.as_ref().map_or(0, |set| Arc::as_ptr(set) as u64);
+        self.inner.version() ^ phrases.rotate_left(32)
+    }
+
+    fn tls(&self, request: &WebRequest) -> TlsDecision {
+        self.inner.tls(request)
+    }
+
+    fn rewrite(&self, request: &WebRequest, headers: &mut HeaderMap, uri: &mut Uri) {
+        self.inner.rewrite(request, headers, uri);
+        let settings = &self.shared.settings;
+        if self.looks_at_responses() {
+            rewrite::ask_for_what_can_be_judged(headers, settings.partial);
+        }
+        rewrite::remove(headers, request, &settings.remove);
+        rewrite::safe_search(headers, uri, request, settings);
+    }
+}

@@ -1,0 +1,118 @@
+//! Downloads of the web proxy, looked at as files of mail are: unpacked by the same processes,
+//! given to the same malware engines.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use gauntlet_content::engines::{Contents, EngineSet};
+use gauntlet_content::process::client::Pool;
+use gauntlet_content::process::supervisor::Settings;
+use gauntlet_content::{Limits, Object, OnFailure, Password, PropertyKind, Root, Tree};
+use gauntlet_proxy::content::{Download, ScanDownload, ScanVerdict};
+use tokio::sync::Semaphore;
+
+use crate::{content_process, dlp};
+
+/// Names of findings in a verdict.
+const NAMES_MAX: usize = 3;
+
+/// Unpacks downloads and asks engines.
+pub(crate) struct DownloadScanner {
+    parts: Arc<Parts>,
+    /// As many as there are workers: who waits for one holds no thread.
+    turns: Arc<Semaphore>,
+}
+
+struct Parts {
+    pool: Pool,
+    engines: EngineSet,
+    limits: Limits,
+    words: Vec<Password>,
+}
+
+impl DownloadScanner {
+    /// By `[content]` and the `[[engine]]`s of a node's configuration.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a process cannot be started.
+    pub(crate) fn start(config: &Path) -> anyhow::Result<Self> {
+        let config = dlp::config_of(Some(config))?;
+        let content = &config.content;
+        let workers =
+            Settings { memory_bytes_max: content.worker_memory_bytes_max, ..Settings::default() };
+        let pool = content_process::start(&workers, content.workers())?;
+        let engines =
+            content_process::engine_host(&config, "")?.engines(&config.engine, content)?;
+        let word = |word: &String| Password { word: word.clone(), source: "list".to_owned() };
+        let words = content.passwords.iter().map(word).collect();
+        let turns = Arc::new(Semaphore::new(pool.workers_max()));
+        let parts = Parts { pool, engines, limits: content.limits(), words };
+        Ok(DownloadScanner { parts: Arc::new(parts), turns })
+    }
+}
+
+impl ScanDownload for DownloadScanner {
+    fn scan(&self, download: Download) -> BoxFuture<'static, ScanVerdict> {
+        let (parts, turns) = (Arc::clone(&self.parts), Arc::clone(&self.turns));
+        Box::pin(async move {
+            let Ok(turn) = turns.acquire_owned().await else {
+                return ScanVerdict::Failed("the proxy stops".to_owned());
+            };
+            let scanned = tokio::task::spawn_blocking(move || {
+                // The thread keeps its turn: who gave up waiting does not end it.
+                let _turn = turn;
+                parts.scan(&download)
+            });
+            scanned.await.unwrap_or_else(|error| ScanVerdict::Failed(error.to_string()))
+        })
+    }
+}
+
+impl Parts {
+    fn scan(&self, download: &Download) -> ScanVerdict {
+        let root = Root {
+            name: &download.name,
+            declared_type: &download.declared_type,
+            bytes: &download.bytes,
+        };
+        let mut contents = Contents::default();
+        let bytes_max = self.engines.bytes_max();
+        let mut keep = |object: &Object, bytes: &[u8]| contents.add(object, bytes, bytes_max);
+        let asks = !self.engines.is_empty() && self.engines.wants_objects();
+        let look: Option<&mut gauntlet_content::process::client::OnObject<'_>> =
+            if asks { Some(&mut keep) } else { None };
+        let mut tree = self.pool.unpack(&[root], &self.limits, &self.words, look);
+        if asks {
+            // A worker that failed gave no bytes.
+            for object in tree.objects.iter().filter(|object| object.parent.is_none()) {
+                contents.add(object, &download.bytes, bytes_max);
+            }
+            self.engines.scan(&mut tree, &contents, None);
+        }
+        verdict(&tree)
+    }
+}
+
+/// A finding goes before what could not be read.
+fn verdict(tree: &Tree) -> ScanVerdict {
+    let properties = tree.objects.iter().flat_map(|object| &object.properties);
+    let findings = properties.filter(|p| p.kind == PropertyKind::EngineFinding);
+    let names: Vec<&str> = findings.map(|p| p.detail.as_str()).take(NAMES_MAX).collect();
+    if !names.is_empty() {
+        return ScanVerdict::Found { name: names.join(", ") };
+    }
+    let mut failed = tree.engines.iter();
+    let failed = failed.find(|r| !r.error.is_empty() && r.on_failure != OnFailure::Accept);
+    if let Some(report) = failed {
+        return ScanVerdict::Failed(format!("{}: {}", report.engine, report.error));
+    }
+    match tree.unread().next() {
+        None => ScanVerdict::Clean,
+        Some((object, defect)) => {
+            let kind = serde_json::to_value(defect.kind).unwrap_or_default();
+            let kind = kind.as_str().unwrap_or("unread").to_owned();
+            ScanVerdict::Failed(format!("{} is not read: {kind}", object.path))
+        }
+    }
+}
