@@ -9,6 +9,7 @@ mod send;
 mod sink;
 mod store;
 mod urls;
+mod web;
 
 use std::io::Write;
 use std::path::Path;
@@ -72,6 +73,8 @@ enum What {
     Urls(urls::Args),
     /// Load an HTTP server: requests/s, latency against concurrency, recovery, a download, energy
     Http(Box<http::Args>),
+    /// Load an HTTP proxy: requests/s and a CPU second, latency, blocked hosts, tunnels, overload
+    Web(Box<web::Args>),
     /// Take messages and forget them: the server behind or instead of the one that is measured
     Sink(sink::Args),
 }
@@ -86,6 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Disk(args) => disk::run(args),
         What::Urls(args) => urls::run(args),
         What::Http(args) => http::run(args),
+        What::Web(args) => web::run(args),
         What::Sink(args) => sink::run(args),
     }
 }

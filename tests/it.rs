@@ -7,6 +7,7 @@ mod bench_compare;
 mod bench_gateway;
 mod bench_machine;
 mod bench_send;
+mod bench_web;
 mod ca_command;
 mod common;
 mod console_commands;

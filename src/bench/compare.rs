@@ -13,10 +13,16 @@ use gauntlet_inputs::bodies::{Bodies, body_hash};
 
 use super::weight;
 
+mod web;
+
 const AFTER_HELP: &str = "\
 Starts each peer privately (generated configuration, loopback, temporary folder, network tests
 off), and lets it and this program take the same messages in turn. A peer that is not installed
 is named as missing. Postfix, rspamd, clamd and amavis need root to start.
+
+With --workload web the peers are proxies, and no DIR is needed: each has the same list of
+--entries domains and forwards the same requests to one nginx (Debian: nginx-light), over kept
+connections and through tunnels. Ratios are of requests a CPU second.
 
 Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has
 learned from: on other mail the figures would flatter.
@@ -29,6 +35,8 @@ Examples:
   gauntlet bench compare mail/ --peers postfix --mix spam=1
   gauntlet bench compare mail/ --peers rspamd --rspamd /opt/rspamd/bin/rspamd --beside old/gauntlet
   gauntlet bench compare mail/ --judge labelled/ --markdown >> README.md
+  gauntlet bench compare --workload web
+  gauntlet bench compare --workload web --peers squid,nginx --connections 64 --report beside/
   gauntlet train --list all/labels.tsv --exclude-source labelled -o other.model
   gauntlet bench compare mail/ --judge labelled/ --model other.model";
 
@@ -37,19 +45,28 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Folders of messages, one a file; a labels.tsv there says which are ham and spam
-    #[arg(value_name = "DIR", required = true)]
+    #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Programs to compare with
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',',
-          default_values = ["spamd", "rspamd", "clamd", "bogofilter", "postfix", "amavis"])]
+    /// What the programs do: judge and pass on mail, or forward requests
+    #[arg(long, value_name = "NAME", default_value = "mail")]
+    workload: Workload,
+    /// Programs to compare with [default: all of the workload]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     peers: Vec<PeerName>,
+    /// Domains of the list of proxies
+    #[arg(long, value_name = "N", default_value_t = 80_000)]
+    entries: u64,
+    /// Bytes of the objects that proxies forward
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1024,32768")]
+    sizes: Vec<u64>,
     /// Runs of each server, in turn, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u32,
     /// Seconds of a run
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     seconds: f64,
-    /// Connections at once, and workers of each peer [default: the CPUs that the process may use]
+    /// Connections at once, and workers of each peer of mail [default: the CPUs that the process
+    /// may use; of proxies 32]
     #[arg(long, short, value_name = "N")]
     connections: Option<usize>,
     /// Labelled mail to count verdicts on
@@ -84,6 +101,14 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Workload {
+    /// Messages
+    Mail,
+    /// Requests through proxies
+    Web,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PeerName {
     /// SpamAssassin's daemon, by spamd's protocol
     Spamd,
@@ -97,19 +122,42 @@ enum PeerName {
     Postfix,
     /// amavisd-new, as a content filter with the same clamd
     Amavis,
+    /// Web: Squid, the list as dstdomain
+    Squid,
+    /// Web: Squid that asks squidGuard
+    Squidguard,
+    /// Web: e2guardian, the list as banned sites
+    E2guardian,
+    /// Web: Privoxy, the list as actions
+    Privoxy,
+    /// Web: nginx, a reverse proxy without a list
+    Nginx,
+    /// Web: mitmproxy, the list in an addon
+    Mitmproxy,
 }
 
 impl PeerName {
-    fn peer(self) -> Peer {
-        match self {
-            Self::Spamd => Peer::Spamd,
-            Self::Rspamd => Peer::Rspamd,
-            Self::Clamd => Peer::Clamd,
-            Self::Bogofilter => Peer::Bogofilter,
-            Self::Postfix => Peer::Postfix,
-            Self::Amavis => Peer::Amavis,
-        }
+    const MAIL: [(Self, Peer); 6] = [
+        (Self::Spamd, Peer::Spamd),
+        (Self::Rspamd, Peer::Rspamd),
+        (Self::Clamd, Peer::Clamd),
+        (Self::Bogofilter, Peer::Bogofilter),
+        (Self::Postfix, Peer::Postfix),
+        (Self::Amavis, Peer::Amavis),
+    ];
+}
+
+/// The peers of these names, or all of a workload.
+fn peers<P: Copy>(names: &[PeerName], all: &[(PeerName, P)]) -> anyhow::Result<Vec<P>> {
+    if names.is_empty() {
+        return Ok(all.iter().map(|(_, peer)| *peer).collect());
     }
+    let find = |name: &PeerName| {
+        let found = all.iter().find(|(of, _)| of == name);
+        let found = found.with_context(|| format!("{name:?} has another --workload"))?;
+        Ok(found.1)
+    };
+    names.iter().map(find).collect()
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -118,12 +166,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.rounds == 0 {
         bail!("--rounds 0: nothing would be counted");
     }
+    if args.workload == Workload::Web {
+        return web::run(args, time);
+    }
+    if args.folders.is_empty() {
+        bail!("no folder of messages was named: gauntlet bench compare <DIR>");
+    }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let options = Options {
         program: std::env::current_exe().context("cannot find this program")?,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         date: today(),
-        peers: args.peers.iter().map(|p| p.peer()).collect(),
+        peers: peers(&args.peers, &PeerName::MAIL)?,
         rounds: args.rounds,
         time,
         connections: args.connections.unwrap_or(cpus),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::seconds;
@@ -10,7 +11,8 @@ use gauntlet_bench::http::{self, Options, Target, page, wrk};
 use super::finish;
 
 const AFTER_HELP: &str = "\
-Closed loop: each connection asks again when it was answered; no pipelining. First the client
+Closed loop: each connection asks again when it was answered; no pipelining. With --rate the
+loop is open: request n is due at n / rate, whatever the server does. First the client
 measures itself against a server that does nothing; a figure near that is INVALID. --ladder
 names numbers of connections: they are tried one after the other until half of the requests
 fail, then the time until the server answers as before is taken. Energy is what the processors
@@ -21,6 +23,7 @@ Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID.
 Examples:
   gauntlet bench http http://127.0.0.1:8080/index.html
   gauntlet bench http http://127.0.0.1:8080/ --against http://127.0.0.1:8081/ --rounds 5
+  gauntlet bench http http://127.0.0.1:8080/ --rate 2000
   gauntlet bench http http://127.0.0.1:8080/ --ladder 1,100,1000,10000 --report web/
   gauntlet bench http http://127.0.0.1:8080/ --download http://127.0.0.1:8080/big.iso --price 0.30
   gauntlet bench http --beside-wrk --connections 32";
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// Connections that are open at the same time
     #[arg(long, short, value_name = "N", default_value_t = 32)]
     connections: usize,
+    /// Requests a second of an open loop: each is due by the clock, and latency counts from then
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
     /// A new connection for each request
     #[arg(long)]
     no_keep_alive: bool,
@@ -111,6 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = Options {
         targets,
         connections: args.connections,
+        rate: args.rate,
         threads: args.threads,
         keep_alive: !args.no_keep_alive,
         time: seconds("--seconds", args.seconds)?,
@@ -120,6 +127,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         recovery_max: seconds("--recovery", args.recovery)?,
         download,
         calibrate: !args.no_calibration,
+        calibration_asks: Arc::default(),
     };
     let report = http::run(&options, env!("CARGO_PKG_VERSION"), &mut |what| eprintln!("{what}"))?;
     let sheet = page::sheet(&report, args.price);

@@ -10,8 +10,9 @@ use super::finish;
 
 const AFTER_HELP: &str = "\
 Lists of each size are made with a fixed seed (half domains, the rest hosts and URLs), compiled,
-opened and asked on one thread: URLs that they have and others. Beside it stands the search for
-each line of the text in the URL. --list measures your own list or folder of lists as well.
+opened and asked on one thread: URLs that they have and others. Beside it stands what others do:
+the search for each line of the text in the URL, halving a sorted list, and squidGuard itself if
+it is installed. --list measures your own list or folder of lists as well.
 
 Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but INVALID (the machine was
 disturbed).

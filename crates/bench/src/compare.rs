@@ -36,7 +36,7 @@ const RELAY_CONNECTIONS: usize = 8;
 /// Messages after which a connection is closed: servers refuse more than so many in one session.
 const MESSAGES_PER_CONNECTION: u64 = 500;
 /// Name of another build of this program.
-const OTHER_BUILD: &str = "gauntlet, the other build";
+pub(crate) const OTHER_BUILD: &str = "gauntlet, the other build";
 /// Time for which the client is measured against a null server.
 const CALIBRATION: Duration = Duration::from_secs(2);
 
@@ -319,10 +319,10 @@ fn relays(
     hold(options, Peer::Postfix, job, &servers, corpus, DRAIN_MAX, progress)
 }
 
-fn plan(options: &Options, server: &Server) -> Plan {
-    Plan {
+fn plan(options: &Options, server: &Server) -> anyhow::Result<Plan> {
+    Ok(Plan {
         target: server.address,
-        protocol: server.protocol,
+        protocol: server.protocol.with_context(|| format!("{} takes no mail", server.name))?,
         connections: options.connections,
         per_connection: MESSAGES_PER_CONNECTION,
         rate: None,
@@ -336,7 +336,7 @@ fn plan(options: &Options, server: &Server) -> Plan {
             to: "user{}@bench.example".to_owned(),
             users: 1_000,
         },
-    }
+    })
 }
 
 /// Lets the servers take the messages in turn; the last is the peer.
@@ -351,11 +351,11 @@ fn hold(
 ) -> anyhow::Result<Contest> {
     let mut ceilings: Vec<(Protocol, f64)> = Vec::new();
     for server in servers {
-        if !ceilings.iter().any(|(protocol, _)| *protocol == server.protocol) {
-            let null = NullServer::start(server.protocol)?;
-            let plan = plan(options, server);
+        let plan = plan(options, server)?;
+        if !ceilings.iter().any(|(protocol, _)| *protocol == plan.protocol) {
+            let null = NullServer::start(plan.protocol)?;
             let rate = trial::ceiling(&plan, null.address, CALIBRATION, corpus)?;
-            ceilings.push((server.protocol, rate));
+            ceilings.push((plan.protocol, rate));
         }
     }
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); servers.len()];
@@ -363,14 +363,14 @@ fn hold(
     // The first run of each is not counted: rules are compiled, caches filled.
     for round in 0..=options.rounds {
         for ((server, rounds), shares) in servers.iter().zip(&mut rounds).zip(&mut shares) {
-            let ceiling =
-                ceilings.iter().find(|(p, _)| *p == server.protocol).map(|(_, rate)| *rate);
+            let mut plan = plan(options, server)?;
+            let ceiling = ceilings.iter().find(|(p, _)| *p == plan.protocol);
+            let ceiling = ceiling.map(|(_, rate)| *rate);
             let target = Target {
                 name: server.name.clone(),
                 address: server.address,
                 process: Some(server.process),
             };
-            let mut plan = plan(options, server);
             if round == 0 {
                 plan.time = plan.time.min(Duration::from_secs(3));
             }
@@ -453,7 +453,7 @@ fn judge(options: &Options, server: &Server, corpus: &Corpus) -> anyhow::Result<
         messages: corpus.items.len() as u64,
         time: Duration::from_secs(3_600),
         warm_up: Duration::ZERO,
-        ..plan(options, server)
+        ..plan(options, server)?
     };
     let measured = crate::load::run(&plan, corpus)?;
     let mut judged = Judged::default();

@@ -4,6 +4,7 @@
 //! The client measures itself first, against a server that does nothing (a process of its own); a
 //! figure near its ceiling is marked INVALID. Several servers are measured in turn (A B A B).
 
+pub mod ask;
 pub mod client;
 pub mod energy;
 mod head;
@@ -14,6 +15,7 @@ pub mod wrk;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -23,10 +25,11 @@ use serde::Serialize;
 use crate::histogram::latency_histogram;
 use crate::load::health::{self, Health, LagProbe, Run, Watch};
 use crate::load::trial::{Estimate, ROUNDS_MAX};
-use crate::load::{CONNECTIONS_MAX, Latency};
+use crate::load::{CONNECTIONS_MAX, Latency, RATE_MAX};
 use crate::machine::Manifest;
 use crate::null::NullServer;
 use crate::process::ResourceUsage;
+use ask::{Ask, Expect};
 use client::{Counts, Plan};
 use energy::{Counters, Energy};
 
@@ -57,9 +60,26 @@ pub struct Target {
     pub path: String,
     /// Its process, whose CPU time is read, those of its children included.
     pub process: Option<u32>,
+    /// What it is asked in place of the path; empty for the path.
+    #[serde(skip)]
+    pub asks: Arc<[Ask]>,
 }
 
 impl Target {
+    /// A server at an address that is asked these requests, under a name of its own.
+    pub fn named(name: &str, address: SocketAddr, process: Option<u32>, asks: Arc<[Ask]>) -> Self {
+        let (url, host, path) = (name.to_owned(), address.to_string(), "/".to_owned());
+        Target { url, address, host, path, process, asks }
+    }
+
+    /// What it is asked.
+    fn asks(&self, keep_alive: bool) -> Arc<[Ask]> {
+        match self.asks.is_empty() {
+            true => [Ask::get(&self.path, &self.host, keep_alive, Expect::Success)].into(),
+            false => Arc::clone(&self.asks),
+        }
+    }
+
     /// Of `http://HOST[:PORT][/PATH]`.
     ///
     /// # Errors
@@ -81,7 +101,7 @@ impl Target {
             .with_context(|| format!("{host:?} is no host that resolves"))?;
         let address = found.next().with_context(|| format!("{host} has no address"))?;
         let (url, host, path) = (url.to_owned(), host.to_owned(), path.to_owned());
-        Ok(Target { url, address, host, path, process })
+        Ok(Target { url, address, host, path, process, asks: Arc::default() })
     }
 }
 
@@ -92,6 +112,8 @@ pub struct Options {
     pub targets: Vec<Target>,
     /// Connections of the run that counts requests/s.
     pub connections: usize,
+    /// Requests/s of an open loop; none is a closed loop. Of the runs, not of the ladder.
+    pub rate: Option<f64>,
     /// Threads of the client.
     pub threads: usize,
     /// Ask again over the same connection.
@@ -111,6 +133,8 @@ pub struct Options {
     pub download: Option<Target>,
     /// Measure the client against the null server.
     pub calibrate: bool,
+    /// What the null server is asked; empty for a byte.
+    pub calibration_asks: Arc<[Ask]>,
 }
 
 /// One run against one server.
@@ -122,26 +146,34 @@ pub struct Measured {
     pub requests_per_second: f64,
     /// Bytes of bodies a second, 10^6.
     pub megabytes_per_second: f64,
-    /// Requests that were answered.
+    /// Requests that were answered as expected.
     pub answered: u64,
-    /// Not answered in time, refused, broken off, or with a status from 400 on.
+    /// Of those, refusals by a proxy that were expected.
+    pub blocked: u64,
+    /// Open loop: requests that were due and could not be begun.
+    pub unsent: u64,
+    /// Not answered in time, refused, broken off, or with another answer than expected.
     pub failed: u64,
     /// Errors with how often each came.
     pub errors: BTreeMap<String, u64>,
     /// Of the failed, those that the server refused or broke off.
     pub broken_off: u64,
-    /// From asking to the last byte; of a new connection, from connecting.
+    /// To the last byte: from asking, from connecting of a new connection; in open loop from when
+    /// the request was due.
     pub latency: Latency,
     /// CPU time of the server for each request, in microseconds, if its process is known.
     pub server_cpu_us: Option<f64>,
+    /// Requests that the server answers with a second of CPU time.
+    pub requests_per_cpu_second: Option<f64>,
     /// CPU time of this client for each request, in microseconds.
     pub client_cpu_us: f64,
     /// The client and the machine.
     pub health: Health,
     /// Why the figures are not the server's.
     pub invalid: Vec<String>,
+    /// All latencies in nanoseconds.
     #[serde(skip)]
-    histogram: Histogram<u64>,
+    pub(crate) histogram: Histogram<u64>,
 }
 
 impl Measured {
@@ -167,6 +199,8 @@ pub struct Subject {
     pub requests_per_second: Estimate,
     /// CPU time a request of the server.
     pub server_cpu_us: Option<Estimate>,
+    /// Requests that the server answers with a second of CPU time.
+    pub requests_per_cpu_second: Option<Estimate>,
     /// Time from request to answer, over all runs.
     pub latency: Latency,
     /// Runs with the same number of connections.
@@ -204,6 +238,8 @@ pub struct Report {
     pub subjects: Vec<Subject>,
     /// Requests/s of the first over those of the second.
     pub rate_ratio: Option<Estimate>,
+    /// The same of requests a CPU second.
+    pub cpu_ratio: Option<Estimate>,
     /// The large download, if one was requested.
     pub download: Option<Download>,
     /// Steps that were not tried, and why.
@@ -218,6 +254,9 @@ fn check(options: &Options) -> anyhow::Result<()> {
     let all = options.ladder.iter().chain([&options.connections]);
     if let Some(wrong) = all.into_iter().find(|n| **n == 0 || **n > CONNECTIONS_MAX) {
         bail!("{wrong} connections: it must be 1 to {CONNECTIONS_MAX}");
+    }
+    if let Some(rate) = options.rate.filter(|r| !(*r > 0.0 && *r <= RATE_MAX)) {
+        bail!("{rate} requests/s: it must be above 0 and at most {RATE_MAX}");
     }
     if options.time.is_zero() || options.threads == 0 || options.targets.is_empty() {
         bail!("there is nothing to measure in no time, on no thread, or of no server");
@@ -270,21 +309,22 @@ pub fn run(
         climb(options, &mut subject, &mut missing, ceiling, progress)?;
         subjects.push(subject);
     }
-    let rate_ratio = match subjects.as_slice() {
+    let ratio = |of: fn(&Measured) -> Option<f64>| match subjects.as_slice() {
         [a, b] => {
-            let pairs = a.rounds.iter().zip(&b.rounds);
-            let pairs = pairs.map(|(a, b)| (a.requests_per_second, b.requests_per_second));
+            let pairs = a.rounds.iter().zip(&b.rounds).filter_map(|(a, b)| of(a).zip(of(b)));
             Estimate::ratio(&pairs.collect::<Vec<_>>())
         }
         _ => None,
     };
+    let rate_ratio = ratio(|round| Some(round.requests_per_second));
+    let cpu_ratio = ratio(|round| round.requests_per_cpu_second);
     let null = null.as_ref().map(|null| null.address);
     let download = options.download.as_ref();
     let download = download.map(|target| fetch(options, target, null)).transpose()?;
     let valid = subjects.iter().flat_map(|s| &s.rounds).all(|m| m.invalid.is_empty())
         && download.as_ref().is_none_or(|d| d.invalid.is_empty());
     let manifest = Manifest::here(version);
-    Ok(Report { ceiling, subjects, rate_ratio, download, missing, valid, manifest })
+    Ok(Report { ceiling, subjects, rate_ratio, cpu_ratio, download, missing, valid, manifest })
 }
 
 fn result_line(target: &Target, measured: &Measured) -> String {
@@ -301,9 +341,9 @@ fn result_line(target: &Target, measured: &Measured) -> String {
 fn plan(options: &Options, target: &Target, connections: usize) -> Plan {
     Plan {
         target: target.address,
-        host: target.host.clone(),
-        path: target.path.clone(),
+        asks: target.asks(options.keep_alive),
         connections,
+        rate: None,
         keep_alive: options.keep_alive,
         warm_up: Duration::from_millis(300),
         time: options.time,
@@ -314,8 +354,9 @@ fn plan(options: &Options, target: &Target, connections: usize) -> Plan {
 }
 
 /// Requests/s against a server that does nothing.
-fn ceiling(options: &Options, null: SocketAddr) -> anyhow::Result<f64> {
-    let target = null_target(null, "/");
+pub(crate) fn ceiling(options: &Options, null: SocketAddr) -> anyhow::Result<f64> {
+    let asks = Arc::clone(&options.calibration_asks);
+    let target = Target { asks, ..null_target(null, "/") };
     let plan = Plan { time: CALIBRATION, ..plan(options, &target, options.connections) };
     let counts = client::run(&plan)?;
     Ok(counts.answered as f64 / counts.seconds)
@@ -323,18 +364,19 @@ fn ceiling(options: &Options, null: SocketAddr) -> anyhow::Result<f64> {
 
 fn null_target(address: SocketAddr, path: &str) -> Target {
     let host = address.to_string();
-    Target { url: format!("http://{host}{path}"), address, host, path: path.into(), process: None }
+    let url = format!("http://{host}{path}");
+    Target { url, address, host, path: path.into(), process: None, asks: Arc::default() }
 }
 
 /// One run against one server.
-fn measure(
+pub(crate) fn measure(
     options: &Options,
     target: &Target,
     connections: usize,
     ceiling: Option<f64>,
 ) -> anyhow::Result<Measured> {
     let used = || target.process.and_then(ResourceUsage::of).map(|used| used.cpu_seconds);
-    let plan = plan(options, target, connections);
+    let plan = Plan { rate: options.rate, ..plan(options, target, connections) };
     let lag = LagProbe::start()?;
     let (before, watch) = (used(), Watch::start());
     let counts = client::run(&plan)?;
@@ -349,7 +391,7 @@ fn measure(
         tried: answered + failed,
         dropped: counts.dropped,
         latency_p99_us: latency.p99_us,
-        open_loop: false,
+        open_loop: plan.rate.is_some(),
     };
     let mut invalid = health::invalid(&health, &run);
     let whole = (plan.warm_up + plan.time).as_secs_f64();
@@ -362,17 +404,21 @@ fn measure(
     }
     // The warm-up is in the CPU times and not in the counts.
     let share = counts.seconds / (counts.seconds + plan.warm_up.as_secs_f64());
-    let each = |seconds: f64| seconds * share * 1e6 / answered.max(1) as f64;
+    let each = |seconds: f64| seconds * share * 1e6 / (answered + counts.late).max(1) as f64;
+    let server_cpu_us = server.map(each);
     Ok(Measured {
         connections,
         requests_per_second: rate,
         megabytes_per_second: counts.body_bytes as f64 / 1e6 / counts.seconds.max(1e-9),
         answered,
+        blocked: counts.blocked,
+        unsent: counts.unsent,
         failed,
         errors: counts.errors,
         broken_off: counts.broken_off,
         latency,
-        server_cpu_us: server.map(each),
+        server_cpu_us,
+        requests_per_cpu_second: server_cpu_us.filter(|us| *us > 0.0).map(|us| 1e6 / us),
         client_cpu_us: each(health.cpu_seconds),
         invalid,
         health,
@@ -397,10 +443,13 @@ fn subject(
     }
     let rates: Vec<f64> = rounds.iter().map(|r| r.requests_per_second).collect();
     let cpu: Vec<f64> = rounds.iter().filter_map(|r| r.server_cpu_us).collect();
+    let per_cpu_second: Vec<f64> =
+        rounds.iter().filter_map(|r| r.requests_per_cpu_second).collect();
     Ok(Subject {
         target,
         requests_per_second: Estimate::of(&rates).context("no run was made")?,
         server_cpu_us: Estimate::of(&cpu),
+        requests_per_cpu_second: Estimate::of(&per_cpu_second),
         latency: Latency::of(&latency),
         rounds,
         ladder: Vec::new(),
@@ -428,7 +477,8 @@ fn climb(
             continue;
         }
         // Long enough that a request without an answer counts as failed.
-        let step = Options { time: options.time.max(options.timeout), ..options.clone() };
+        let time = options.time.max(options.timeout);
+        let step = Options { time, rate: None, ..options.clone() };
         let measured = measure(&step, &subject.target, connections, ceiling)?;
         progress(&result_line(&subject.target, &measured));
         let half = measured.failed_share() >= HALF;

@@ -23,3 +23,4 @@ pub mod topology;
 pub mod tune;
 pub mod urls;
 pub mod usage;
+pub mod web;

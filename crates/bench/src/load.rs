@@ -15,7 +15,7 @@ pub mod corpus;
 pub mod health;
 mod http;
 mod milter;
-mod pace;
+pub(crate) mod pace;
 pub mod page;
 pub mod round_trip;
 mod smtp;

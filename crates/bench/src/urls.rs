@@ -2,10 +2,11 @@
 //!
 //! Lists are made of numbers with a fixed seed, or one is given. Look-ups are of URLs that are in
 //! their canonical form already, on one thread, of URLs that the list has and of others, apart;
-//! what the form costs stands beside it. The baseline is what is done where a list is a text: each
-//! of its lines is looked for in the URL.
+//! what the form costs stands beside it. Baselines are what others do: each line looked for in the
+//! URL, a sorted list, and squidGuard itself.
 
-mod composed;
+pub(crate) mod composed;
+mod others;
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -31,8 +32,6 @@ pub(crate) const SEED: u64 = 20_261_125;
 pub const ENTRIES_MAX: u64 = 100_000_000;
 /// Different URLs of a run: so many that a large list is not served by the processor's caches.
 const URLS_MAX: usize = 500_000;
-/// Bytes of a list that the baseline is tried with.
-const SCANNED_BYTES_MAX: u64 = 64 << 20;
 /// Look-ups between two looks at the clock.
 const BATCH: usize = 1024;
 
@@ -79,6 +78,11 @@ pub struct Figures {
     pub found_of_misses: f64,
     /// Look-ups a second if each line is searched for in the URL; none of large lists.
     pub scan_per_second: Option<f64>,
+    /// Look-ups a second by halves in a sorted list of its hosts and domains; none of large lists.
+    pub sorted_per_second: Option<f64>,
+    /// Look-ups a second of squidGuard with its hosts and domains; none of large lists, or if it is
+    /// not installed.
+    pub squidguard_per_second: Option<f64>,
 }
 
 /// What came of it.
@@ -208,6 +212,9 @@ fn measure(
         miss_rates.push(rate);
         found_of_misses = share;
     }
+    progress("looking up as others do");
+    let text = others::text_of(&case.sources)?;
+    let text = text.as_deref();
     Ok(Figures {
         list: case.name.clone(),
         entries: built.entries,
@@ -220,7 +227,12 @@ fn measure(
         misses_per_second: Estimate::of(&miss_rates).context("no run was made")?,
         found,
         found_of_misses,
-        scan_per_second: scan_rate(&case.sources, misses, options.time)?,
+        scan_per_second: text.map(|text| others::scan_rate(text, misses, options.time)),
+        sorted_per_second: text.map(|text| others::sorted_rate(text, misses, options.time)),
+        squidguard_per_second: match text {
+            Some(text) => others::squidguard_rate(text, misses, folder)?,
+            None => None,
+        },
     })
 }
 
@@ -239,50 +251,25 @@ fn rate(lists: &UrlLists, urls: &[CanonicalUrl], time: Duration) -> (f64, f64) {
     (count as f64 / start.elapsed().as_secs_f64(), found as f64 / count.max(1) as f64)
 }
 
-/// Look-ups a second if the list is a text that is split for each of them, and each line searched
-/// for in the URL.
-fn scan_rate(
-    sources: &[Source],
-    urls: &[CanonicalUrl],
-    time: Duration,
-) -> anyhow::Result<Option<f64>> {
-    let mut text = String::new();
-    for source in sources {
-        let bytes = std::fs::metadata(&source.path)?.len();
-        if text.len() as u64 + bytes > SCANNED_BYTES_MAX {
-            return Ok(None);
-        }
-        text.push_str(&String::from_utf8_lossy(&std::fs::read(&source.path)?));
-    }
-    let (start, mut count) = (Instant::now(), 0_u32);
-    for url in urls.iter().cycle() {
-        let is_in = |line: &str| !line.is_empty() && url.as_str().contains(line);
-        black_box(text.split('\n').any(is_in));
-        count += 1;
-        if start.elapsed() >= time {
-            break;
-        }
-    }
-    Ok(Some(f64::from(count) / start.elapsed().as_secs_f64()))
-}
+/// Heads of the columns.
+const COLUMNS: [&str; 12] = [
+    "list",
+    "entries",
+    "hits M/s",
+    "misses M/s",
+    "line by line, /s",
+    "sorted M/s",
+    "squidGuard /s",
+    "compiled s",
+    "peak MB",
+    "opened ms",
+    "file MB",
+    "own MB",
+];
 
 /// For the terminal and the page.
 pub fn sheet(report: &Report) -> Page {
-    let mut table = Table::new(
-        "Lists of URLs, one thread",
-        &[
-            "list",
-            "entries",
-            "hits M/s",
-            "misses M/s",
-            "line by line, /s",
-            "compiled s",
-            "peak MB",
-            "opened ms",
-            "file MB",
-            "own MB",
-        ],
-    );
+    let mut table = Table::new("Lists of URLs, one thread", &COLUMNS);
     let or_not = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let millions = |rate: &Estimate| {
         let million = |value: f64| value / 1e6;
@@ -300,6 +287,8 @@ pub fn sheet(report: &Report) -> Page {
                 or_not(l.hits_per_second.as_ref().map(millions)),
                 millions(&l.misses_per_second),
                 or_not(l.scan_per_second.map(|rate| format!("{rate:.0}"))),
+                or_not(l.sorted_per_second.map(|rate| format!("{:.2}", rate / 1e6))),
+                or_not(l.squidguard_per_second.map(|rate| format!("{rate:.0}"))),
                 format!("{:.2}", l.build_seconds),
                 or_not(l.build_peak_bytes.map(megabytes)),
                 format!("{:.1}", l.open_ms),
@@ -309,8 +298,9 @@ pub fn sheet(report: &Report) -> Page {
         })
         .collect();
     table.notes = vec![
-        "hits, misses: look-ups of URLs in canonical form, that the list has and has not; line by \
-         line: each line of the text is searched for in the URL"
+        "hits, misses: look-ups of URLs in canonical form, that the list has and has not; of misses: \
+         line by line: each line of the text is searched for in the URL; sorted: its hosts and \
+         domains by halves; squidGuard: the program itself with these"
             .to_owned(),
         "peak: resident memory while compiling, pages of mapped files included; opened: every byte \
          is checked; own: memory of the open list beside the mapped file"

@@ -59,7 +59,8 @@ pub(crate) async fn serve_socket(
                 is_draining = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = ended.as_mut() => return,
+            // It comes after the other: until then, each wake would ask both.
+            () = ended.as_mut(), if is_draining => return,
             () = client.progress.stalled() => {
                 match client.stage() {
                     Stage::Header => counters.header_timeouts.add(1),

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
-use hyper::{Request, Response, Version};
+use hyper::{Request, Response, Uri, Version};
 use tokio::time::Instant;
 
 use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer};
@@ -40,6 +40,8 @@ pub(crate) struct Exchange {
     pub(crate) record: AccessRecord,
     pub(crate) bytes_in: Arc<AtomicU64>,
     pub(crate) notes: Notes,
+    /// What was asked for, until the record has it in canonical form.
+    uri: Uri,
     begun: Instant,
     log: Arc<dyn AccessLog>,
     counters: Arc<Counters>,
@@ -61,7 +63,7 @@ impl Exchange {
             client: client.address,
             user: None,
             method: request.method().to_string(),
-            url: request.uri().to_string(),
+            url: String::new(),
             version: version_name(request.version()),
             status: 0,
             bytes_out: 0,
@@ -79,13 +81,21 @@ impl Exchange {
             note: Note::default(),
         };
         let busy = client.begin(request.version() == Version::HTTP_2);
-        let (bytes_in, begun) = (Arc::default(), Instant::now());
+        let (bytes_in, begun, uri) = (Arc::default(), Instant::now(), request.uri().clone());
         let notes = Notes::default();
-        Exchange { record, bytes_in, notes, begun, log, counters, _busy: busy }
+        Exchange { record, bytes_in, notes, uri, begun, log, counters, _busy: busy }
+    }
+
+    /// A request that was not understood is named as it came.
+    fn name(&mut self) {
+        if self.record.url.is_empty() {
+            self.record.url = self.uri.to_string();
+        }
     }
 
     /// Notes why the request is refused.
     pub(crate) fn refused(&mut self, refusal: &Refusal) {
+        self.name();
         self.counters.refused(refusal);
         self.record.refusal = Some(refusal.name());
         self.record.rule = refusal.rule().map(str::to_owned);
@@ -120,6 +130,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
+        self.name();
         self.record.took = self.begun.elapsed();
         self.record.bytes_in += self.bytes_in.load(Ordering::Relaxed);
         self.record.notes = self.notes.take();

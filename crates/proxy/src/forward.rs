@@ -170,10 +170,15 @@ impl Forwarder {
         key: &Key,
         request: &mut Request<AnyBody>,
     ) -> Result<(), Refusal> {
-        let path = request.uri().path_and_query().map_or("/", |p| p.as_str()).to_owned();
-        let uri = match self.settings.upstream.as_ref().filter(|_| key.tls.is_none()) {
-            None => path.parse::<Uri>(),
-            Some(upstream) => {
+        let path = request.uri().path_and_query().filter(|path| path.as_str().len() > 1);
+        let upstream = self.settings.upstream.as_ref().filter(|_| key.tls.is_none());
+        let uri = match (upstream, path) {
+            (None, None) => Ok(Uri::from_static("/")),
+            // It was read once, and is shared.
+            (None, Some(path)) if path.as_str().starts_with('/') => Ok(Uri::from(path.clone())),
+            (None, Some(path)) => path.as_str().parse::<Uri>(),
+            (Some(upstream), path) => {
+                let path = path.map_or("/", |p| p.as_str()).to_owned();
                 let credentials = credentials(upstream);
                 request.headers_mut().extend(credentials.map(|c| (PROXY_AUTHORIZATION, c)));
                 format!("http://{}{path}", web.authority()).parse()

@@ -2,7 +2,8 @@
 //!
 //! A look-up hashes the host and each domain above it, skips those with a number of labels that no
 //! host of the list has, and where a host has prefixes, the beginnings of the path of the lengths
-//! that they have. It never searches.
+//! that they have. It never searches. Of a large list nearly every read waits for memory, so that
+//! the slots of all names are read before one of them is looked at: they wait together.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,15 +82,21 @@ impl UrlList {
         self.map.sources_hash()
     }
 
-    fn look_up<'a>(&'a self, url: &Asked<'_>, found: &mut Vec<Match<'a>>) {
-        let dots = memchr::memchr_iter(b'.', url.host).count();
-        if url.is_address {
-            self.look_up_host(url, url.host, dots + 1, found);
-        } else {
-            let starts = memchr::memchr_iter(b'.', url.host).map(|dot| dot + 1);
-            for (above, start) in std::iter::once(0).chain(starts).enumerate() {
-                let name = url.host.get(start..).unwrap_or_default();
-                self.look_up_host(url, name, (dots + 1).saturating_sub(above), found);
+    fn look_up<'a>(&'a self, url: &Asked<'_>, found: &mut Matches<'a>) {
+        let mut names = Names::of(url);
+        loop {
+            let mut batch = [Name::default(); NAMES_READ_AHEAD];
+            let mut count = 0;
+            for name in &mut batch {
+                let Some(next) = names.next(&self.map) else { break };
+                *name = next;
+                count += 1;
+            }
+            for name in batch.iter().take(count).filter(|name| name.slot != 0) {
+                self.look_up_host(url, name, found);
+            }
+            if count < NAMES_READ_AHEAD {
+                break;
             }
         }
         if !self.info.regexes.is_empty() && self.regexes.is_match(url.whole.as_bytes()) {
@@ -99,20 +106,11 @@ impl UrlList {
 
     /// Looks for the host or a domain above it.
     #[inline]
-    fn look_up_host<'a>(
-        &'a self,
-        url: &Asked<'_>,
-        name: &[u8],
-        labels: usize,
-        found: &mut Vec<Match<'a>>,
-    ) {
-        if self.map.labels() & label_bit(labels) == 0 {
-            return;
-        }
-        let hash = host_hash(self.map.seed(), name);
-        for record in self.map.find(hash) {
+    fn look_up_host<'a>(&'a self, url: &Asked<'_>, at: &Name, found: &mut Matches<'a>) {
+        let name = url.host.get(at.start..).unwrap_or_default();
+        for record in self.map.find(at.hash) {
             match record.kind {
-                Kind::Lengths => self.look_up_prefixes(url, (name, hash), &record, found),
+                Kind::Lengths => self.look_up_prefixes(url, (name, at.hash), &record, found),
                 Kind::ExactHost | Kind::Domain if record.host != name => {}
                 Kind::ExactHost if name.len() == url.host.len() => {
                     self.push(url, &record, found);
@@ -134,7 +132,7 @@ impl UrlList {
         url: &Asked<'_>,
         (name, hash): (&[u8], u64),
         lengths: &Record<'_>,
-        found: &mut Vec<Match<'a>>,
+        found: &mut Matches<'a>,
     ) {
         let Some(lengths) = Lengths::decode(lengths.path) else { return };
         for length in lengths.iter() {
@@ -147,7 +145,7 @@ impl UrlList {
         }
     }
 
-    fn look_up_regexes<'a>(&'a self, url: &Asked<'_>, found: &mut Vec<Match<'a>>) {
+    fn look_up_regexes<'a>(&'a self, url: &Asked<'_>, found: &mut Matches<'a>) {
         for at in &self.regexes.matches(url.whole.as_bytes()) {
             let Some(row) = self.info.regexes.get(at) else { continue };
             if !is_for(row.options.party(), url.origin) {
@@ -166,7 +164,7 @@ impl UrlList {
         }
     }
 
-    fn push<'a>(&'a self, url: &Asked<'_>, record: &Record<'a>, found: &mut Vec<Match<'a>>) {
+    fn push<'a>(&'a self, url: &Asked<'_>, record: &Record<'a>, found: &mut Matches<'a>) {
         if !is_for(record.options.party(), url.origin) {
             return;
         }
@@ -232,6 +230,51 @@ fn is_prefix(url: &Asked<'_>, record: &Record<'_>) -> bool {
     is_same && is_host && is_end && is_port
 }
 
+/// Names of a host whose slots are read before one of them is looked at.
+const NAMES_READ_AHEAD: usize = 4;
+
+/// The host of a URL, or a domain above it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Name {
+    /// Where it begins in the host.
+    start: usize,
+    hash: u64,
+    /// What its slot has; 0 for nothing.
+    slot: u64,
+}
+
+/// The names that a list may have: the host and each domain above; of an address itself alone.
+struct Names<'u> {
+    host: &'u [u8],
+    is_address: bool,
+    /// Labels of the next name; 0 at the end.
+    labels: usize,
+    start: usize,
+}
+
+impl<'u> Names<'u> {
+    fn of(url: &Asked<'u>) -> Names<'u> {
+        let labels = memchr::memchr_iter(b'.', url.host).count() + 1;
+        Names { host: url.host, is_address: url.is_address, labels, start: 0 }
+    }
+
+    /// The next one with a number of labels that hosts of the list have.
+    #[inline]
+    fn next(&mut self, map: &Map) -> Option<Name> {
+        while self.labels > 0 {
+            let (start, labels) = (self.start, self.labels);
+            let name = self.host.get(start..).unwrap_or_default();
+            self.labels = if self.is_address { 0 } else { labels - 1 };
+            self.start += memchr::memchr(b'.', name).map_or(name.len(), |dot| dot + 1);
+            if map.labels() & label_bit(labels) != 0 {
+                let hash = host_hash(map.seed(), name);
+                return Some(Name { start, hash, slot: map.first_slot(hash) });
+            }
+        }
+        None
+    }
+}
+
 /// The parts of the URL that is looked up.
 struct Asked<'u> {
     whole: &'u str,
@@ -289,12 +332,9 @@ impl UrlLists {
         };
         let mut matches = Matches::default();
         for list in &self.lists {
-            list.look_up(&asked, &mut matches.all);
+            list.look_up(&asked, &mut matches);
         }
-        if matches.all.len() > 1 {
-            // Stable: entries of equal rank stay in the order of the lists.
-            matches.all.sort_by_key(|found| std::cmp::Reverse(found.pattern.specificity()));
-        }
+        matches.sort();
         matches
     }
 }

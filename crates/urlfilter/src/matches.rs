@@ -126,27 +126,56 @@ impl fmt::Display for Match<'_> {
     }
 }
 
-/// All entries that a URL matches, most specific first. Without any, nothing was allocated.
+/// All entries that a URL matches, most specific first. Nothing is allocated for a single one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matches<'a> {
-    pub(crate) all: Vec<Match<'a>>,
+    found: Found<'a>,
+}
+
+/// Most URLs that a list has, it has once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Found<'a> {
+    #[default]
+    Nothing,
+    One(Match<'a>),
+    Several(Vec<Match<'a>>),
 }
 
 impl<'a> Matches<'a> {
+    /// Adds an entry behind the others.
+    pub(crate) fn push(&mut self, found: Match<'a>) {
+        match &mut self.found {
+            Found::Nothing => self.found = Found::One(found),
+            Found::One(first) => self.found = Found::Several(vec![*first, found]),
+            Found::Several(all) => all.push(found),
+        }
+    }
+
+    /// Brings the entries into their order; those of equal rank stay in the order of the lists.
+    pub(crate) fn sort(&mut self) {
+        if let Found::Several(all) = &mut self.found {
+            all.sort_by_key(|found| std::cmp::Reverse(found.pattern.specificity()));
+        }
+    }
+
     /// Every entry, exceptions and what they undo among them.
     pub fn all(&self) -> &[Match<'a>] {
-        &self.all
+        match &self.found {
+            Found::Nothing => &[],
+            Found::One(found) => std::slice::from_ref(found),
+            Found::Several(all) => all,
+        }
     }
 
     /// Nothing was found, not even an exception.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        matches!(self.found, Found::Nothing)
     }
 
     /// The entry that undoes this one: an entry of an allow list undoes those of every list, an
     /// exception those of its own that are not important.
     pub fn undone_by(&self, found: &Match<'a>) -> Option<&Match<'a>> {
-        self.all.iter().find(|other| match other.role {
+        self.all().iter().find(|other| match other.role {
             Role::Allow => !other.is_exception,
             Role::Match => other.is_exception && other.list == found.list && !found.is_important,
         })
@@ -154,7 +183,7 @@ impl<'a> Matches<'a> {
 
     /// The entries that count.
     pub fn effective(&self) -> impl Iterator<Item = &Match<'a>> {
-        self.all.iter().filter(|found| !found.undoes() && self.undone_by(found).is_none())
+        self.all().iter().filter(|found| !found.undoes() && self.undone_by(found).is_none())
     }
 
     /// The most specific entry that counts.

@@ -89,7 +89,7 @@ fn amavis(
     ];
     notes.extend(clamd_notes.iter().map(|note| format!("clamd: {note}")));
     let version = version(&program, "-V");
-    let (name, protocol) = ("amavisd-new".to_owned(), Protocol::Smtp);
+    let (name, protocol) = ("amavisd-new".to_owned(), Some(Protocol::Smtp));
     Server::foreground(Start { name, version, notes, protocol, address, folder }, command)
 }
 

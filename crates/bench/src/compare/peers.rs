@@ -56,7 +56,7 @@ pub struct Around {
 }
 
 impl Around {
-    fn apply(&self, command: &mut Command) {
+    pub(crate) fn apply(&self, command: &mut Command) {
         command.envs(self.environment.iter().map(|(name, value)| (*name, value)));
         let (cpus, no_machine_code) = (self.cpus.clone(), self.no_machine_code);
         let prepare = move || {
@@ -124,7 +124,7 @@ impl Node<'_> {
             name: self.name.to_owned(),
             version: self.version.to_owned(),
             notes,
-            protocol: self.protocol,
+            protocol: Some(self.protocol),
             address,
             folder,
         };
@@ -152,7 +152,7 @@ pub fn spamd(children: usize, rules: &SpamdRules) -> anyhow::Result<Server> {
     let notes = vec![NO_NETWORK.to_owned(), format!("{children} children"), "no Bayes".to_owned()];
     let version = version(&program, "--version");
     let name = "spamd".to_owned();
-    let protocol = Protocol::Spamd;
+    let protocol = Some(Protocol::Spamd);
     Server::foreground(Start { name, version, notes, protocol, address, folder }, command)
 }
 
@@ -278,7 +278,7 @@ pub(crate) fn rspamd_with(settings: &RspamdSettings<'_>) -> anyhow::Result<Serve
     ];
     let version = version(&program, "--version");
     let name = "rspamd".to_owned();
-    let protocol = Protocol::Rspamd;
+    let protocol = Some(Protocol::Rspamd);
     Server::foreground(Start { name, version, notes, protocol, address, folder }, command)
 }
 
@@ -339,7 +339,7 @@ pub(super) fn clamd_with(settings: &ClamdSettings) -> anyhow::Result<Server> {
     let notes = vec![note, format!("{threads} threads")];
     let version = version(&program, "--version");
     let name = "clamd".to_owned();
-    let protocol = Protocol::Clamd;
+    let protocol = Some(Protocol::Clamd);
     Server::foreground(Start { name, version, notes, protocol, address, folder }, command)
 }
 
@@ -391,7 +391,7 @@ pub fn postfix(hop: std::net::SocketAddr) -> anyhow::Result<Server> {
     let postconf = program.with_file_name("postconf");
     let version = version(&postconf, "mail_version").replace("mail_version = ", "Postfix ");
     let notes = vec!["durable, as it comes; TLS and DNS off".to_owned()];
-    let (name, protocol) = ("Postfix".to_owned(), Protocol::Smtp);
+    let (name, protocol) = ("Postfix".to_owned(), Some(Protocol::Smtp));
     let stop = control("stop");
     Server::background(Start { name, version, notes, protocol, address, folder }, process, stop)
 }

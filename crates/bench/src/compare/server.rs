@@ -26,8 +26,8 @@ pub struct Server {
     pub version: String,
     /// How it was set up, where that is not as it comes.
     pub notes: Vec<String>,
-    /// Protocol that its listener speaks.
-    pub protocol: Protocol,
+    /// Protocol of mail that its listener speaks; a server of the web has none.
+    pub protocol: Option<Protocol>,
     /// Address and port of its listener.
     pub address: SocketAddr,
     /// Process whose CPU time and memory count, with its children's.
@@ -45,7 +45,7 @@ pub(crate) struct Start {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) notes: Vec<String>,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: Option<Protocol>,
     pub(crate) address: SocketAddr,
     pub(crate) folder: tempfile::TempDir,
 }

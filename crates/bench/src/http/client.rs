@@ -1,11 +1,19 @@
-//! An HTTP/1.1 client in closed loop: so many connections, each asks again when it was answered.
+//! An HTTP/1.1 client of so many connections. In closed loop each asks again when it was answered;
+//! in open loop request n is due at n / rate whatever the server does, and its latency counts from
+//! then.
 //!
-//! One event loop a thread and one read and one write a request, no pipelining, so that the client
-//! is seldom the limit. Whether it was is for [`crate::load::health`] to say.
+//! One event loop a thread and one read and one write a request, no pipelining, and no more of HTTP
+//! than is measured, so that the client is cheaper than the servers: it has neither the tasks nor
+//! the header maps of a library's client. Whether it was the limit is for [`crate::load::health`]
+//! to say.
+
+mod slot;
+mod turns;
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -13,13 +21,13 @@ use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::head::{self, Head};
+use super::ask::{Ask, Right};
 use crate::histogram::latency_histogram;
+use slot::{Phase, Slot, Step};
+use turns::Turns;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Bytes of an answer's head at most.
-const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Pause of a connection that failed.
 const REST: Duration = Duration::from_millis(50);
 /// How often waits are looked at.
@@ -28,18 +36,20 @@ const SWEEP: Duration = Duration::from_millis(25);
 const ERRORS_MAX: usize = 8;
 /// Events taken at once.
 const EVENTS: usize = 1_024;
+/// The event that turns have become due.
+const WAKER: Token = Token(usize::MAX);
 
 /// What is asked, of whom, and by how many.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Address and port of the server.
     pub target: SocketAddr,
-    /// Value of the Host field.
-    pub host: String,
-    /// Path and query that are requested.
-    pub path: String,
+    /// What is asked, one after the other, again and again.
+    pub asks: Arc<[Ask]>,
     /// Connections open at the same time.
     pub connections: usize,
+    /// Requests/s of an open loop; none is a closed loop.
+    pub rate: Option<f64>,
     /// Ask again over the same connection.
     pub keep_alive: bool,
     /// Time before the measurement that is not counted.
@@ -54,26 +64,25 @@ pub struct Plan {
     pub requests: u64,
 }
 
-impl Plan {
-    fn request(&self) -> Vec<u8> {
-        let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
-        let Plan { path, host, .. } = self;
-        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes()
-    }
-}
-
 /// What came of it.
 #[derive(Debug)]
 pub struct Counts {
-    /// Whole answers with a status below 400.
+    /// Whole answers that were as expected, in time.
     pub answered: u64,
-    /// Requests with a status of 400 and above, or without a whole answer.
+    /// Of those, refusals by a proxy that were expected.
+    pub blocked: u64,
+    /// Open loop: answers as expected after the time was over. Their latency counts.
+    pub late: u64,
+    /// Open loop: requests that were due and could not be begun, as all connections were busy.
+    pub unsent: u64,
+    /// Requests with another answer than expected, or without a whole one.
     pub failed: u64,
     /// Of those, for want of something on the client's side.
     pub dropped: u64,
     /// Bytes of all answers, without their headers.
     pub body_bytes: u64,
-    /// From asking (or from connecting, for a new connection) to the last byte, in nanoseconds.
+    /// To the last byte, in nanoseconds: from asking, from connecting for a new connection; in open
+    /// loop from when the request was due.
     pub latency: Histogram<u64>,
     /// Errors with how often each came.
     pub errors: BTreeMap<String, u64>,
@@ -89,6 +98,9 @@ impl Counts {
     fn new() -> anyhow::Result<Self> {
         Ok(Counts {
             answered: 0,
+            blocked: 0,
+            late: 0,
+            unsent: 0,
             failed: 0,
             dropped: 0,
             body_bytes: 0,
@@ -102,6 +114,9 @@ impl Counts {
 
     fn add(&mut self, other: &Counts) -> anyhow::Result<()> {
         self.answered += other.answered;
+        self.blocked += other.blocked;
+        self.late += other.late;
+        self.unsent += other.unsent;
         self.failed += other.failed;
         self.dropped += other.dropped;
         self.body_bytes += other.body_bytes;
@@ -119,18 +134,26 @@ impl Counts {
 /// Asks as planned.
 ///
 /// # Errors
-/// If threads or event loops cannot be had.
+/// If threads or event loops cannot be had, or nothing is to be asked.
 pub fn run(plan: &Plan) -> anyhow::Result<Counts> {
     let start = Instant::now() + plan.warm_up;
     let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>();
+    let polls = polls.context("cannot make an event loop")?;
+    let turns = plan.rate.map(|rate| Turns::start(plan, rate, start, &polls)).transpose()?;
     let mut all = Counts::new()?;
     std::thread::scope(|scope| {
         let spread = plan.connections / threads;
         let more = plan.connections % threads;
-        let workers: Vec<_> = (0..threads)
-            .map(|n| {
+        let (turns, every) = (turns.as_ref(), (plan.asks.len() / threads).max(1));
+        let workers: Vec<_> = polls
+            .into_iter()
+            .enumerate()
+            .map(|(n, poll)| {
                 let connections = spread + usize::from(n < more);
-                scope.spawn(move || Worker::new(plan, connections, start)?.run())
+                let first = n * every;
+                let worker = Worker::new(plan, poll, turns, (connections, first), start);
+                scope.spawn(move || worker?.run())
             })
             .collect();
         for worker in workers {
@@ -138,52 +161,22 @@ pub fn run(plan: &Plan) -> anyhow::Result<Counts> {
         }
         anyhow::Ok(())
     })?;
+    all.unsent = turns.map_or(0, Turns::end);
     Ok(all)
-}
-
-/// How far a connection is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Not connected until then.
-    Resting(Instant),
-    Connecting,
-    /// So many bytes of the request are written.
-    Asking(usize),
-    /// The request is written; the head of the answer comes.
-    Head,
-    /// So many bytes of the body are to come; none: until the server closes.
-    Body(Option<u64>),
-}
-
-struct Slot {
-    stream: Option<TcpStream>,
-    state: State,
-    begun: Instant,
-}
-
-struct State {
-    phase: Phase,
-    /// The piece of a head that has come.
-    head: Vec<u8>,
-    /// The answer under way.
-    answer: Head,
-    /// Bytes of its body that have come.
-    come: u64,
-}
-
-/// What a step found.
-enum Step {
-    /// Wait for the next event.
-    Wait,
-    /// The answer is whole.
-    Answered,
 }
 
 struct Worker<'a> {
     plan: &'a Plan,
-    request: Vec<u8>,
+    /// The open loop's; none in closed loop.
+    turns: Option<&'a Turns>,
     poll: Poll,
     slots: Vec<Slot>,
+    /// Open loop: connections without a request, the last used last.
+    idle: Vec<usize>,
+    /// Which of the plan's requests is next.
+    next_ask: usize,
+    /// Numbers of requests that ask for something else each.
+    number: u64,
     counts: Counts,
     start: Instant,
     end: Instant,
@@ -191,23 +184,23 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(plan: &'a Plan, connections: usize, start: Instant) -> anyhow::Result<Self> {
+    fn new(
+        plan: &'a Plan,
+        poll: Poll,
+        turns: Option<&'a Turns>,
+        (connections, first): (usize, usize),
+        start: Instant,
+    ) -> anyhow::Result<Self> {
         let now = Instant::now();
-        let slot = || Slot {
-            stream: None,
-            state: State {
-                phase: Phase::Resting(now),
-                head: Vec::new(),
-                answer: Head::default(),
-                come: 0,
-            },
-            begun: now,
-        };
+        let phase = if turns.is_some() { Phase::Idle } else { Phase::Resting(now) };
         Ok(Worker {
             plan,
-            request: plan.request(),
-            poll: Poll::new().context("cannot make an event loop")?,
-            slots: std::iter::repeat_with(slot).take(connections).collect(),
+            turns,
+            poll,
+            slots: (0..connections).map(|_| Slot::new(phase, now)).collect(),
+            idle: if turns.is_some() { (0..connections).rev().collect() } else { Vec::new() },
+            next_ask: first,
+            number: first_number(first as u64),
             counts: Counts::new()?,
             start,
             end: start + plan.time,
@@ -232,8 +225,9 @@ impl<'a> Worker<'a> {
                 let closed = event.is_read_closed() || event.is_error();
                 self.step(number, closed);
             }
+            self.take_turns();
             let now = Instant::now();
-            if now >= self.end {
+            if now >= self.end && self.has_ended(now) {
                 break;
             }
             if now - swept >= SWEEP {
@@ -243,20 +237,70 @@ impl<'a> Worker<'a> {
         }
         // A request that waits longer than the whole run has failed, too.
         let now = Instant::now();
-        let late = |slot: &&Slot| slot.stream.is_some() && now - slot.begun >= self.plan.timeout;
+        let late = |slot: &&Slot| match self.turns {
+            None => slot.stream.is_some() && now - slot.begun >= self.plan.timeout,
+            Some(_) => slot.is_busy() && slot.begun >= self.start,
+        };
         self.counts.failed += self.slots.iter().filter(late).count() as u64;
-        self.counts.seconds = now.saturating_duration_since(self.start).as_secs_f64();
+        let end = if self.turns.is_some() { now.min(self.end) } else { now };
+        self.counts.seconds = end.saturating_duration_since(self.start).as_secs_f64();
         Ok(self.counts)
+    }
+
+    /// The time is over. In open loop, what has been begun is waited for: to forget it would be to
+    /// forget the slowest.
+    fn has_ended(&self, now: Instant) -> bool {
+        self.turns.is_none()
+            || now >= self.end + self.plan.timeout
+            || !self.slots.iter().any(Slot::is_busy)
+    }
+
+    /// Open loop: begins what is due, as far as there are connections.
+    fn take_turns(&mut self) {
+        let Some(turns) = self.turns else { return };
+        while let Some(number) = self.idle.pop() {
+            let Some(due) = turns.take() else {
+                self.idle.push(number);
+                return;
+            };
+            self.begin(number, due);
+        }
+    }
+
+    /// Begins the next request over this connection.
+    fn begin(&mut self, number: usize, at: Instant) {
+        let plan = self.plan;
+        let asks = &plan.asks;
+        let which = self.next_ask % asks.len().max(1);
+        let (Some(slot), Some(ask)) = (self.slots.get_mut(number), asks.get(which)) else { return };
+        self.next_ask = which + 1;
+        self.number += 1;
+        slot.begun = at;
+        slot.ask = which;
+        ask.write(self.number, &mut slot.request);
+        if ask.connect.is_some() {
+            slot.stream = None;
+        }
+        if slot.stream.is_some() {
+            slot.phase = Phase::Asking(0);
+            self.step(number, false);
+        } else {
+            self.connect(number);
+        }
     }
 
     /// Connects who may, and gives up who waited too long.
     fn sweep(&mut self, now: Instant) {
         for number in 0..self.slots.len() {
-            let Some(slot) = self.slots.get(number) else { return };
-            match slot.state.phase {
-                Phase::Resting(until) if until <= now => self.connect(number),
-                Phase::Resting(_) => {}
-                _ if now - slot.begun >= self.plan.timeout => {
+            let Some(slot) = self.slots.get_mut(number) else { return };
+            match slot.phase {
+                Phase::Resting(until) if until <= now && self.turns.is_some() => {
+                    slot.phase = Phase::Idle;
+                    self.idle.push(number);
+                }
+                Phase::Resting(until) if until <= now => self.begin(number, Instant::now()),
+                Phase::Resting(_) | Phase::Idle => {}
+                _ if now.saturating_duration_since(slot.begun) >= self.plan.timeout => {
                     self.fail(number, &io::Error::from(ErrorKind::TimedOut));
                 }
                 _ => {}
@@ -266,9 +310,7 @@ impl<'a> Worker<'a> {
 
     fn connect(&mut self, number: usize) {
         let Some(slot) = self.slots.get_mut(number) else { return };
-        slot.begun = Instant::now();
-        slot.state.head.clear();
-        slot.state.phase = Phase::Connecting;
+        slot.connecting();
         let connected = TcpStream::connect(self.plan.target).and_then(|mut stream| {
             let both = Interest::READABLE | Interest::WRITABLE;
             self.poll.registry().register(&mut stream, Token(number), both)?;
@@ -282,46 +324,60 @@ impl<'a> Worker<'a> {
 
     /// Goes on with a connection as far as it goes.
     fn step(&mut self, number: usize, closed: bool) {
-        loop {
-            let Some(slot) = self.slots.get_mut(number) else { return };
-            match advance(slot, &self.request, &mut self.buffer, closed) {
-                Ok(Step::Wait) => return,
-                Ok(Step::Answered) => self.answered(number),
-                Err(error) => return self.fail(number, &error),
+        let Some(slot) = self.slots.get_mut(number) else { return };
+        if !slot.is_busy() {
+            if closed {
+                slot.stream = None;
             }
+            return;
+        }
+        let connect = self.plan.asks.get(slot.ask).and_then(|ask| ask.connect.as_deref());
+        match slot.advance(connect, &mut self.buffer, closed) {
+            Ok(Step::Wait) => {}
+            Ok(Step::Answered) => self.answered(number, closed),
+            Err(error) => self.fail(number, &error),
         }
     }
 
-    /// Counts an answer and asks again.
-    fn answered(&mut self, number: usize) {
+    /// Counts an answer and asks again; over another connection if the server has closed this one.
+    fn answered(&mut self, number: usize, closed: bool) {
         let Some(slot) = self.slots.get_mut(number) else { return };
+        let Some(ask) = self.plan.asks.get(slot.ask) else { return };
         let now = Instant::now();
-        if slot.state.answer.status >= 400 {
-            let status = slot.state.answer.status;
-            return self.fail(number, &io::Error::other(format!("HTTP status {status}")));
-        }
-        if now >= self.start {
-            self.counts.answered += 1;
-            self.counts.body_bytes += slot.state.come;
+        let right = match ask.judge(slot.answer.status, slot.come) {
+            Ok(right) => right,
+            Err(error) => return self.fail(number, &error),
+        };
+        let counts = &mut self.counts;
+        if self.turns.map_or(now, |_| slot.begun) >= self.start {
+            let is_late = self.turns.is_some() && now > self.end;
+            counts.answered += u64::from(!is_late);
+            counts.late += u64::from(is_late);
+            counts.blocked += u64::from(right == Right::Blocked && !is_late);
+            counts.body_bytes += if is_late { 0 } else { slot.come };
             let nanos = u64::try_from((now - slot.begun).as_nanos()).unwrap_or(u64::MAX);
-            self.counts.latency.saturating_record(nanos);
+            counts.latency.saturating_record(nanos);
         }
-        if self.plan.keep_alive && slot.state.answer.keep {
-            slot.begun = now;
-            slot.state.phase = Phase::Asking(0);
-        } else {
+        if closed || !(self.plan.keep_alive && slot.answer.keep) || ask.connect.is_some() {
             slot.stream = None;
-            self.connect(number);
+        }
+        if self.turns.is_some() {
+            slot.phase = Phase::Idle;
+            self.idle.push(number);
+        } else {
+            self.begin(number, now);
         }
     }
 
     fn fail(&mut self, number: usize, error: &io::Error) {
         let now = Instant::now();
+        let mut begun = now;
         if let Some(slot) = self.slots.get_mut(number) {
             slot.stream = None;
-            slot.state.phase = Phase::Resting(now + REST);
+            slot.phase = Phase::Resting(now + REST);
+            begun = slot.begun;
         }
-        if now < self.start {
+        if self.turns.map_or(now, |_| begun) < self.start {
             return;
         }
         self.counts.failed += 1;
@@ -345,94 +401,10 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A connection's next steps, until it has to wait or has its answer. `closed`: the system says
-/// that no more comes than what is there.
-fn advance(slot: &mut Slot, request: &[u8], buffer: &mut [u8], closed: bool) -> io::Result<Step> {
-    let Slot { stream, state, .. } = slot;
-    let Some(stream) = stream else { return Ok(Step::Wait) };
-    let mut stream: &TcpStream = stream;
-    if state.phase == Phase::Connecting {
-        if let Some(error) = stream.take_error()? {
-            return Err(error);
-        }
-        match stream.peer_addr() {
-            Ok(_) => stream.set_nodelay(true)?,
-            Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Step::Wait),
-            Err(error) => return Err(error),
-        }
-        state.phase = Phase::Asking(0);
-    }
-    if let Phase::Asking(mut written) = state.phase {
-        while let Some(rest) = request.get(written..).filter(|rest| !rest.is_empty()) {
-            match stream.write(rest) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    state.phase = Phase::Asking(written);
-                    return Ok(Step::Wait);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        state.phase = Phase::Head;
-        // The answer makes an event of its own; to look for it now is mostly in vain.
-        if !closed {
-            return Ok(Step::Wait);
-        }
-    }
-    loop {
-        let count = match stream.read(buffer) {
-            Ok(0) if state.phase == Phase::Body(None) => return Ok(Step::Answered),
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Step::Wait),
-            Err(error) => return Err(error),
-        };
-        let piece = buffer.get(..count).unwrap_or_default();
-        if take(state, piece)? {
-            return Ok(Step::Answered);
-        }
-        // Less than there was room for: nothing is left, and what comes next makes an event.
-        if count < buffer.len() && !closed {
-            return Ok(Step::Wait);
-        }
-    }
-}
-
-/// Takes what was read; whether the answer is whole.
-fn take(state: &mut State, piece: &[u8]) -> io::Result<bool> {
-    let mut body = piece.len() as u64;
-    if state.phase == Phase::Head {
-        let found = if state.head.is_empty() {
-            head::parse(piece)?
-        } else {
-            state.head.extend_from_slice(piece);
-            head::parse(&state.head)?
-        };
-        let Some(found) = found else {
-            if state.head.is_empty() {
-                state.head.extend_from_slice(piece);
-            }
-            if state.head.len() > HEAD_BYTES_MAX {
-                return Err(io::Error::other("an endless head of an answer"));
-            }
-            return Ok(false);
-        };
-        let all = state.head.len().max(piece.len());
-        body = all.saturating_sub(found.bytes) as u64;
-        state.head.clear();
-        state.answer = found;
-        state.come = 0;
-        state.phase = Phase::Body(found.length);
-    }
-    state.come += body;
-    match state.phase {
-        Phase::Body(Some(left)) if body > left => {
-            Err(io::Error::other("the server said more than it announced"))
-        }
-        Phase::Body(Some(left)) => {
-            state.phase = Phase::Body(Some(left - body));
-            Ok(left == body)
-        }
-        _ => Ok(false),
-    }
+/// Numbers of a thread's requests do not meet those of others, nor those of earlier runs: what a
+/// cache has of them would not be what they measure. A million of each millisecond.
+fn first_number(thread: u64) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let milliseconds = u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(0);
+    (milliseconds + thread) % 1_000_000 * 1_000_000
 }

@@ -12,19 +12,24 @@ pub fn sheet(report: &Report, price: Option<f64>) -> Page {
     tables.extend(ladders.map(concurrency_table));
     tables.extend(download(report));
     tables.push(energy(report, price));
+    Page {
+        title: "HTTP".to_owned(),
+        invalid: invalid(report),
+        tables,
+        charts: charts(report),
+        manifest: report.manifest.clone(),
+    }
+}
+
+/// Why figures are not the servers'.
+pub(crate) fn invalid(report: &Report) -> Vec<String> {
     let of = |subject: &Subject| {
         let reasons = subject.rounds.iter().flat_map(|run| &run.invalid);
         reasons.map(|why| format!("{}: {why}", subject.target.url)).collect::<Vec<_>>()
     };
     let mut invalid: Vec<String> = report.subjects.iter().flat_map(of).collect();
     invalid.extend(report.download.iter().flat_map(|d| d.invalid.clone()));
-    Page {
-        title: "HTTP".to_owned(),
-        invalid,
-        tables,
-        charts: charts(report),
-        manifest: report.manifest.clone(),
-    }
+    invalid
 }
 
 /// The comparison with wrk.
@@ -53,11 +58,11 @@ pub fn beside_wrk(report: &wrk::Report) -> Page {
     }
 }
 
-fn milliseconds(us: f64) -> String {
+pub(crate) fn milliseconds(us: f64) -> String {
     format!("{:.2}", us / 1e3)
 }
 
-fn rates(report: &Report) -> Table {
+pub(crate) fn rates(report: &Report) -> Table {
     let mut table = Table::new(
         "Requests a second",
         &[
@@ -65,9 +70,12 @@ fn rates(report: &Report) -> Table {
             "connections",
             "requests/s",
             "CPU us",
+            "requests/CPU s",
             "median ms",
+            "90 % ms",
             "99 % ms",
             "99.9 % ms",
+            "longest ms",
             "failed",
         ],
     );
@@ -78,18 +86,34 @@ fn rates(report: &Report) -> Table {
             first.map(|m| m.connections.to_string()).unwrap_or_default(),
             estimate(&subject.requests_per_second),
             subject.server_cpu_us.as_ref().map_or_else(|| "not read".to_owned(), estimate),
+            subject.requests_per_cpu_second.as_ref().map_or_else(String::new, estimate),
             milliseconds(l.p50_us),
+            milliseconds(l.p90_us),
             milliseconds(l.p99_us),
             milliseconds(l.p999_us),
+            milliseconds(l.max_us),
             subject.rounds.iter().map(|m| m.failed).sum::<u64>().to_string(),
         ]);
         let errors = subject.rounds.iter().flat_map(|m| &m.errors);
         table
             .notes
             .extend(errors.map(|(error, n)| format!("{}: {n} x {error}", subject.target.url)));
+        let sum = |of: fn(&Measured) -> u64| subject.rounds.iter().map(of).sum::<u64>();
+        for (count, what) in [
+            (sum(|m| m.blocked), "were blocked, as they should be"),
+            (sum(|m| m.unsent), "were due and could not be begun: all connections were busy"),
+        ] {
+            if count > 0 {
+                table.notes.push(format!("{}: {count} requests {what}", subject.target.url));
+            }
+        }
     }
     if let Some(ratio) = &report.rate_ratio {
         table.notes.push(format!("the first over the second: {} times", estimate(ratio)));
+    }
+    if let Some(ratio) = &report.cpu_ratio {
+        let text = format!("the same of requests a CPU second: {} times", estimate(ratio));
+        table.notes.push(text);
     }
     if let Some(ceiling) = report.ceiling {
         let text =
@@ -99,7 +123,7 @@ fn rates(report: &Report) -> Table {
     table
 }
 
-fn concurrency_table(subject: &Subject) -> Table {
+pub(crate) fn concurrency_table(subject: &Subject) -> Table {
     let mut table = Table::new(
         &format!("Latency against concurrency: {}", subject.target.url),
         &[
@@ -131,7 +155,7 @@ fn concurrency_table(subject: &Subject) -> Table {
     table
 }
 
-fn download(report: &Report) -> Option<Table> {
+pub(crate) fn download(report: &Report) -> Option<Table> {
     let download = report.download.as_ref()?;
     let mut table = Table::new("One download", &["file", "MB/s", "client's ceiling MB/s"]);
     table.rows.push(vec![
@@ -170,7 +194,7 @@ fn energy(report: &Report, price: Option<f64>) -> Table {
     table
 }
 
-fn charts(report: &Report) -> Vec<Chart> {
+pub(crate) fn charts(report: &Report) -> Vec<Chart> {
     let lines = |of: fn(&Measured) -> f64| -> Vec<Line> {
         let line = |subject: &Subject| Line {
             name: subject.target.url.clone(),

@@ -1,5 +1,6 @@
 //! An HTTP server that does nothing: it answers every GET with one byte, or with as many as the
-//! path says (`/bytes/1000000`). It shows what a client can do at most.
+//! path says (`/bytes/1000000`, with anything behind a further `/`). It shows what a client can do
+//! at most, and is the server behind a proxy.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -145,10 +146,10 @@ impl Client {
     }
 }
 
-/// The N of `GET /bytes/N `.
+/// The N of `GET /bytes/N ` and `GET /bytes/N/`.
 fn length(request: &[u8]) -> Option<u64> {
     let path = request.strip_prefix(b"GET /bytes/")?;
-    let number = path.split(|byte| *byte == b' ').next()?;
+    let number = path.split(|byte| matches!(byte, b' ' | b'/')).next()?;
     let number: u64 = std::str::from_utf8(number).ok()?.parse().ok()?;
     Some(number.min(BODY_BYTES_MAX))
 }

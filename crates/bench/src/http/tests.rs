@@ -28,6 +28,7 @@ fn options(url: &str) -> Options {
     Options {
         targets: vec![Target::parse(url, None).unwrap()],
         connections: 4,
+        rate: None,
         threads: 1,
         keep_alive: true,
         time: Duration::from_millis(300),
@@ -37,6 +38,7 @@ fn options(url: &str) -> Options {
         recovery_max: Duration::from_secs(10),
         download: None,
         calibrate: false,
+        calibration_asks: Arc::default(),
     }
 }
 

@@ -66,8 +66,8 @@ pub fn run(options: &Options, version: &str) -> anyhow::Result<Report> {
     for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
         let plan = Plan {
             target: target.address,
-            host: target.host.clone(),
-            path: target.path.clone(),
+            asks: target.asks(true),
+            rate: None,
             connections: options.connections,
             keep_alive: true,
             warm_up: Duration::ZERO,

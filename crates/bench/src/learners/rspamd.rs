@@ -76,7 +76,7 @@ fn redis() -> anyhow::Result<Server> {
         .args(["--save", "", "--appendonly", "no", "--dir"])
         .arg(folder.path());
     let version = version(&program, "--version");
-    let (name, protocol) = ("redis-server".to_owned(), Protocol::Rspamd);
+    let (name, protocol) = ("redis-server".to_owned(), Some(Protocol::Rspamd));
     let start = Start { name, version, notes: Vec::new(), protocol, address, folder };
     Server::foreground(start, command)
 }

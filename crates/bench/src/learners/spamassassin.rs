@@ -43,7 +43,7 @@ impl SpamAssassin {
             give_to(folder.path(), "nobody")?;
         }
         let version = version(&program, "--version");
-        let (name, protocol) = ("spamd".to_owned(), Protocol::Spamd);
+        let (name, protocol) = ("spamd".to_owned(), Some(Protocol::Spamd));
         let start = Start { name, version, notes: Vec::new(), protocol, address, folder };
         Ok(SpamAssassin { server: Server::foreground(start, command)?, bayes_min })
     }

@@ -146,8 +146,8 @@ pub fn invalid(health: &Health, run: &Run) -> Vec<String> {
     }
     if let Some(ceiling) = run.ceiling.filter(|c| run.rate > c * CEILING_SHARE_MAX) {
         why.push(format!(
-            "{:.0} messages/s are {} of the {ceiling:.0} that this client does against a server that \
-             does nothing",
+            "the client was the limit: {:.0}/s are {} of the {ceiling:.0} that it does against a \
+             server that does nothing",
             run.rate,
             percent(run.rate / ceiling)
         ));

@@ -1,4 +1,4 @@
-//! When the next message is due.
+//! When the next message or request is due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +12,51 @@ use super::Plan;
 /// Longest sleep of the pacer, so that it sees a stop.
 const NAP_MAX: Duration = Duration::from_millis(20);
 
+/// The clock of an open loop: turn n is due at n / rate, whether or not others were answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Clock {
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
+    /// Turns a second.
+    pub(crate) rate: f64,
+    /// Turns in all.
+    pub(crate) total: u64,
+}
+
+impl Clock {
+    /// When this turn is due.
+    pub(crate) fn due(&self, turn: u64) -> Instant {
+        self.start + Duration::from_secs_f64(turn as f64 / self.rate)
+    }
+
+    /// Starts a thread that calls `give` with how many turns have become due, until the end or
+    /// `stop`. A thread of its own: the system wakes it within some 60 microseconds, a runtime's
+    /// timers and epoll tick in milliseconds.
+    pub(crate) fn spawn(
+        &self,
+        stop: Arc<AtomicBool>,
+        give: impl Fn(usize) + Send + 'static,
+    ) -> JoinHandle<()> {
+        let clock = self.clone();
+        std::thread::spawn(move || {
+            let mut given = 0;
+            let goes_on = || Instant::now() < clock.end && !stop.load(Ordering::Relaxed);
+            while given < clock.total && goes_on() {
+                let now = Instant::now();
+                let elapsed = now.saturating_duration_since(clock.start).as_secs_f64();
+                let begun = now >= clock.start;
+                let due =
+                    if begun { clock.total.min((elapsed * clock.rate) as u64 + 1) } else { 0 };
+                let new = usize::try_from(due.saturating_sub(given)).unwrap_or(0).min(1 << 20);
+                give(new);
+                given += new as u64;
+                let next = clock.due(given).saturating_duration_since(Instant::now());
+                std::thread::sleep(next.min(NAP_MAX));
+            }
+        })
+    }
+}
+
 /// Gives every message its turn.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -23,10 +68,10 @@ pub(super) struct Pace {
     open: Option<Arc<Open>>,
 }
 
-/// The clock of an open loop: messages become due whether or not others were answered.
+/// An open loop: messages become due whether or not others were answered.
 #[derive(Debug)]
 struct Open {
-    rate: f64,
+    clock: Clock,
     /// One for every message that is due and not begun.
     due: Semaphore,
     connections: usize,
@@ -36,14 +81,16 @@ impl Pace {
     /// The pace of the plan, whose time begins at `start`.
     pub(super) fn new(start: Instant, plan: &Plan) -> Self {
         let limit = if plan.messages == 0 { u64::MAX } else { plan.messages };
+        let end = start + plan.time;
         let total = match plan.rate {
             Some(rate) => limit.min((rate * plan.time.as_secs_f64()).round() as u64),
             None => limit,
         };
         let open = plan.rate.map(|rate| {
-            Arc::new(Open { rate, due: Semaphore::new(0), connections: plan.connections })
+            let clock = Clock { start, end, rate, total };
+            Arc::new(Open { clock, due: Semaphore::new(0), connections: plan.connections })
         });
-        Pace { start, end: start + plan.time, total, open }
+        Pace { start, end, total, open }
     }
 
     /// The next message's number, and when it was due in open loop. None at the end.
@@ -58,11 +105,7 @@ impl Pace {
         if turn >= self.total {
             return None;
         }
-        Some((turn, self.open.as_ref().map(|open| self.due(open.rate, turn))))
-    }
-
-    fn due(&self, rate: f64, turn: u64) -> Instant {
-        self.start + Duration::from_secs_f64(turn as f64 / rate)
+        Some((turn, self.open.as_ref().map(|open| open.clock.due(turn))))
     }
 
     /// Messages that were due and not begun when the time was over; `begun` is how many were.
@@ -70,28 +113,15 @@ impl Pace {
         if self.open.is_some() { self.total.saturating_sub(begun) } else { 0 }
     }
 
-    /// Starts the thread that makes messages due, for an open loop. A thread of its own: the
-    /// system wakes it within some 60 microseconds, the runtime's timers tick in milliseconds.
+    /// Starts the thread that makes messages due, for an open loop.
     pub(super) fn spawn(&self, stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
         let open = self.open.clone()?;
-        let (start, end, total) = (self.start, self.end, self.total);
+        let pacer = Arc::clone(&open);
+        let clock = open.clock.spawn(stop, move |new| pacer.due.add_permits(new));
         Some(std::thread::spawn(move || {
-            let mut given = 0;
-            while given < total && Instant::now() < end && !stop.load(Ordering::Relaxed) {
-                let now = Instant::now();
-                let elapsed = now.saturating_duration_since(start).as_secs_f64();
-                let begun = now >= start;
-                let due = if begun { total.min((elapsed * open.rate) as u64 + 1) } else { 0 };
-                let new = usize::try_from(due.saturating_sub(given)).unwrap_or(0);
-                open.due.add_permits(new.min(1 << 20));
-                given += new.min(1 << 20) as u64;
-                let next = start + Duration::from_secs_f64(given as f64 / open.rate);
-                std::thread::sleep(next.saturating_duration_since(Instant::now()).min(NAP_MAX));
-            }
-            // Those who wait for a turn that will not come are to see that the time is over.
-            while !stop.load(Ordering::Relaxed) && given < total && Instant::now() < end {
-                std::thread::sleep(NAP_MAX);
-            }
+            // It cannot panic. Those who wait for a turn that will not come are to see that the
+            // time is over.
+            let _ = clock.join();
             open.due.add_permits(open.connections);
         }))
     }

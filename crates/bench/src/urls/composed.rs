@@ -41,6 +41,13 @@ fn name(number: u64, out: &mut String) {
     let _ = write!(out, "{number:x}.{}", ENDS[(bits >> 32) as usize % ENDS.len()]);
 }
 
+/// The domain of this number: what a composed list of domains has on its line.
+pub(crate) fn domain(number: u64) -> String {
+    let mut out = String::new();
+    name(number, &mut out);
+    out
+}
+
 fn path(bits: u64, out: &mut String) {
     for piece in 0..1 + bits % 3 {
         out.push('/');

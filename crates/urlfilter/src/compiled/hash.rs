@@ -26,7 +26,12 @@ fn hash(seed: u64, bytes: &[u8], change: fn(u64) -> u64) -> u64 {
         state = fold(state ^ change(word(rest)), K2);
         rest = rest.get(8..).unwrap_or_default();
     }
-    let state = fold(state ^ change(word(rest)), K3);
+    // The end of the last eight bytes is what `word` would put together byte by byte.
+    let last = match (bytes.last_chunk::<8>(), rest.len()) {
+        (Some(chunk), left @ 1..8) => u64::from_le_bytes(*chunk) >> (64 - 8 * left),
+        _ => word(rest),
+    };
+    let state = fold(state ^ change(last), K3);
     fold(state ^ bytes.len() as u64, K1)
 }
 
@@ -73,6 +78,21 @@ mod tests {
             [host_hash(0, b""), host_hash(0, b"a"), host_hash(1, b"www.example.com")],
             [7_955_121_672_336_467_469, 14_380_765_734_011_457_231, 8_691_494_935_864_202_219]
         );
+    }
+
+    #[test]
+    fn the_end_is_read_as_byte_by_byte() {
+        let text = b"abcdefghijklmnopqrstuvwxyz.example";
+        for end in 0..=text.len() {
+            let bytes = &text[..end];
+            let (mut state, mut rest) = (7 ^ K1, bytes);
+            while rest.len() > 8 {
+                state = fold(state ^ word(rest), K2);
+                rest = &rest[8..];
+            }
+            let expected = fold(fold(state ^ word(rest), K3) ^ end as u64, K1);
+            assert_eq!(host_hash(7, bytes), expected, "{end}");
+        }
     }
 
     #[test]

@@ -156,12 +156,23 @@ impl Map {
         self.header.labels
     }
 
+    /// What the slot of a hash has; 0 if nothing is there.
+    #[inline]
+    pub(crate) fn first_slot(&self, hash: u64) -> u64 {
+        layout::u64_at(&self.bytes, self.slot_start(hash)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn slot_start(&self, hash: u64) -> usize {
+        (self.header.slots_start + home_of(hash, self.header.homes) * 8) as usize
+    }
+
     /// The records whose key may have this hash.
+    #[inline]
     pub(crate) fn find(&self, hash: u64) -> impl Iterator<Item = Record<'_>> {
         let file: &[u8] = &self.bytes;
-        let home = home_of(hash, self.header.homes);
-        let start = (self.header.slots_start + home * 8) as usize;
-        let slots = file.get(start..).unwrap_or_default().chunks_exact(8).take(RUN_MAX);
+        let slots =
+            file.get(self.slot_start(hash)..).unwrap_or_default().chunks_exact(8).take(RUN_MAX);
         let slots = slots.map(|slot| slot.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)));
         let fingerprint = hash as u32;
         slots

@@ -1,0 +1,46 @@
+//! Load of a proxy as tables and charts.
+
+use super::Report;
+use super::slow::SlowCounts;
+use crate::http::page;
+use crate::report::{Page, Table};
+
+/// For the terminal and the page.
+pub fn sheet(report: &Report) -> Page {
+    let (mut tables, mut charts, mut invalid) = (Vec::new(), Vec::new(), Vec::new());
+    for size in &report.sizes {
+        let objects = format!("objects of {} bytes", size.bytes);
+        let subjects = size.http.subjects.iter().filter(|s| !s.ladder.is_empty());
+        let ladders = subjects.map(page::concurrency_table);
+        let of_size = [page::rates(&size.http)].into_iter().chain(ladders);
+        tables.extend(
+            of_size.map(|table| Table { title: format!("{}: {objects}", table.title), ..table }),
+        );
+        tables.extend(page::download(&size.http));
+        charts.extend(page::charts(&size.http).into_iter().map(|mut chart| {
+            chart.name = format!("{}-{}", chart.name, size.bytes);
+            chart
+        }));
+        invalid
+            .extend(page::invalid(&size.http).into_iter().map(|why| format!("{objects}: {why}")));
+    }
+    tables.extend(report.slow.as_ref().map(slow));
+    if let Some(table) = tables.first_mut() {
+        table.notes.push(report.workload.clone());
+        table.notes.extend(report.notes.iter().map(|note| format!("{}: {note}", report.subject)));
+    }
+    let missing = report.sizes.iter().flat_map(|size| &size.http.missing);
+    let missing: Vec<String> = missing.map(|why| format!("not measured: {why}")).collect();
+    if let Some(table) = tables.last_mut() {
+        table.notes.extend(missing);
+    }
+    Page { title: "Web".to_owned(), invalid, tables, charts, manifest: report.manifest.clone() }
+}
+
+fn slow(counts: &SlowCounts) -> Table {
+    let heads = ["opened", "refused", "closed by the server", "open at the end"];
+    let mut table = Table::new("Slow clients: ten bytes a second", &heads);
+    let numbers = [counts.opened, counts.refused, counts.closed, counts.held];
+    table.rows = vec![numbers.iter().map(u64::to_string).collect()];
+    table
+}
