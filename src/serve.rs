@@ -41,7 +41,7 @@ use self::node_state::EffectiveSettings;
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
-use crate::web::{WebPath, WebSockets, open_lists};
+use crate::web::{WebPath, WebSockets, open_all};
 use crate::{digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
@@ -141,11 +141,11 @@ async fn serve(
     let (listeners, console_listener, web_sockets) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
-    let people = users.clone();
+    let (people, of_web) = (users.clone(), processes.clone());
     let judge = Box::new(move |config: &Config| judge_of(config, &people, &processes));
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
-    let web = WebPath::start(&node, web_sockets)?.map(Arc::new);
+    let web = WebPath::start(&node, web_sockets, &of_web)?.map(Arc::new);
     learning::watch(&node)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
@@ -262,7 +262,7 @@ fn reload(
     (users, secrets): (&Users, &Secrets),
 ) {
     let applied = load_again(args, secrets).and_then(|loaded| {
-        let lists = web.map(|_| open_lists(&loaded.config.url_list)).transpose()?;
+        let lists = web.map(|_| open_all(&loaded.config)).transpose()?;
         node.reload(loaded.config.clone())?;
         settings.apply(&loaded);
         web.zip(lists).into_iter().for_each(|(web, lists)| web.apply(lists));

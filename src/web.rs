@@ -16,9 +16,12 @@ use gauntlet_gateway::config::{
 };
 use gauntlet_gateway::inbound::receiver::remediation;
 use gauntlet_mail::date::DAY_MS;
+use gauntlet_phrases::PhraseSet;
 use gauntlet_policy::Policy;
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
+use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::policy_judge::PolicyJudge;
+use gauntlet_proxy::resolve::Resolve;
 use gauntlet_proxy::settings::Settings;
 use gauntlet_proxy::{Parts, transparent_socket};
 use gauntlet_store::WebLog;
@@ -28,6 +31,9 @@ use tokio::sync::oneshot;
 
 use self::listening::{Listening, Numbers};
 use self::resolver::NodeResolver;
+use crate::content_process::Processes;
+use crate::phrases;
+use crate::web_content::DownloadScanner;
 
 /// Folder of the web log in the data folder.
 pub(crate) const LOG_FOLDER: &str = "web";
@@ -68,6 +74,7 @@ pub(crate) struct WebPath {
     /// What the console and `/metrics` read.
     pub(crate) log: Arc<WebLog>,
     judge: Arc<PolicyJudge>,
+    content: Arc<ContentJudge>,
     node: Arc<Node>,
     addresses: Vec<(&'static str, SocketAddr)>,
     numbers: Vec<Numbers>,
@@ -80,7 +87,11 @@ impl WebPath {
     ///
     /// # Errors
     /// A list of URLs cannot be opened, or a thread not be started.
-    pub(crate) fn start(node: &Arc<Node>, sockets: WebSockets) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn start(
+        node: &Arc<Node>,
+        sockets: WebSockets,
+        processes: &Processes,
+    ) -> anyhow::Result<Option<Self>> {
         if sockets.0.is_empty() {
             return Ok(None);
         }
@@ -91,18 +102,19 @@ impl WebPath {
         let of_node = Arc::clone(node);
         let policy = Box::new(move || of_node.judge() as Arc<dyn AsRef<Policy>>);
         let judge = Arc::new(PolicyJudge::new(policy, lists));
+        let content = content(&config, &judge, processes)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("web")
             .build()
             .context("cannot start the runtime of the web path")?;
-        let resolver = Arc::new(NodeResolver::new(Arc::clone(&node.resolver)));
+        let resolver = resolver(node, &config);
         let mut servers = Vec::new();
         for (listener, socket) in sockets.0 {
             let masked = MaskedLog { log: Arc::clone(&log), node: Arc::clone(node) };
             let parts = Parts {
-                judge: Arc::clone(&judge) as _,
-                resolver: Some(Arc::clone(&resolver) as _),
+                judge: Arc::clone(&content) as _,
+                resolver: Some(Arc::clone(&resolver)),
                 log: Arc::new(masked),
             };
             let settings = listener_settings(&config.proxy, &listener, &config);
@@ -122,12 +134,13 @@ impl WebPath {
         })?;
         let node = Arc::clone(node);
         let running = Mutex::new(Some((stop, thread)));
-        Ok(Some(WebPath { log, judge, node, addresses, numbers, running }))
+        Ok(Some(WebPath { log, judge, content, node, addresses, numbers, running }))
     }
 
     /// Judges by these lists from now on.
-    pub(crate) fn apply(&self, lists: UrlLists) {
+    pub(crate) fn apply(&self, (lists, phrases): Lists) {
         self.judge.replace_lists(lists);
+        self.content.replace_phrases(phrases);
         warn_of_silent_lists(&self.node.judge().policy, &self.node.config().url_list);
     }
 
@@ -223,7 +236,45 @@ async fn retain(log: Arc<WebLog>, node: Arc<Node>) {
     }
 }
 
-/// Opens the lists of a configuration.
+/// What looks into responses.
+fn content(
+    config: &Config,
+    judge: &Arc<PolicyJudge>,
+    processes: &Processes,
+) -> anyhow::Result<Arc<ContentJudge>> {
+    let settings = &config.proxy.content;
+    let scanner = DownloadScanner::of_node(config, processes)?;
+    let scanner = scanner.map(|scanner| Arc::new(scanner) as Arc<dyn ScanDownload>);
+    let phrases = phrases::open(&settings.phrases)?;
+    config.proxy.check_held(phrases.is_some() || scanner.is_some()).context("proxy")?;
+    Ok(Arc::new(ContentJudge::new(judge.clone(), settings.clone(), phrases, scanner)))
+}
+
+/// The node's way to addresses; names of search engines lead to their safe hosts, if the settings
+/// want it.
+fn resolver(node: &Node, config: &Config) -> Arc<dyn Resolve> {
+    let resolver = Arc::new(NodeResolver::new(Arc::clone(&node.resolver)));
+    match SafeSearchResolver::new(resolver.clone(), &config.proxy.content) {
+        Some(safe) => Arc::new(safe),
+        None => resolver,
+    }
+}
+
+/// Lists of URLs and of phrases.
+pub(crate) type Lists = (UrlLists, Option<Arc<PhraseSet>>);
+
+/// Opens all lists of a configuration.
+///
+/// # Errors
+/// The one that cannot be opened.
+pub(crate) fn open_all(config: &Config) -> anyhow::Result<Lists> {
+    Ok((open_lists(&config.url_list)?, phrases::open(&config.proxy.content.phrases)?))
+}
+
+/// Opens the lists of URLs of a configuration.
+///
+/// # Errors
+/// The one that cannot be opened.
 pub(crate) fn open_lists(lists: &[UrlListSettings]) -> anyhow::Result<UrlLists> {
     let open = lists.iter().map(|list| {
         let role = if list.allow { Role::Allow } else { Role::Match };
@@ -287,13 +338,20 @@ fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
         outcome: outcome(record.outcome),
         rule: rules,
         category: record.note.category.clone(),
-        evidence: record.note.evidence.clone(),
+        evidence: evidence(record),
         content_type: record.content_type.clone().unwrap_or_default(),
         bytes_in: record.bytes_in,
         bytes_out: record.bytes_out,
     };
     settings.mask(&mut kept);
     kept
+}
+
+/// What decided, and what was found in content.
+fn evidence(record: &AccessRecord) -> String {
+    let found = record.notes.iter().map(String::as_str);
+    let list = Some(record.note.evidence.as_str()).filter(|text| !text.is_empty());
+    list.into_iter().chain(record.tunnel).chain(found).collect::<Vec<_>>().join("; ")
 }
 
 fn outcome(outcome: Outcome) -> WebOutcome {

@@ -9,9 +9,11 @@ use gauntlet_content::engines::{Contents, EngineSet};
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::process::supervisor::Settings;
 use gauntlet_content::{Limits, Object, OnFailure, Password, PropertyKind, Root, Tree};
+use gauntlet_gateway::config::Config;
 use gauntlet_proxy::content::{Download, ScanDownload, ScanVerdict};
 use tokio::sync::Semaphore;
 
+use crate::content_process::Processes;
 use crate::{content_process, dlp};
 
 /// Names of findings in a verdict.
@@ -25,7 +27,7 @@ pub(crate) struct DownloadScanner {
 }
 
 struct Parts {
-    pool: Pool,
+    pool: Arc<Pool>,
     engines: EngineSet,
     limits: Limits,
     words: Vec<Password>,
@@ -44,12 +46,32 @@ impl DownloadScanner {
         let pool = content_process::start(&workers, content.workers())?;
         let engines =
             content_process::engine_host(&config, "")?.engines(&config.engine, content)?;
-        let word = |word: &String| Password { word: word.clone(), source: "list".to_owned() };
-        let words = content.passwords.iter().map(word).collect();
+        let words = words(&config);
         let turns = Arc::new(Semaphore::new(pool.workers_max()));
-        let parts = Parts { pool, engines, limits: content.limits(), words };
+        let parts = Parts { pool: Arc::new(pool), engines, limits: content.limits(), words };
         Ok(DownloadScanner { parts: Arc::new(parts), turns })
     }
+
+    /// By the processes of a node, and its engines; none if it has no engine.
+    ///
+    /// # Errors
+    /// If a file of an engine cannot be read.
+    pub(crate) fn of_node(config: &Config, processes: &Processes) -> anyhow::Result<Option<Self>> {
+        let Some(pool) = processes.pool.clone().filter(|_| !config.engine.is_empty()) else {
+            return Ok(None);
+        };
+        let content = &config.content;
+        let engines = processes.engines.engines(&config.engine, content)?;
+        let turns = Arc::new(Semaphore::new(pool.workers_max()));
+        let parts = Parts { pool, engines, limits: content.limits(), words: words(config) };
+        Ok(Some(DownloadScanner { parts: Arc::new(parts), turns }))
+    }
+}
+
+/// Words that are tried as passwords of archives.
+fn words(config: &Config) -> Vec<Password> {
+    let word = |word: &String| Password { word: word.clone(), source: "list".to_owned() };
+    config.content.passwords.iter().map(word).collect()
 }
 
 impl ScanDownload for DownloadScanner {

@@ -163,6 +163,36 @@ fn what_is_not_to_be_kept_of_requests_is_not() {
 }
 
 #[test]
+fn a_page_is_judged_by_its_words_and_a_listener_is_asked_by_icap() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = folder.path().join("words.txt");
+    std::fs::write(&words, "page 200\n").unwrap();
+    let icap = "[[listener]]\nrole = \"icap\"\naddress = \"127.0.0.1:0\"\n";
+    let content = format!("[proxy.content]\nphrases = [{words:?}]\n{icap}");
+    let Some(site) = start("blocked.example\n", &content) else { return };
+    let page = site.ask(&[&format!("http://{}/", page_server())]);
+    assert!(page.contains("200 points") && page.ends_with(" 403"), "{page}");
+    let record = &site.logged(1)[0].record;
+    assert!(record.evidence.contains("page"), "{record:?}");
+
+    let mut stream = std::net::TcpStream::connect(site.node.place("icap")).unwrap();
+    let http = "GET http://blocked.example/ HTTP/1.1\r\nHost: blocked.example\r\n\r\n";
+    write!(
+        stream,
+        "REQMOD icap://x/reqmod ICAP/1.0\r\nHost: x\r\nAllow: 204\r\nConnection: close\r\n\
+         Encapsulated: req-hdr=0, null-body={}\r\n\r\n{http}",
+        http.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    assert!(answer.starts_with("ICAP/1.0 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+    assert!(answer.contains("bad: domain blocked.example"), "{answer}");
+    assert_eq!(site.node.metric("gauntlet_proxy_icap_reqmod_total"), 1);
+}
+
+#[test]
 fn a_list_that_is_none_stops_the_start_and_says_what_makes_one() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

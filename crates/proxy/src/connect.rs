@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::destination::Reach;
+use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::resolve::Resolve;
-use crate::transparent::recent::Recent;
 
 /// How long one attempt is ahead of the next (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

@@ -5,10 +5,15 @@
 //! name's addresses are judged after it was looked up, and the connection goes to an address that
 //! was judged, so that a second answer of the DNS (rebinding) changes nothing.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gauntlet_mail::Network;
 use gauntlet_mail::network::is_global;
+
+/// IPv4 as IPv4, also on sockets of both families; without the scope of an interface.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
 
 /// The internet, and networks that the settings allow.
 #[derive(Debug, Clone, Default)]

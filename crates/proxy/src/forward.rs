@@ -21,12 +21,12 @@ use crate::connect::{Connector, NamedBy};
 use crate::counters::Counters;
 use crate::pool::{Connection, Key, Pool, SendError};
 use crate::progress::Progress;
+use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::request::{Kind, WebRequest};
 use crate::settings::{Destination, Settings, SettingsError, Upstream, VerifyNames};
 use crate::stream::Stream;
 use crate::tls::{OriginTls, Protocols, Route, Unsecured, Verified};
-use crate::transparent::recent::Recent;
 
 /// What sends requests.
 pub(crate) struct Forwarder {

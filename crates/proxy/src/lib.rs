@@ -35,6 +35,7 @@ mod pool;
 mod progress;
 mod rate_limit;
 mod reason;
+mod recent;
 pub mod refusal;
 pub mod request;
 #[doc(hidden)]
@@ -42,6 +43,7 @@ pub mod request_bytes;
 pub mod resolve;
 mod server;
 mod service;
+mod shared;
 mod smuggling;
 mod stop;
 mod stream;

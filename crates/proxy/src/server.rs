@@ -3,19 +3,18 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::access_log::{AccessLog, NoLog};
-use crate::admission::Admission;
 use crate::client::Client;
 use crate::connection::{builder, serve_stream};
 use crate::counters::Counters;
@@ -27,6 +26,7 @@ use crate::refusal::Refusal;
 use crate::resolve::{Resolve, SystemResolver};
 use crate::service::{References, Service};
 use crate::settings::{Settings, SettingsError};
+use crate::shared::{Now, Shared};
 use crate::stop::{Phase, Stop};
 use crate::tls::{Interceptor, OriginTls, TlsError};
 use crate::transparent::{self, socket};
@@ -35,8 +35,6 @@ use crate::transparent::{self, socket};
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a client beyond the limits has to send its request and take the page.
 const REFUSE: Duration = Duration::from_secs(5);
-/// Clients beyond the limits that get a page at once; others are closed.
-const REFUSED_AT_ONCE_MAX: usize = 64;
 /// After an error of `accept`, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -155,7 +153,7 @@ impl Server {
         let stop_max = Duration::from_secs(self.settings.times.stop_seconds_max);
         let (phase, stopping) = Stop::new();
         let (alive, mut all_gone) = mpsc::channel(1);
-        let shared = Arc::new(Shared::new(&self, stopping, alive)?);
+        let shared = Arc::new(Shared::new(service(&self, stopping)?, alive));
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
             let shared = Arc::clone(&shared);
@@ -189,43 +187,26 @@ pub(crate) fn adopted(sockets: Vec<std::net::TcpListener>) -> Result<Vec<TcpList
     sockets.into_iter().map(adopt).collect()
 }
 
-/// What connections share.
-pub(crate) struct Shared {
-    pub(crate) service: Arc<Service>,
-    pub(crate) admission: Arc<Admission>,
-    refusing: Arc<Semaphore>,
-    pub(crate) alive: mpsc::Sender<()>,
-}
-
-impl Shared {
-    /// Clients of this address may use the proxy.
-    pub(crate) fn takes(&self, address: IpAddr) -> bool {
-        self.service.settings.client_networks.iter().any(|n| n.contains(address))
-    }
-
-    fn new(server: &Server, stop: Stop, alive: mpsc::Sender<()>) -> Result<Self, SettingsError> {
-        let (settings, counters) = (Arc::clone(&server.settings), Arc::clone(&server.counters));
-        let resolver = server.parts.resolver.clone();
-        let resolver =
-            resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(settings.limits.lookups_max)));
-        let origin_tls = Arc::clone(&server.origin_tls);
-        let forwarder =
-            Forwarder::new(Arc::clone(&settings), resolver, Arc::clone(&counters), origin_tls)?;
-        let admission = Arc::new(Admission::new(&settings.limits));
-        let service = Service {
-            judge: Arc::clone(&server.parts.judge),
-            log: Arc::clone(&server.parts.log),
-            settings,
-            counters,
-            forwarder,
-            interceptor: server.interceptor.clone(),
-            carry: interception::carry,
-            stop,
-            references: References::default(),
-        };
-        let refusing = Arc::new(Semaphore::new(REFUSED_AT_ONCE_MAX));
-        Ok(Shared { service: Arc::new(service), admission, refusing, alive })
-    }
+/// What answers the requests of a server.
+fn service(server: &Server, stop: Stop) -> Result<Service, SettingsError> {
+    let (settings, counters) = (Arc::clone(&server.settings), Arc::clone(&server.counters));
+    let resolver = server.parts.resolver.clone();
+    let resolver =
+        resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(settings.limits.lookups_max)));
+    let origin_tls = Arc::clone(&server.origin_tls);
+    let forwarder =
+        Forwarder::new(Arc::clone(&settings), resolver, Arc::clone(&counters), origin_tls)?;
+    Ok(Service {
+        judge: Arc::clone(&server.parts.judge),
+        log: Arc::clone(&server.parts.log),
+        settings,
+        counters,
+        forwarder,
+        interceptor: server.interceptor.clone(),
+        carry: interception::carry,
+        stop,
+        references: References::default(),
+    })
 }
 
 async fn accept(listener: TcpListener, admit: impl Fn(TcpStream, SocketAddr)) {
@@ -258,23 +239,6 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
         });
     } else {
         service.counters.connections_dropped.add(1);
-    }
-}
-
-/// Counts a connection while it lasts.
-pub(crate) struct Now(Arc<Counters>);
-
-impl Now {
-    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
-        counters.connections.add(1);
-        counters.connections_now.add(1);
-        Now(Arc::clone(counters))
-    }
-}
-
-impl Drop for Now {
-    fn drop(&mut self) {
-        self.0.connections_now.decrement();
     }
 }
 

@@ -25,13 +25,12 @@ use crate::client_hello::{ClientHello, READ_BYTES_MAX};
 use crate::connection::serve_socket;
 use crate::refusal::Refusal;
 use crate::request::bracketed;
-use crate::server::{Now, Shared};
 use crate::service::Service;
+use crate::shared::{Now, Shared};
 use crate::stop::Phase;
 use crate::transparent::first_bytes::{First, classify};
 
 mod first_bytes;
-pub(crate) mod recent;
 pub(crate) mod socket;
 mod tunnel;
 

@@ -7,6 +7,8 @@ use gauntlet_web::settings::Mode;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 
+use crate::destination::canonical;
+
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;
 
@@ -68,9 +70,4 @@ pub(crate) fn original(
 
 fn address(found: &SockAddr) -> io::Result<SocketAddr> {
     found.as_socket().map(canonical).ok_or_else(|| io::ErrorKind::Unsupported.into())
-}
-
-/// IPv4 as IPv4, also on sockets of both families; without the scope of an interface.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
 }

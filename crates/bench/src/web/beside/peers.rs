@@ -168,7 +168,8 @@ fn e2guardian(entries: u64, connections: usize) -> anyhow::Result<Server> {
     copy_moved(Path::new(E2GUARDIAN), &root, &root.display().to_string())?;
     let main = root.join("e2guardian.conf");
     let text = std::fs::read_to_string(&main).context("e2guardian has no configuration")?;
-    let workers = (connections + 8).max(16);
+    // It takes no fewer than 20.
+    let workers = (connections + 8).max(20);
     let set = [
         ("filterip", address.ip().to_string()),
         ("filterports", address.port().to_string()),

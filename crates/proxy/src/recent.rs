@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::transparent::socket::canonical;
+use crate::destination::canonical;
 
 /// Our connections by our side's address. There are no more than there are ports for each address
 /// of this machine, which bounds it.
