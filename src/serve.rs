@@ -103,7 +103,9 @@ fn socket_threads(config: &Config) -> usize {
 fn threads_wanted(config: &Config) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let scanning = if config.scan.threads == 0 { cpus } else { config.scan.threads };
-    socket_threads(config) + scanning + THREADS_BESIDE
+    // The web path has a runtime of its own.
+    let web = if config.web_listeners().next().is_some() { cpus } else { 0 };
+    socket_threads(config) + scanning + web + THREADS_BESIDE
 }
 
 /// Logs which restrictions the kernel enforces on the processes, and which it lacks; returns them

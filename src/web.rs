@@ -109,6 +109,7 @@ impl WebPath {
             .build()
             .context("cannot start the runtime of the web path")?;
         let resolver = resolver(node, &config);
+        warn_of_few_files(&config);
         let mut servers = Vec::new();
         for (listener, socket) in sockets.0 {
             let masked = MaskedLog { log: Arc::clone(&log), node: Arc::clone(node) };
@@ -198,6 +199,10 @@ fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Con
         ListenerRole::Icap => settings.icap.listen = address,
         _ => settings.listen = address,
     }
+    let most = config.web_connections();
+    settings.limits.connections_max = most.clients;
+    settings.limits.kept_connections_max = most.kept;
+    settings.icap.connections_max = settings.icap.connections_max.min(most.clients);
     settings.tls.roots = trust_roots(&settings.tls.roots);
     if settings.name == Settings::default().name {
         settings.name = config.node.host_name();
@@ -290,6 +295,15 @@ pub(crate) fn open_lists(lists: &[UrlListSettings]) -> anyhow::Result<UrlLists> 
         Ok(Arc::new(opened))
     });
     Ok(UrlLists::new(open.collect::<anyhow::Result<_>>()?))
+}
+
+fn warn_of_few_files(config: &Config) {
+    let (wanted, most) = (config.proxy.limits.connections_max, config.web_connections());
+    if most.clients < wanted {
+        let connections_max = most.clients;
+        let limit = "proxy.limits.connections_max";
+        tracing::warn!(connections_max, wanted, "too few open files for {limit}");
+    }
 }
 
 /// Lists that no rule asks for do nothing.

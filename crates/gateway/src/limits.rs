@@ -77,6 +77,33 @@ pub fn has_threads(wanted: usize) -> Result<(), TooFewThreads> {
     }
 }
 
+/// What one listener of the web path may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WebConnections {
+    /// Connections of clients; each may have one to a server.
+    pub clients: usize,
+    /// Connections to servers that are kept.
+    pub kept: usize,
+}
+
+impl WebConnections {
+    /// As the settings say, but for all `listeners` together no more than half of the `open` files
+    /// that the process may have (0: not known): the other half is for mail.
+    pub fn within(clients: usize, kept: usize, listeners: usize, open: usize) -> Self {
+        if open == 0 {
+            return WebConnections { clients, kept };
+        }
+        let share = open / 2 / listeners.max(1);
+        let kept = kept.min(share / 4);
+        WebConnections { clients: clients.min((share - kept) / 2).max(1), kept }
+    }
+
+    /// Open files that these take.
+    pub fn descriptors(self) -> usize {
+        2 * self.clients + self.kept
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -49,8 +49,9 @@ impl Warnings {
     pub(crate) fn open(&self, token: String, open: Open, now: Instant) {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         while tables.order.len() >= OPEN_MAX {
-            let oldest = tables.order.pop_front();
-            oldest.map(|token| tables.open.remove(&token));
+            if let Some(oldest) = tables.order.pop_front() {
+                tables.open.remove(&oldest);
+            }
         }
         tables.order.push_back(token.clone());
         tables.open.insert(token, (open, now + OPEN_FOR));
@@ -64,8 +65,9 @@ impl Warnings {
             return None;
         }
         while tables.going_on_order.len() >= GOING_ON_MAX {
-            let oldest = tables.going_on_order.pop_front();
-            oldest.map(|(client, site, rule)| tables.forget(client, site, &rule));
+            if let Some((client, site, rule)) = tables.going_on_order.pop_front() {
+                tables.forget(client, site, &rule);
+            }
         }
         let until = now + Duration::from_secs(60 * u64::from(open.minutes));
         tables.forget(client, open.site.clone(), &open.rule);

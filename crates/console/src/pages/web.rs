@@ -99,15 +99,15 @@ fn day_of(summary: &WebSummary) -> Markup {
                 .with(format::bytes(summary.bytes_out)))
         }
         div.tiles {
-            (top(t("Hosts"), "host", &summary.hosts))
-            (top(t("Clients"), "client", &summary.clients))
-            (top(t("Blocked by"), "rule", &summary.rules))
-            (top(t("Categories"), "category", &summary.categories))
+            (top(&t("Hosts"), "host", &summary.hosts))
+            (top(&t("Clients"), "client", &summary.clients))
+            (top(&t("Blocked by"), "rule", &summary.rules))
+            (top(&t("Categories"), "category", &summary.categories))
         }
     }
 }
 
-fn top(title: Phrase<'_>, field: &str, counts: &[WebCount]) -> Markup {
+fn top(title: &Phrase<'_>, field: &str, counts: &[WebCount]) -> Markup {
     html! {
         section.card {
             h2 { (title) }

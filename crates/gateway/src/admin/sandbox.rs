@@ -191,9 +191,12 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         rules.allow(Path::new(path), READ)?;
     }
     // Lists are replaced by new files of the same name.
-    let lists = config.url_list.iter().filter_map(|list| list.file.parent());
-    for folder in lists.filter(|folder| folder.is_dir() && *folder != Path::new("/")) {
-        rules.allow(folder, READ)?;
+    let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
+    for folder in lists.filter_map(|list| list.parent()) {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        if folder.is_dir() && folder != Path::new("/") {
+            allow_reading(&rules, folder, &secret)?;
+        }
     }
     for path in ["/dev/null", "/dev/urandom"] {
         rules.allow(Path::new(path), READ | CHANGE)?;

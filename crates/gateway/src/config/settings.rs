@@ -26,6 +26,7 @@ use super::users::{
     SignInSettings,
 };
 use super::web::{UrlListSettings, WebSettings};
+use crate::limits::WebConnections;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -179,6 +180,15 @@ impl Config {
     /// The listeners that take mail.
     pub fn mail_listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
         self.listener.iter().filter(|listener| !listener.role.is_web())
+    }
+
+    /// What each listener of the web path may hold, by the settings and the open files that the
+    /// process may have.
+    pub fn web_connections(&self) -> WebConnections {
+        let limits = &self.proxy.limits;
+        let open = usize::try_from(crate::limits::descriptors()).unwrap_or(usize::MAX);
+        let (clients, kept) = (limits.connections_max, limits.kept_connections_max);
+        WebConnections::within(clients, kept, self.web_listeners().count(), open)
     }
 
     /// The listeners of the web path.

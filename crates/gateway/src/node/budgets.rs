@@ -71,10 +71,7 @@ fn descriptors_beside_sessions(config: &Config) -> usize {
         true => config.acme.connections_max + ACCEPTED_AT_ONCE,
         false => 0,
     };
-    // A client's connection and one to a server for each.
-    let limits = &config.proxy.limits;
-    let web =
-        config.web_listeners().count() * (2 * limits.connections_max + limits.kept_connections_max);
+    let web = config.web_listeners().count() * config.web_connections().descriptors();
     [config.sender.connections_max, disk_bodies, console, proofs, web, config.listener.len()]
         .into_iter()
         .chain(services)
