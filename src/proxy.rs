@@ -54,15 +54,15 @@ pub(crate) struct Args {
     /// Where clients connect; may be given more than once [default: 127.0.0.1:3128]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
-    /// Where a router sends connections of clients that know nothing of the proxy; may be given
-    /// more than once
+    /// Where a router sends connections of clients that know nothing of the proxy; without
+    /// --listen, others cannot use it; may be given more than once
     #[arg(long, value_name = "ADDRESS:PORT")]
     transparent: Vec<SocketAddr>,
     /// The router does so by TPROXY (needs CAP_NET_ADMIN), and not by REDIRECT
     #[arg(long, requires = "transparent")]
     tproxy: bool,
-    /// Answer other proxies, such as Squid, by ICAP; without --listen and --settings, nothing else
-    /// is done; may be given more than once
+    /// Answer other proxies, such as Squid, by ICAP; without --listen, programs cannot use it as
+    /// their proxy; may be given more than once
     #[arg(long, value_name = "ADDRESS:PORT")]
     icap: Vec<SocketAddr>,
     /// Block what this list has: a file of `gauntlet urls compile`; may be given more than once
@@ -174,14 +174,15 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     if !args.transparent.is_empty() {
         settings.transparent.listen.clone_from(&args.transparent);
     }
+    let has_others = !args.transparent.is_empty() || !args.icap.is_empty();
+    if args.listen.is_empty() && has_others {
+        settings.listen.clear();
+    }
     if args.tproxy {
         settings.transparent.mode = Mode::Tproxy;
     }
     if !args.icap.is_empty() {
         settings.icap.listen.clone_from(&args.icap);
-        if args.listen.is_empty() && args.settings.is_none() {
-            settings.listen.clear();
-        }
     }
     settings.private_networks.extend(args.allow_network.iter().cloned());
     if args.upstream.is_some() {

@@ -443,6 +443,7 @@ impl Console {
             users,
             policies: policies.clone(),
             web_log: web.as_ref().map(|web| web.log.clone()),
+            pac: web.as_ref().and_then(|web| web.pac()),
             node: Arc::new(Handle {
                 node: node.clone(),
                 policies,

@@ -145,6 +145,18 @@ impl WebPath {
         warn_of_silent_lists(&self.node.judge().policy, &self.node.config().url_list);
     }
 
+    /// What browsers are told: to use the first explicit proxy, unless the settings name another.
+    pub(crate) fn pac(&self) -> Option<Arc<str>> {
+        let (_, address) = self.addresses.iter().find(|(role, _)| *role == "proxy")?;
+        // Of a listener on all addresses, the node's name is known.
+        let config = self.node.config();
+        let own = match address.ip().is_unspecified() {
+            true => format!("{}:{}", config.node.host_name(), address.port()),
+            false => address.to_string(),
+        };
+        gauntlet_web::pac::script(&config.proxy.pac, &own).map(Into::into)
+    }
+
     /// Where it listens, by the role.
     pub(crate) fn addresses(&self) -> &[(&'static str, SocketAddr)] {
         &self.addresses

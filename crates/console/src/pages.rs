@@ -19,6 +19,7 @@ pub(crate) mod objects;
 pub(crate) mod oidc;
 pub(crate) mod overview;
 pub(crate) mod own;
+pub(crate) mod pac;
 pub(crate) mod policy;
 pub(crate) mod quarantine;
 pub(crate) mod queue;

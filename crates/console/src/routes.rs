@@ -6,7 +6,7 @@ use crate::pages::{
     quarantine,
 };
 use crate::pages::{
-    export, form, health, learning, metrics, oidc, own, policy, queue, replay, reports, rules,
+    export, form, health, learning, metrics, oidc, own, pac, policy, queue, replay, reports, rules,
     searches, second_factor, senders, settings, sign_in, tokens, users, versions, web,
 };
 use crate::route::{Access, Method, Page, Route};
@@ -80,5 +80,7 @@ const PAGES: &[Route] = &[
     post("/sign-out", Access::SignedIn, sign_in::sign_out),
     get("/metrics", Access::Public, metrics::show),
     get("/healthz", Access::Public, metrics::health),
+    get("/proxy.pac", Access::Public, pac::show),
+    get("/wpad.dat", Access::Public, pac::show),
     get("/static/{file}", Access::Public, files::show),
 ];

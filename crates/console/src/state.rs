@@ -47,6 +47,8 @@ pub struct ConsoleState {
     pub quarantine: Arc<Quarantine>,
     /// The web log; none if the node has no listener for web requests.
     pub web_log: Option<Arc<WebLog>>,
+    /// What browsers are told about the proxy of this node (PAC); none if it has none.
+    pub pac: Option<Arc<str>>,
     /// The versions of the policy.
     pub policies: Arc<Policies>,
     /// Logins, sessions, tokens and wishes of people.

@@ -332,6 +332,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         quarantine,
         users,
         web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),
+        pac: Some("function FindProxyForURL(url, host) {}".into()),
         policies,
         node: node.clone(),
         options,

@@ -25,6 +25,16 @@ fn record(n: i64) -> WebRecord {
 }
 
 #[test]
+fn browsers_are_told_about_the_proxy_without_a_sign_in() {
+    let console = start();
+    for path in ["/proxy.pac", "/wpad.dat"] {
+        let answer = console.request("GET", path, "", "");
+        assert_eq!(answer.header("content-type"), Some("application/x-ns-proxy-autoconfig"));
+        assert!(answer.body.starts_with("function FindProxyForURL"), "{}", answer.body);
+    }
+}
+
+#[test]
 fn requests_are_listed_searched_and_counted() {
     let console = start();
     let log = console.state.web_log.as_ref().unwrap();

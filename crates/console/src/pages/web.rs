@@ -163,7 +163,7 @@ fn filter(request: &RequestContext) -> Markup {
 /// Requests as a table that becomes cards where it is narrow.
 fn list(page: &WebPage) -> Markup {
     html! {
-        table.cards.messages.card.flush {
+        table.cards.messages.requests.card.flush {
             thead { tr {
                 th scope="col" { (t("When")) } th scope="col" { (t("Outcome")) }
                 th scope="col" { (t("Request")) } th scope="col" { (t("Client")) }
@@ -189,7 +189,7 @@ fn line(row: &WebRow) -> Markup {
                 span.from { (r.method) " " (format::plain(&r.host)) }
                 span.url { (format::plain(&r.url)) }
             }
-            td data-label=(t("Client")) { (format::plain(&r.client)) @if !r.user.is_empty() { " " (format::plain(&r.user)) } }
+            td.client data-label=(t("Client")) { (format::plain(&r.client)) @if !r.user.is_empty() { " " (format::plain(&r.user)) } }
             td.number data-label=(t("Bytes")) { (format::bytes(r.bytes_out)) }
             td data-label=(t("Why")) {
                 @for rule in r.rule.lines() { div { (format::plain(rule)) } }
