@@ -19,6 +19,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use crate::body::{AnyBody, Watched, empty};
 use crate::connect::{Connector, NamedBy};
 use crate::counters::Counters;
+use crate::headers;
 use crate::pool::{Connection, Key, Pool, SendError};
 use crate::progress::Progress;
 use crate::recent::Recent;
@@ -116,6 +117,7 @@ impl Forwarder {
         let key = self.key(web, route);
         let named_by = self.named_by(&key, web)?;
         self.address(web, &key, &mut request)?;
+        let is_bound = headers::binds_connection(request.headers());
         let mut kept = match web.kind {
             Kind::Plain => self.pool.take(&key),
             Kind::Connect | Kind::Upgrade => None,
@@ -134,7 +136,8 @@ impl Forwarder {
             let again = is_kept.then(|| repeat(&request)).flatten();
             let request_now = request.map(|body| watch(body, &connection.progress));
             request = match connection.send(request_now).await {
-                Ok(response) => return Ok(self.received(key, connection, response)),
+                Ok(response) if is_bound => return Ok(self.received(None, connection, response)),
+                Ok(response) => return Ok(self.received(Some(key), connection, response)),
                 Err(SendError::Unsent(request)) if is_kept => *request,
                 Err(SendError::Unsent(_)) => return Err(Refusal::Closed),
                 Err(SendError::Stalled) => return Err(Refusal::ResponseTimeout),
@@ -152,11 +155,17 @@ impl Forwarder {
         }
     }
 
-    fn received(&self, key: Key, connection: Connection, response: Response<Incoming>) -> Received {
+    /// What came back; the connection is kept for others under this key.
+    fn received(
+        &self,
+        key: Option<Key>,
+        connection: Connection,
+        response: Response<Incoming>,
+    ) -> Received {
         let progress = Arc::clone(&connection.progress);
         progress.set_limit(Duration::from_secs(self.settings.times.idle_seconds_max));
         let is_shared = connection.is_shared();
-        if !is_shared {
+        if let Some(key) = key.filter(|_| !is_shared) {
             self.pool.put_when_ready(key, connection);
         }
         Received { response, progress, is_shared }

@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, FORWARDED, HOST, HeaderMap, HeaderName,
-    HeaderValue, MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, Entry, FORWARDED, HOST, HeaderMap,
+    HeaderName, HeaderValue, MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::{Method, Version};
 
@@ -203,6 +203,15 @@ pub(crate) enum Framing {
     Bytes(u64),
     /// Until its end.
     Unknown,
+}
+
+/// Whether the credentials of a request are for its connection, not for it alone, as NTLM has it
+/// (RFC 4559 section 6): whoever came next by the connection would come as the same person.
+pub(crate) fn binds_connection(headers: &HeaderMap) -> bool {
+    headers.get_all(AUTHORIZATION).iter().any(|value| {
+        let scheme = value.as_bytes().split(|b| *b == b' ').next().unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+    })
 }
 
 #[cfg(test)]

@@ -264,3 +264,17 @@ async fn a_loop_is_refused_and_max_forwards_is_counted() {
     let out = proxy.curl(&["-i", "-X", "TRACE", &url]).await.unwrap();
     assert!(out.text.starts_with("HTTP/1.1 405 "), "{}", out.text);
 }
+
+#[tokio::test]
+async fn a_connection_that_somebody_signed_in_on_is_for_nobody_else() {
+    let (proxy, origin) = (Proxy::start(settings()).await, Origin::echo().await);
+    let url = origin.url("/");
+    for (authorization, connections) in
+        [("Basic x", 1), ("Basic x", 1), ("NTLM x", 1), ("Basic x", 2), ("negotiate x", 2), ("", 3)]
+    {
+        let field = format!("Authorization: {authorization}");
+        let Some(out) = proxy.curl(&["-H", &field, &url]).await else { return };
+        assert_eq!(out.code, 0, "{}", out.errors);
+        assert_eq!(origin.connections(), connections, "{authorization}");
+    }
+}
