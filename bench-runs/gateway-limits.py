@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What a node holds and how fast it answers: idle sessions, cut-through at half of its capacity, small
-mail beside messages of 10 MB, a large queue.
+mail beside messages of 10 MB, a large queue, one kind of mail for a long time.
 
     bench-runs/gateway-limits.py GAUNTLET sessions [--sessions N]
     bench-runs/gateway-limits.py GAUNTLET many --sessions 100000 --nodes 6
     bench-runs/gateway-limits.py GAUNTLET latency --mail FOLDER
     bench-runs/gateway-limits.py GAUNTLET large --mail FOLDER [--rounds N]
     bench-runs/gateway-limits.py GAUNTLET queue [--messages N] [--recipients N]
+    bench-runs/gateway-limits.py GAUNTLET soak --mail LABELLED_FOLDER [--seconds N] [--labels spam,ham]
 
 Everything runs on loopback addresses and free ports, in a temporary folder that is removed.
 """
@@ -288,23 +289,50 @@ def queue(args, folder):
     server.stop()
 
 
+def soak(args, folder):
+    """One kind of mail as fast as it is taken, for a long time: does what is to be held pile up?"""
+    for label in args.labels.split(","):
+        hop = beside.Sink()
+        server = beside.Gauntlet(label, args.program, folder, hop.port)
+        samples, done = [], threading.Event()
+
+        def watch():
+            while not done.wait(10):
+                samples.append((server.metric("gauntlet_hold_backlog_messages"), beside.resident_kb(server.pid) // 1024))
+        watching = threading.Thread(target=watch)
+        watching.start()
+        command = [args.program, "bench", "send", f"127.0.0.1:{server.port}", args.mail, "--mix", f"{label}=100",
+                   "--seconds", str(args.seconds), "-c", "16"]
+        said = subprocess.run(command, capture_output=True, text=True)
+        done.set()
+        watching.join()
+        backlog, memory = [s[0] for s in samples], [s[1] for s in samples]
+        print(f"== {label}, {args.seconds} s, sampled every 10 s: waiting for the quarantine {max(backlog)} at most, "
+              f"{backlog[-1]} at the end; {memory[0]} MB resident after 10 s, {max(memory)} at most, {memory[-1]} at the end")
+        print(said.stdout, said.stderr, flush=True)
+        server.stop()
+        hop.stop()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("what", choices=["sessions", "many", "latency", "large", "queue"])
+    parser.add_argument("what", choices=["sessions", "many", "latency", "large", "queue", "soak"])
     parser.add_argument("--sessions", type=int, default=19_000)
     parser.add_argument("--nodes", type=int, default=6)
     parser.add_argument("--mail")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--recipients", type=int, default=100)
+    parser.add_argument("--seconds", type=int, default=600)
+    parser.add_argument("--labels", default="spam,ham")
     args = parser.parse_args()
     args.program = str(pathlib.Path(args.program).resolve())
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     folder = tempfile.mkdtemp(prefix="limits-")
     try:
-        {"sessions": sessions, "many": many, "latency": latency, "large": large, "queue": queue}[args.what](args, folder)
+        {"sessions": sessions, "many": many, "latency": latency, "large": large, "queue": queue, "soak": soak}[args.what](args, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
