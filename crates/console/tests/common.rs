@@ -326,7 +326,6 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         users_changes: Mutex::default(),
         ordered: Mutex::default(),
     });
-    let options = ConsoleOptions::default();
     let mut state = ConsoleState {
         log,
         quarantine,
@@ -335,7 +334,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         pac: Some("function FindProxyForURL(url, host) {}".into()),
         policies,
         node: node.clone(),
-        options,
+        options: ConsoleOptions::default(),
         tls: None,
         proxies: Arc::default(),
         texts: Arc::default(),
