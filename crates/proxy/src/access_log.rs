@@ -98,6 +98,38 @@ impl AccessLog for NoLog {
 const TEXT_BYTES_MAX: usize = 8192;
 
 impl AccessRecord {
+    /// A request that begins now: nothing passed yet, and aborted unless its end says otherwise.
+    pub(crate) fn begun(
+        client: IpAddr,
+        method: String,
+        version: &'static str,
+        reference: String,
+    ) -> Self {
+        AccessRecord {
+            at: SystemTime::now(),
+            took: Duration::ZERO,
+            client,
+            user: None,
+            method,
+            url: String::new(),
+            version,
+            status: 0,
+            bytes_out: 0,
+            bytes_in: 0,
+            outcome: Outcome::Aborted,
+            peer: Peer::None,
+            content_type: None,
+            referer: None,
+            user_agent: None,
+            refusal: None,
+            tunnel: None,
+            rule: None,
+            notes: Vec::new(),
+            reference,
+            note: Note::default(),
+        }
+    }
+
     /// Squid's native format (`logformat squid`): `time elapsed client code/status bytes method URL
     /// user hierarchy/peer type`.
     pub fn squid(&self) -> String {

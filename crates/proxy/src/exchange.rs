@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -12,11 +11,10 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, Uri, Version};
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer};
+use crate::access_log::{AccessLog, AccessRecord, Outcome};
 use crate::body::{AnyBody, BodyError};
 use crate::client::{Busy, Client};
 use crate::counters::Counters;
-use crate::reason::Note;
 use crate::refusal::Refusal;
 
 /// What inspectors say of a request's bodies, for its record.
@@ -57,29 +55,8 @@ impl Exchange {
         reference: String,
     ) -> Self {
         counters.requests.add(1);
-        let record = AccessRecord {
-            at: SystemTime::now(),
-            took: std::time::Duration::ZERO,
-            client: client.address,
-            user: None,
-            method: request.method().to_string(),
-            url: String::new(),
-            version: version_name(request.version()),
-            status: 0,
-            bytes_out: 0,
-            bytes_in: 0,
-            outcome: Outcome::Aborted,
-            peer: Peer::None,
-            content_type: None,
-            referer: None,
-            user_agent: None,
-            refusal: None,
-            tunnel: None,
-            rule: None,
-            notes: Vec::new(),
-            reference,
-            note: Note::default(),
-        };
+        let (method, version) = (request.method().to_string(), version_name(request.version()));
+        let record = AccessRecord::begun(client.address, method, version, reference);
         let busy = client.begin(request.version() == Version::HTTP_2);
         let (bytes_in, begun, uri) = (Arc::default(), Instant::now(), request.uri().clone());
         let notes = Notes::default();

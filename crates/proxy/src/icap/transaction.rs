@@ -3,15 +3,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use hyper::Version;
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer};
+use crate::access_log::{AccessLog, AccessRecord, Outcome};
 use crate::exchange::Notes;
 use crate::icap::counters::IcapCounters;
-use crate::reason::Note;
 use crate::refusal::Refusal;
 use crate::request::{Kind, WebRequest};
 
@@ -35,31 +33,15 @@ impl Transaction {
         counters: Arc<IcapCounters>,
         reference: String,
     ) -> Self {
+        let version = match request.version() {
+            Version::HTTP_10 => "HTTP/1.0",
+            _ => "HTTP/1.1",
+        };
+        let method = request.method().to_string();
         let record = AccessRecord {
-            at: SystemTime::now(),
-            took: std::time::Duration::ZERO,
-            client,
             user,
-            method: request.method().to_string(),
             url: request.uri().to_string(),
-            version: match request.version() {
-                Version::HTTP_10 => "HTTP/1.0",
-                _ => "HTTP/1.1",
-            },
-            status: 0,
-            bytes_out: 0,
-            bytes_in: 0,
-            outcome: Outcome::Aborted,
-            peer: Peer::None,
-            content_type: None,
-            referer: None,
-            user_agent: None,
-            refusal: None,
-            tunnel: None,
-            rule: None,
-            reference,
-            note: Note::default(),
-            notes: Vec::new(),
+            ..AccessRecord::begun(client, method, version, reference)
         };
         let (begun, notes) = (Instant::now(), Notes::default());
         Transaction { record, is_changed: false, notes, begun, log, counters }
