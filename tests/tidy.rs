@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("web", &["mail"]),
     ("rules", &["mail"]),
     ("spamassassin", &["mail", "rules"]),
-    ("engine", &["mail", "verdict", "rules", "spamassassin"]),
+    ("engine", &["mail", "verdict", "rules", "spamassassin", "urlfilter"]),
     ("policy", &["mail", "verdict", "web"]),
     ("smtp", &[]),
     ("store", &["mail", "verdict", "web", "policy"]),
@@ -42,6 +42,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("console", &["mail", "verdict", "web", "policy", "store"]),
     ("proxy", &["mail", "verdict", "web", "policy", "phrases", "sniff", "urlfilter"]),
+    ("packet", &[]),
+    ("protocols", &["packet"]),
+    ("ids", &["packet", "protocols"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
     (
         "bench",
@@ -209,7 +212,7 @@ fn functions_fit_a_screen() {
 
 /// Crates that the program may be built from (issue: a fresh build stays under eight minutes on two
 /// cores).
-const CRATES_MAX: usize = 355;
+const CRATES_MAX: usize = 360;
 
 /// Licences of everything the program is built from, by cargo's own account.
 #[test]

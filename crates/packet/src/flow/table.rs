@@ -1,0 +1,354 @@
+//! All flows, by what their packets have in common.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+
+use crate::address::Time;
+use crate::packet::{Packet, Transport};
+use crate::tcp::{self, ExceptionPolicy, may_replace};
+
+use super::core::{Flow, FlowCore, PacketFacts};
+use super::ended::{EndReason, Ended};
+use super::index::Index;
+use super::key::{Key, Wanted, wanted};
+use super::settings::Settings;
+use super::state::FlowState;
+
+/// Flows that each packet has looked at, whether their time is over.
+const SWEEP_PER_PACKET: usize = 2;
+
+/// Flows that are looked at for one to give up when memory is short.
+const EVICTION_TRIES: usize = 16;
+
+/// What a flow costs beside itself: its places in index and table, and the allocator's share.
+const OVERHEAD_BYTES: u64 = 32;
+
+/// Names a flow in its table, as long as it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowId {
+    slot: u32,
+    number: u64,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// It belongs to this flow.
+    Flow(FlowId, PacketFacts),
+    /// It has no flow, and needs none.
+    None,
+    /// There is no memory for its flow; the policy says what to do with it.
+    Refused(ExceptionPolicy),
+}
+
+/// Counters, as in the `flow` part of Suricata's statistics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// `flow.total`.
+    pub total: u64,
+    /// `flow.tcp`.
+    pub tcp: u64,
+    /// `flow.udp`.
+    pub udp: u64,
+    /// `flow.icmpv4`.
+    pub icmpv4: u64,
+    /// `flow.icmpv6`.
+    pub icmpv6: u64,
+    /// `flow.tcp_reuse`.
+    pub tcp_reuse: u64,
+    /// `flow.memcap`: packets whose flow was refused.
+    pub refused: u64,
+    /// `flow.get_used`: flows given up for new ones.
+    pub evicted: u64,
+    /// `flow.emerg_mode_entered`.
+    pub emergencies: u64,
+}
+
+#[derive(Debug)]
+struct Entry<S> {
+    hash: u64,
+    flow: Flow<S>,
+}
+
+type Slot<S> = Option<Box<Entry<S>>>;
+
+/// The hash of the flow in a slot.
+fn hash_of<S>(slots: &[Slot<S>]) -> impl Fn(u32) -> u64 {
+    |slot| slots.get(slot as usize).and_then(Option::as_deref).map_or(0, |entry| entry.hash)
+}
+
+/// All flows. Nothing of what it says depends on the order of a hash table.
+#[derive(Debug)]
+pub struct FlowTable<S> {
+    /// Settings.
+    pub settings: Settings,
+    /// Counters.
+    pub counters: Counters,
+    index: Index,
+    /// Keys are hashed with secrets of this table, so that nobody can choose colliding ones.
+    hasher: RandomState,
+    slots: Vec<Slot<S>>,
+    free: Vec<u32>,
+    ended: VecDeque<Ended<S>>,
+    next_number: u64,
+    sweep: usize,
+    evict: usize,
+    emergency: bool,
+    now: Time,
+}
+
+impl<S: Default> FlowTable<S> {
+    /// An empty table.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            counters: Counters::default(),
+            index: Index::default(),
+            hasher: RandomState::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            ended: VecDeque::new(),
+            next_number: 1,
+            sweep: 0,
+            evict: 0,
+            emergency: false,
+            now: Time::default(),
+        }
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.len() == 0
+    }
+
+    /// Whether memory is short: time-outs are shorter.
+    pub fn is_emergency(&self) -> bool {
+        self.emergency
+    }
+
+    /// Time of the last packet.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A flow.
+    pub fn get(&self, id: FlowId) -> Option<&Flow<S>> {
+        let entry = self.slots.get(id.slot as usize)?.as_deref()?;
+        (entry.flow.core.number == id.number).then_some(&entry.flow)
+    }
+
+    /// A flow.
+    pub fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow<S>> {
+        let entry = self.slots.get_mut(id.slot as usize)?.as_deref_mut()?;
+        (entry.flow.core.number == id.number).then_some(&mut entry.flow)
+    }
+
+    /// The flow of a packet: the one it belongs to, or a new one. Flows whose time is over come
+    /// out by [`FlowTable::next_ended`], to be called after the packet was dealt with.
+    pub fn handle(&mut self, packet: &Packet, streams: &tcp::Settings) -> Lookup {
+        self.now = packet.time;
+        self.sweep(packet.time);
+        let Some(wanted) = wanted(packet, &self.settings) else {
+            return Lookup::None;
+        };
+        let mut reused = false;
+        let hash = self.hasher.hash_one(&wanted.key);
+        if let Some(slot) = self.find(hash, &wanted.key) {
+            match self.fate(slot, packet, streams) {
+                None => return self.update(slot, packet, false),
+                Some(reason) => {
+                    reused = reason == EndReason::Reused;
+                    self.counters.tcp_reuse += u64::from(reused);
+                    self.remove(slot, reason);
+                }
+            }
+        }
+        if wanted.existing_only || !self.may_begin(packet, streams) {
+            return Lookup::None;
+        }
+        match self.insert(packet, hash, &wanted) {
+            Some(slot) => self.update(slot, packet, reused),
+            None => {
+                self.counters.refused += 1;
+                Lookup::Refused(self.settings.memory_policy)
+            }
+        }
+    }
+
+    fn find(&self, hash: u64, key: &Key) -> Option<u32> {
+        self.index.find(hash, |slot| {
+            let entry = self.slots.get(slot as usize).and_then(Option::as_deref);
+            entry.is_some_and(|entry| {
+                entry.hash == hash && entry.flow.core.key(&self.settings) == *key
+            })
+        })
+    }
+
+    fn update(&mut self, slot: u32, packet: &Packet, reused: bool) -> Lookup {
+        let Some(entry) = self.slots.get_mut(slot as usize).and_then(Option::as_deref_mut) else {
+            return Lookup::None;
+        };
+        let facts = entry.flow.core.update(packet, reused);
+        Lookup::Flow(FlowId { slot, number: entry.flow.core.number }, facts)
+    }
+
+    /// Why a flow has to make place for a new one, if it has to.
+    fn fate(&self, slot: u32, packet: &Packet, streams: &tcp::Settings) -> Option<EndReason> {
+        let flow = &self.slots.get(slot as usize)?.as_deref()?.flow;
+        if self.is_timed_out(&flow.core, packet.time) {
+            return Some(EndReason::TimedOut);
+        }
+        let Transport::Tcp(tcp) = &packet.transport else {
+            return None;
+        };
+        let direction = flow.core.direction_of(packet);
+        may_replace(flow.core.tcp.as_deref(), tcp, direction, streams).then_some(EndReason::Reused)
+    }
+
+    fn is_timed_out(&self, core: &FlowCore, now: Time) -> bool {
+        let timeouts = self.settings.timeouts(core.protocol);
+        let timeouts = if self.emergency { &timeouts.emergency } else { &timeouts.usual };
+        let seconds = i64::from(timeouts.of(core.state));
+        let end = Time { seconds: core.last.seconds.saturating_add(seconds), ..core.last };
+        now >= end
+    }
+
+    /// While memory is short and sessions are picked up in their middle, only a SYN begins a flow.
+    fn may_begin(&self, packet: &Packet, streams: &tcp::Settings) -> bool {
+        const HANDSHAKE: u8 = 0x17;
+        match &packet.transport {
+            Transport::Tcp(tcp) if self.emergency && streams.midstream => {
+                tcp.flags.0 & HANDSHAKE == crate::packet::TcpFlags::SYN
+            }
+            _ => true,
+        }
+    }
+
+    fn bytes_of(flows: usize) -> u64 {
+        let each = size_of::<Entry<S>>() as u64 + OVERHEAD_BYTES;
+        each.saturating_mul(flows as u64)
+    }
+
+    fn insert(&mut self, packet: &Packet, hash: u64, wanted: &Wanted) -> Option<u32> {
+        let max = self.settings.bytes_max;
+        if max != 0 && Self::bytes_of(self.len() + 1) > max {
+            if !self.emergency {
+                self.emergency = true;
+                self.counters.emergencies += 1;
+            }
+            if !self.evict_one(packet.time) {
+                return None;
+            }
+        }
+        let core = FlowCore::new(self.next_number, packet, wanted);
+        self.next_number += 1;
+        self.count(core.protocol);
+        let entry = Box::new(Entry { hash, flow: Flow { core, upper: S::default() } });
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                u32::try_from(self.slots.len() - 1).ok()?
+            }
+        };
+        *self.slots.get_mut(slot as usize)? = Some(entry);
+        self.index.insert(hash, slot, hash_of(&self.slots));
+        Some(slot)
+    }
+
+    fn count(&mut self, protocol: u8) {
+        self.counters.total += 1;
+        match protocol {
+            1 => self.counters.icmpv4 += 1,
+            6 => self.counters.tcp += 1,
+            17 => self.counters.udp += 1,
+            58 => self.counters.icmpv6 += 1,
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, slot: u32, reason: EndReason) {
+        let Some(place) = self.slots.get(slot as usize).and_then(Option::as_deref) else {
+            return;
+        };
+        self.index.remove(place.hash, slot, hash_of(&self.slots));
+        if let Some(entry) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+            self.free.push(slot);
+            self.ended.push_back(Ended { flow: entry.flow, reason });
+        }
+        self.leave_emergency();
+    }
+
+    fn leave_emergency(&mut self) {
+        let free = u64::from(self.settings.emergency_recovery.min(100));
+        let limit = self.settings.bytes_max / 100 * (100 - free);
+        if self.emergency && Self::bytes_of(self.len()) <= limit {
+            self.emergency = false;
+        }
+    }
+
+    /// Looks at the next few flows, whether their time is over.
+    fn sweep(&mut self, now: Time) {
+        if self.len() < self.settings.sweep_flows_min {
+            return;
+        }
+        for _ in 0..SWEEP_PER_PACKET.min(self.slots.len()) {
+            self.sweep = (self.sweep + 1) % self.slots.len();
+            let over = match self.slots.get(self.sweep).and_then(Option::as_deref) {
+                Some(entry) => self.is_timed_out(&entry.flow.core, now),
+                None => false,
+            };
+            if over && let Ok(slot) = u32::try_from(self.sweep) {
+                self.remove(slot, EndReason::TimedOut);
+            }
+        }
+    }
+
+    /// Gives up one flow that has been silent for a while.
+    fn evict_one(&mut self, now: Time) -> bool {
+        for _ in 0..EVICTION_TRIES.min(self.slots.len()) {
+            self.evict = (self.evict + 1) % self.slots.len();
+            let silent = match self.slots.get(self.evict).and_then(Option::as_deref) {
+                Some(entry) => is_silent(&entry.flow.core, now),
+                None => false,
+            };
+            if silent && let Ok(slot) = u32::try_from(self.evict) {
+                self.remove(slot, EndReason::Evicted);
+                self.counters.evicted += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A flow that has ended, in the order in which they did. It is out of the table.
+    pub fn next_ended(&mut self) -> Option<Ended<S>> {
+        self.ended.pop_front()
+    }
+
+    /// The capture ends: all flows do, in the order in which they began.
+    pub fn end(&mut self) {
+        let mut entries: Vec<_> = self.slots.drain(..).flatten().collect();
+        entries.sort_by_key(|entry| entry.flow.core.number);
+        for entry in entries {
+            self.ended.push_back(Ended { flow: entry.flow, reason: EndReason::Shutdown });
+        }
+        self.index.clear();
+        self.free.clear();
+    }
+}
+
+fn is_silent(core: &FlowCore, now: Time) -> bool {
+    let silent = now.seconds.saturating_sub(core.last.seconds);
+    match core.state {
+        FlowState::New => silent > 1,
+        FlowState::Established => silent > 5,
+        FlowState::Closed => silent > 3,
+        FlowState::Bypassed => silent >= 30,
+    }
+}
