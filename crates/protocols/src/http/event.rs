@@ -1,0 +1,108 @@
+//! Events of HTTP/1, by the names that rules use.
+
+/// An event: a place in [`NAMES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Event(pub u8);
+
+macro_rules! events {
+    ($($name:ident $text:literal,)*) => {
+        // All names are known to rules, though not all are noticed.
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms, dead_code)]
+        enum Place { $($name,)* }
+        #[allow(dead_code)]
+        impl Event { $(pub(super) const $name: Event = Event(Place::$name as u8);)* }
+        /// Names in rules.
+        pub(super) static NAMES: &[&str] = &[$($text,)*];
+    };
+}
+
+events! {
+    UNKNOWN_ERROR "unknown_error",
+    GZIP_DECOMPRESSION_FAILED "gzip_decompression_failed",
+    REQUEST_FIELD_MISSING_COLON "request_field_missing_colon",
+    RESPONSE_FIELD_MISSING_COLON "response_field_missing_colon",
+    INVALID_REQUEST_CHUNK_LEN "invalid_request_chunk_len",
+    INVALID_RESPONSE_CHUNK_LEN "invalid_response_chunk_len",
+    INVALID_TRANSFER_ENCODING_VALUE_IN_REQUEST "invalid_transfer_encoding_value_in_request",
+    INVALID_TRANSFER_ENCODING_VALUE_IN_RESPONSE "invalid_transfer_encoding_value_in_response",
+    INVALID_CONTENT_LENGTH_FIELD_IN_REQUEST "invalid_content_length_field_in_request",
+    INVALID_CONTENT_LENGTH_FIELD_IN_RESPONSE "invalid_content_length_field_in_response",
+    DUPLICATE_CONTENT_LENGTH_FIELD_IN_REQUEST "duplicate_content_length_field_in_request",
+    DUPLICATE_CONTENT_LENGTH_FIELD_IN_RESPONSE "duplicate_content_length_field_in_response",
+    CONTINUE_ALREADY_SEEN "100_continue_already_seen",
+    UNABLE_TO_MATCH_RESPONSE_TO_REQUEST "unable_to_match_response_to_request",
+    INVALID_SERVER_PORT_IN_REQUEST "invalid_server_port_in_request",
+    INVALID_AUTHORITY_PORT "invalid_authority_port",
+    REQUEST_HEADER_INVALID "request_header_invalid",
+    RESPONSE_HEADER_INVALID "response_header_invalid",
+    MISSING_HOST_HEADER "missing_host_header",
+    HOST_HEADER_AMBIGUOUS "host_header_ambiguous",
+    INVALID_REQUEST_FIELD_FOLDING "invalid_request_field_folding",
+    INVALID_RESPONSE_FIELD_FOLDING "invalid_response_field_folding",
+    REQUEST_FIELD_TOO_LONG "request_field_too_long",
+    RESPONSE_FIELD_TOO_LONG "response_field_too_long",
+    REQUEST_LINE_INVALID "request_line_invalid",
+    REQUEST_BODY_UNEXPECTED "request_body_unexpected",
+    RESPONSE_BODY_UNEXPECTED "response_body_unexpected",
+    REQUEST_SERVER_PORT_TCP_PORT_MISMATCH "request_server_port_tcp_port_mismatch",
+    REQUEST_URI_HOST_INVALID "request_uri_host_invalid",
+    REQUEST_HEADER_HOST_INVALID "request_header_host_invalid",
+    REQUEST_AUTH_UNRECOGNIZED "request_auth_unrecognized",
+    REQUEST_HEADER_REPETITION "request_header_repetition",
+    RESPONSE_HEADER_REPETITION "response_header_repetition",
+    DOUBLE_ENCODED_URI "double_encoded_uri",
+    URI_DELIM_NON_COMPLIANT "uri_delim_non_compliant",
+    METHOD_DELIM_NON_COMPLIANT "method_delim_non_compliant",
+    REQUEST_LINE_LEADING_WHITESPACE "request_line_leading_whitespace",
+    TOO_MANY_ENCODING_LAYERS "too_many_encoding_layers",
+    REQUEST_TOO_MANY_LZMA_LAYERS "request_too_many_lzma_layers",
+    RESPONSE_TOO_MANY_LZMA_LAYERS "response_too_many_lzma_layers",
+    ABNORMAL_CE_HEADER "abnormal_ce_header",
+    RESPONSE_MULTIPART_BYTERANGES "response_multipart_byteranges",
+    RESPONSE_ABNORMAL_TRANSFER_ENCODING "response_abnormal_transfer_encoding",
+    RESPONSE_CHUNKED_OLD_PROTO "response_chunked_old_proto",
+    RESPONSE_INVALID_PROTOCOL "response_invalid_protocol",
+    RESPONSE_INVALID_STATUS "response_invalid_status",
+    REQUEST_LINE_INCOMPLETE "request_line_incomplete",
+    PROTOCOL_CONTAINS_EXTRA_DATA "protocol_contains_extra_data",
+    CONTENT_LENGTH_EXTRA_DATA_START "content_length_extra_data_start",
+    CONTENT_LENGTH_EXTRA_DATA_END "content_length_extra_data_end",
+    SWITCHING_PROTO_WITH_CONTENT_LENGTH "switching_proto_with_content_length",
+    DEFORMED_EOL "deformed_eol",
+    PARSER_STATE_ERROR "parser_state_error",
+    MISSING_OUTBOUND_TRANSACTION_DATA "missing_outbound_transaction_data",
+    MISSING_INBOUND_TRANSACTION_DATA "missing_inbound_transaction_data",
+    ZERO_LENGTH_DATA_CHUNKS "zero_length_data_chunks",
+    REQUEST_LINE_UNKNOWN_METHOD "request_line_unknown_method",
+    REQUEST_LINE_UNKNOWN_METHOD_NO_PROTOCOL "request_line_unknown_method_no_protocol",
+    REQUEST_LINE_UNKNOWN_METHOD_INVALID_PROTOCOL "request_line_unknown_method_invalid_protocol",
+    REQUEST_LINE_MISSING_PROTOCOL "request_line_missing_protocol",
+    RESPONSE_LINE_INVALID_PROTOCOL "response_line_invalid_protocol",
+    RESPONSE_LINE_INVALID_RESPONSE_STATUS "response_line_invalid_response_status",
+    RESPONSE_BODY_INTERNAL_ERROR "response_body_internal_error",
+    REQUEST_BODY_DATA_CALLBACK_ERROR "request_body_data_callback_error",
+    RESPONSE_INVALID_EMPTY_NAME "response_invalid_empty_name",
+    REQUEST_INVALID_EMPTY_NAME "request_invalid_empty_name",
+    RESPONSE_INVALID_LWS_AFTER_NAME "response_invalid_lws_after_name",
+    RESPONSE_HEADER_NAME_NOT_TOKEN "response_header_name_not_token",
+    REQUEST_INVALID_LWS_AFTER_NAME "request_invalid_lws_after_name",
+    LZMA_DECOMPRESSION_DISABLED "lzma_decompression_disabled",
+    CONNECTION_ALREADY_OPEN "connection_already_open",
+    COMPRESSION_BOMB_DOUBLE_LZMA "compression_bomb_double_lzma",
+    INVALID_CONTENT_ENCODING "invalid_content_encoding",
+    INVALID_GAP "invalid_gap",
+    REQUEST_CHUNK_EXTENSION "request_chunk_extension",
+    RESPONSE_CHUNK_EXTENSION "response_chunk_extension",
+    LZMA_MEMLIMIT_REACHED "lzma_memlimit_reached",
+    COMPRESSION_BOMB "compression_bomb",
+    COMPRESSION_BOMB_LIMIT_REACHED "compression_bomb_limit_reached",
+    REQUEST_TOO_MANY_HEADERS "request_too_many_headers",
+    RESPONSE_TOO_MANY_HEADERS "response_too_many_headers",
+    MULTIPART_GENERIC_ERROR "multipart_generic_error",
+    MULTIPART_NO_FILEDATA "multipart_no_filedata",
+    MULTIPART_INVALID_HEADER "multipart_invalid_header",
+    TOO_MANY_WARNINGS "too_many_warnings",
+    RANGE_INVALID "range_invalid",
+    FILE_NAME_TOO_LONG "file_name_too_long",
+    FAILED_PROTOCOL_CHANGE "failed_protocol_change",
+}

@@ -1,0 +1,126 @@
+//! Settings of all protocols; defaults are those of Suricata's stock file.
+
+pub(crate) mod ftp;
+pub(crate) mod http;
+pub(crate) mod http2;
+pub(crate) mod smtp;
+pub(crate) mod ssh;
+pub(crate) mod tls;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::files::HashSettings;
+use crate::protocol::Protocol;
+
+/// All settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Protocols that are neither parsed nor detected.
+    pub disabled: BTreeSet<Protocol>,
+    /// HTTP/1.
+    pub http: http::Settings,
+    /// HTTP/2.
+    pub http2: http2::Settings,
+    /// FTP.
+    pub ftp: ftp::Settings,
+    /// SSH.
+    pub ssh: ssh::Settings,
+    /// SMTP.
+    pub smtp: smtp::Settings,
+    /// TLS.
+    pub tls: tls::Settings,
+    /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`).
+    pub ports: BTreeMap<Protocol, Vec<u16>>,
+    /// Frames are kept, with their bytes: there are rules about them.
+    pub frames: bool,
+    /// Hashes of files.
+    pub hashes: HashSettings,
+    /// Connections whose beginning was not seen are followed (`stream.midstream`).
+    pub midstream: bool,
+    /// Bytes of one direction that a parser may leave for later.
+    pub pending_bytes_max: usize,
+    /// Whether streams are inspected before they are acknowledged.
+    pub inline: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            disabled: [Protocol::Modbus, Protocol::Dnp3, Protocol::Enip, Protocol::Pgsql].into(),
+            http: http::Settings::default(),
+            http2: http2::Settings::default(),
+            ftp: ftp::Settings::default(),
+            ssh: ssh::Settings::default(),
+            smtp: smtp::Settings::default(),
+            tls: tls::Settings::default(),
+            ports: BTreeMap::new(),
+            frames: false,
+            hashes: HashSettings::default(),
+            midstream: false,
+            pending_bytes_max: 1024 * 1024,
+            inline: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Sets one by its key in suricata.yaml (`app-layer.protocols.http.libhtp....`). `false`: the
+    /// key is not known here, or the value cannot be read.
+    pub fn set(&mut self, key: &str, value: &str) -> bool {
+        let Some(rest) = key.strip_prefix("app-layer.protocols.") else { return false };
+        if let Some(rest) = rest.strip_prefix("http.libhtp.default-config.") {
+            return self.http.set(rest, value);
+        }
+        let by_protocol = match rest.split_once('.') {
+            Some(("http2", name)) => self.http2.set(name, value),
+            Some(("tls", name)) => self.tls.set(name, value),
+            Some(("ftp", name)) => self.ftp.set(name, value),
+            Some(("ssh", name)) => self.ssh.set(name, value),
+            Some(("smtp", name)) => self.smtp.set(name, value),
+            _ => false,
+        };
+        if by_protocol {
+            return true;
+        }
+        let rest = rest.replace(".tcp.", ".").replace(".udp.", ".");
+        if let Some(protocol) = rest.strip_suffix(".enabled") {
+            return self.enable(protocol, value);
+        }
+        if let Some(protocol) = rest.strip_suffix(".detection-ports.dp") {
+            return self.set_ports(protocol, value);
+        }
+        false
+    }
+
+    fn set_ports(&mut self, protocol: &str, value: &str) -> bool {
+        let Some(protocol) = Protocol::of_name(protocol) else { return false };
+        let list = value.trim_matches(['[', ']']).split(',');
+        let Ok(ports) = list.map(|port| port.trim().parse()).collect() else { return false };
+        self.ports.insert(protocol, ports);
+        true
+    }
+
+    fn enable(&mut self, protocol: &str, value: &str) -> bool {
+        let name = if protocol == "http" { "http1" } else { protocol };
+        let Some(protocol) = Protocol::of_name(name) else { return false };
+        match value {
+            "yes" | "true" | "1" | "on" | "detection-only" => self.disabled.remove(&protocol),
+            _ => self.disabled.insert(protocol),
+        };
+        true
+    }
+}
+
+/// A size as suricata.yaml writes it (`100kb`, `100 KiB`, `4096`), in bytes.
+pub(crate) fn size(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let factor = match text.get(digits.len()..)?.trim() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1024,
+        "m" | "mb" | "mib" => 1024 * 1024,
+        "g" | "gb" | "gib" => 1024 * 1024 * 1024,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}

@@ -1,0 +1,50 @@
+//! Settings of SSH.
+
+/// What becomes of a flow once both sides encrypt (`encryption-handling`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encrypted {
+    /// Payload is not inspected any more.
+    #[default]
+    TrackOnly,
+    /// Nothing more is looked at.
+    Bypass,
+    /// As anything else.
+    Full,
+}
+
+/// Settings of SSH (`app-layer.protocols.ssh`).
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// HASSH is computed: by the setting, or because a rule asks.
+    pub hassh: bool,
+    /// HASSH is off even if a rule asks.
+    pub hassh_off: bool,
+    /// What becomes of encrypted flows.
+    pub encrypted: Encrypted,
+}
+
+impl Settings {
+    /// Sets one by its name in the stock file; `false` if there is no such name.
+    pub fn set(&mut self, name: &str, value: &str) -> bool {
+        match name {
+            "hassh" => {
+                self.hassh = matches!(value, "yes" | "true" | "1" | "on");
+                self.hassh_off = matches!(value, "no" | "false" | "0" | "off");
+            }
+            "encryption-handling" => {
+                self.encrypted = match value {
+                    "bypass" => Encrypted::Bypass,
+                    "full" => Encrypted::Full,
+                    _ => Encrypted::TrackOnly,
+                };
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Computes HASSH because a rule looks at it, unless it is off.
+    pub fn want_hassh(&mut self) {
+        self.hassh |= !self.hassh_off;
+    }
+}
