@@ -17,6 +17,7 @@ mod dmarc;
 mod doctor;
 mod examples;
 mod facts;
+mod ips;
 mod learn;
 mod learning;
 mod man;
@@ -41,6 +42,7 @@ mod tlsrpt;
 mod token;
 mod trace;
 mod unpack;
+mod url_lists;
 mod urls;
 mod user;
 mod web;
@@ -108,6 +110,8 @@ enum Command {
     Urls(urls::Args),
     /// Check lists of weighted phrases, and explain what a page scores
     Phrases(phrases::Args),
+    /// Run Suricata's rules on captured packets
+    Ips(ips::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
     /// Make or send the reports that domains get about mail in their name
@@ -171,6 +175,7 @@ impl Command {
                 | Command::Urls(_)
                 | Command::Ca(_)
                 | Command::Phrases(_)
+                | Command::Ips(_)
         )
     }
 }
@@ -204,6 +209,7 @@ fn main() -> ExitCode {
         Command::Dlp(args) => dlp::run(&args),
         Command::Urls(args) => urls::run(&args),
         Command::Phrases(args) => phrases::run(&args),
+        Command::Ips(args) => ips::run(&args),
         Command::Dmarc(args) => dmarc::run(&args),
         Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),

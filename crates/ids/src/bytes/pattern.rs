@@ -1,0 +1,206 @@
+//! `pcre`: patterns of PCRE2 with Suricata's flags and limits.
+
+use pcre2::bytes::{CaptureLocations, Regex, RegexBuilder};
+
+/// Flags of PCRE2 itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `A`: matches begin at the start.
+    pub anchored: bool,
+    /// `E`: `$` is the very end.
+    pub dollar_end_only: bool,
+    /// `G`: quantifiers take as little as they can.
+    pub ungreedy: bool,
+    /// `i`
+    pub caseless: bool,
+    /// `m`
+    pub multi_line: bool,
+    /// `s`
+    pub dot_all: bool,
+    /// `x`
+    pub extended: bool,
+}
+
+/// Where a group of a pattern is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capture {
+    /// Variable of the flow by number.
+    Flow(u32),
+    /// Variable of the packet by number (logged by EVE).
+    Packet(u32),
+    /// A key and its value are both captured (`pkt:key,pkt:value`), the key first.
+    PacketKey,
+    /// Its value.
+    PacketValue,
+    /// Logged with the alert, by the variable's number.
+    Alert(u32),
+}
+
+/// A compiled pattern with its flags and captures.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    /// Between the slashes.
+    pub text: String,
+    /// Flags of PCRE2.
+    pub flags: Flags,
+    /// `R`: it begins behind the last match.
+    pub relative: bool,
+    /// It must not match.
+    pub negated: bool,
+    /// A match that follows is relative to it: its next places are tried too.
+    pub has_next: bool,
+    /// Where its groups are kept, the first group first.
+    pub captures: Vec<Capture>,
+    regex: Regex,
+}
+
+/// What a pattern found: the whole match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Where it begins.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+impl Pattern {
+    /// Compiles a pattern; `limits` are PCRE2's limits of backtracking and of its depth. The error
+    /// is PCRE2's message.
+    pub fn new(text: &str, flags: Flags, limits: (u32, u32)) -> Result<Self, String> {
+        let regex = RegexBuilder::new()
+            .jit_if_available(true)
+            .build(&source(text, flags, limits))
+            .map_err(|error| format!("pattern {text:?}: {error}"))?;
+        Ok(Self {
+            text: text.to_owned(),
+            flags,
+            relative: false,
+            negated: false,
+            has_next: false,
+            captures: Vec::new(),
+            regex,
+        })
+    }
+
+    /// Number of groups.
+    pub fn group_count(&self) -> usize {
+        self.regex.captures_len().saturating_sub(1)
+    }
+
+    /// Working memory for its groups.
+    pub fn locations(&self) -> CaptureLocations {
+        self.regex.capture_locations()
+    }
+
+    /// The leftmost match from `from` on; `Err` if a limit was reached.
+    pub fn find(
+        &self,
+        bytes: &[u8],
+        from: usize,
+        locations: Option<&mut CaptureLocations>,
+    ) -> Result<Option<Found>, LimitReached> {
+        if from > bytes.len() {
+            return Ok(None);
+        }
+        let found = match locations {
+            Some(locations) => self.regex.captures_read_at(locations, bytes, from),
+            None => self.regex.find_at(bytes, from),
+        };
+        let found = found.map_err(|_| LimitReached)?;
+        Ok(found.map(|found| Found { start: found.start(), end: found.end() }))
+    }
+}
+
+/// The match was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a limit of the pattern's backtracking was reached")]
+pub struct LimitReached;
+
+/// The pattern with its flags and limits written before it.
+fn source(text: &str, flags: Flags, (matches, depth): (u32, u32)) -> String {
+    let mut out = format!("(*LIMIT_MATCH={matches})(*LIMIT_DEPTH={depth})");
+    let letters = [
+        (flags.caseless, 'i'),
+        (flags.multi_line, 'm'),
+        (flags.dot_all, 's'),
+        (flags.extended, 'x'),
+        (flags.ungreedy, 'U'),
+    ];
+    let set: String = letters.iter().filter(|(is_set, _)| *is_set).map(|(_, l)| l).collect();
+    if !set.is_empty() {
+        out.push_str("(?");
+        out.push_str(&set);
+        out.push(')');
+    }
+    let text = if flags.dollar_end_only { end_only(text) } else { text.to_owned() };
+    if flags.anchored {
+        out.push_str("\\A(?:");
+        out.push_str(&text);
+        // A comment of an extended pattern must not hide the bracket.
+        out.push_str(if flags.extended { "\n)" } else { ")" });
+    } else {
+        out.push_str(&text);
+    }
+    out
+}
+
+/// Writes `$` outside classes as `\z`.
+fn end_only(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    let (mut escaped, mut in_class) = (false, false);
+    for c in text.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '$' if !in_class => {
+                out.push_str("\\z");
+                continue;
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(text: &str, flags: Flags, bytes: &[u8]) -> Option<(usize, usize)> {
+        let pattern = Pattern::new(text, flags, (3500, 1500)).expect("it compiles");
+        let found = pattern.find(bytes, 0, None).expect("within limits");
+        found.map(|found| (found.start, found.end))
+    }
+
+    #[test]
+    fn flags_hold() {
+        let none = Flags::default();
+        assert_eq!(find("B+", Flags { caseless: true, ..none }, b"abbc"), Some((1, 3)));
+        assert_eq!(find("b+", Flags { ungreedy: true, ..none }, b"abbc"), Some((1, 2)));
+        assert_eq!(find("b", Flags { anchored: true, ..none }, b"ab"), None);
+        assert_eq!(find("a|b", Flags { anchored: true, ..none }, b"xb"), None);
+        assert_eq!(find("b$", none, b"ab\n"), Some((1, 2)));
+        assert_eq!(find("b$", Flags { dollar_end_only: true, ..none }, b"ab\n"), None);
+        assert_eq!(find("[$]b\\$", Flags { dollar_end_only: true, ..none }, b"$b$"), Some((0, 3)));
+        let extended = Flags { extended: true, anchored: true, ..none };
+        assert_eq!(find("a b # end", extended, b"ab"), Some((0, 2)));
+        assert_eq!(find("^b", Flags { multi_line: true, ..none }, b"a\nb"), Some((2, 3)));
+        assert_eq!(find("\\xff", none, b"a\xff"), Some((1, 2)));
+    }
+
+    #[test]
+    fn catastrophic_patterns_are_given_up() {
+        let pattern = Pattern::new("^(a+)+$", Flags::default(), (3500, 1500)).expect("compiles");
+        let text = [b'a'; 64].into_iter().chain(*b"b").collect::<Vec<u8>>();
+        let found = pattern.find(&text, 0, None);
+        assert!(matches!(found, Err(LimitReached) | Ok(None)), "{found:?}");
+    }
+
+    #[test]
+    fn bad_patterns_are_told() {
+        assert!(Pattern::new("(", Flags::default(), (3500, 1500)).is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! Detection: which rules match a packet, its stream and its transactions.
+//!
+//! ```text
+//! packet rules (addresses, headers, payload, stream) -> transactions -> alerts in order -> actions
+//! ```
+//!
+//! [`Program`] is what rules are compiled to and is shared; [`Detector`] is what one thread keeps.
+
+mod alert;
+mod compile;
+mod datasets;
+mod engines;
+mod flow_state;
+mod frames;
+mod grouping;
+mod header;
+mod host_bits;
+mod inspection;
+mod packet;
+mod packet_buffers;
+mod program;
+mod reputations;
+mod rules;
+mod threshold;
+mod transaction;
+mod words;
+
+pub use alert::{Alert, Verdict};
+pub use datasets::{Datasets, address_bytes};
+pub use flow_state::{FlowActions, FlowState};
+pub use inspection::{InFlow, inspect, mark_logged, skip};
+pub use packet::{Counters, Facts, Known, Protocols};
+pub use program::{Limits, Program, Settings, Suppress};
+pub use reputations::Reputations;
+
+use crate::inspect::Inspector;
+use crate::inspect::prefilter::Scratch;
+
+/// What one thread keeps between packets.
+#[derive(Default)]
+pub struct Detector {
+    /// Sets that rules test and change.
+    pub datasets: Datasets,
+    /// Scores of addresses.
+    pub reputations: Reputations,
+    pub(crate) inspector: Inspector,
+    pub(crate) search: Scratch,
+    pub(crate) host_bits: host_bits::HostBitTable,
+    pub(crate) thresholds: threshold::Thresholds,
+}

@@ -1,0 +1,244 @@
+//! Which rules can match: fast patterns of all rules, gathered by what they are looked for in.
+
+use std::collections::BTreeMap;
+
+use gauntlet_packet::Direction;
+use gauntlet_protocols::{Buffer, Kind, Number, Protocol};
+
+use super::program::{
+    Candidates, Compiled, FrameRule, Look, PacketBuffer, Prefilter, Program, TransactionFilter,
+    is_ip_only,
+};
+use super::words;
+use crate::inspect::prefilter::Matcher;
+use crate::rule::matches::{Match, ProtocolValue};
+use crate::rule::{BufferKey, BufferMatches, FastPattern, Rule};
+
+/// List of checks for events of transactions.
+const EVENTS: &str = "app-layer-events";
+/// List of checks for files.
+const FILES: &str = "files";
+
+/// Where a list of checks is looked at, and how: protocol, direction, progress.
+pub(crate) fn looks(
+    name: &str,
+    list: &BufferMatches,
+    made: &mut Compiled,
+) -> Vec<(Option<Protocol>, Direction, u8, Look)> {
+    if name == EVENTS {
+        note_events(list, made);
+        let both = [Direction::ToServer, Direction::ToClient];
+        return both.map(|direction| (None, direction, 0, Look::List)).into();
+    }
+    if name == FILES {
+        let Some(buffer) = Buffer::of_keyword("file.name") else { return Vec::new() };
+        let engines = buffer.spec().engines.iter();
+        return engines.map(|e| (Some(e.protocol), e.direction, e.progress, Look::Files)).collect();
+    }
+    if let Some(buffer) = Buffer::of_keyword(name) {
+        let spec = buffer.spec();
+        let look = Look::Buffer { buffer, key: list.key, kind: spec.kind };
+        let engines = spec.engines.iter();
+        return engines
+            .map(|e| (Some(e.protocol), e.direction, e.progress, look.clone()))
+            .collect();
+    }
+    numbers(list, made)
+}
+
+fn note_events(list: &BufferMatches, made: &mut Compiled) {
+    for check in &list.matches {
+        if let Match::AppEvent { protocol: Some(protocol), event } = check {
+            let name = format!("{protocol}.{event}");
+            match gauntlet_protocols::Event::of_name(&name) {
+                Some(found) => made.events.push((name, found)),
+                None => made.unsupported = Some(format!("app-layer-event:{name}")),
+            }
+        }
+    }
+}
+
+/// Checks that compare numbers: all of a list are looked at where the first is.
+fn numbers(
+    list: &BufferMatches,
+    made: &mut Compiled,
+) -> Vec<(Option<Protocol>, Direction, u8, Look)> {
+    let mut engines = Vec::new();
+    for check in &list.matches {
+        let Match::Protocol(check) = check else { continue };
+        let is_words = matches!(check.value, ProtocolValue::Words(_));
+        let subject = match is_words {
+            true => words::subject(check.keyword),
+            false => Some(check.keyword),
+        };
+        if let Some(buffer) = subject.filter(|_| is_words).and_then(Buffer::of_keyword) {
+            if engines.is_empty() {
+                let found = buffer.spec().engines.iter();
+                engines = found
+                    .map(|e| (Some(e.protocol), e.direction, e.progress, Look::List))
+                    .collect();
+            }
+            continue;
+        }
+        let Some(number) = subject.and_then(Number::of_keyword) else {
+            made.unsupported = Some(check.keyword.to_owned());
+            continue;
+        };
+        made.numbers.insert(check.keyword, number);
+        if engines.is_empty() {
+            let found = number.spec().engines.iter();
+            engines =
+                found.map(|e| (Some(e.protocol), e.direction, e.progress, Look::List)).collect();
+        }
+    }
+    engines
+}
+
+/// Fast patterns with the places of their rules.
+type Patterns<'a> = Vec<(u32, &'a FastPattern)>;
+
+#[derive(Default)]
+struct Gathered<'a> {
+    payload: Patterns<'a>,
+    stream: Patterns<'a>,
+    packet_buffers: BTreeMap<(u16, u8), (PacketBuffer, Patterns<'a>)>,
+    transactions: BTreeMap<FilterKey, (Kind, Patterns<'a>)>,
+    always: BTreeMap<(Option<Protocol>, Direction, u8), Vec<u32>>,
+}
+
+type FilterKey = (Option<Protocol>, Direction, u8, Buffer, BufferKey);
+
+/// Rules that look at frames.
+pub(crate) fn frames(program: &Program) -> Vec<FrameRule> {
+    let mut found = Vec::new();
+    for (number, rule) in (0u32..).zip(&program.rules.rules) {
+        for (list, matches) in rule.buffers.iter().enumerate() {
+            let used = program.rules.buffers.get(usize::from(matches.key.0));
+            let Some(frame) = used.and_then(|used| used.frame.as_deref()) else { continue };
+            let (protocol, name) = frame.split_once('.').unwrap_or(("", frame));
+            let frame = (protocol.to_owned(), name.to_owned());
+            found.push(FrameRule { number, list, frame });
+        }
+    }
+    found
+}
+
+/// Gathers all rules of a program by their fast patterns.
+pub(crate) fn prefilter(program: &Program) -> Prefilter {
+    let mut made = Prefilter::default();
+    let mut gathered = Gathered::default();
+    for (number, (rule, compiled)) in
+        (0u32..).zip(program.rules.rules.iter().zip(&program.compiled))
+    {
+        if compiled.unsupported.is_some() || compiled.is_frame {
+            continue;
+        }
+        if is_ip_only(rule) {
+            made.ip_only.push(number);
+            continue;
+        }
+        match &rule.fast_pattern {
+            Some(pattern) if !pattern.negated => {
+                gather(number, rule, compiled, pattern, &mut gathered);
+            }
+            _ => without_pattern(number, compiled, &mut gathered, &mut made),
+        }
+    }
+    made.payload = Matcher::new(&gathered.payload);
+    made.stream = Matcher::new(&gathered.stream);
+    for ((key, _), (buffer, patterns)) in gathered.packet_buffers {
+        made.packet_buffers.push((buffer, BufferKey(key), Matcher::new(&patterns)));
+    }
+    for ((protocol, direction, progress, buffer, key), (kind, patterns)) in gathered.transactions {
+        let matcher = Matcher::new(&patterns);
+        let what = Candidates::Buffer { buffer, key, kind, matcher: Box::new(matcher) };
+        made.transactions.push(filter(protocol, direction, progress, what));
+    }
+    for ((protocol, direction, progress), rules) in gathered.always {
+        made.transactions.push(filter(protocol, direction, progress, Candidates::Always(rules)));
+    }
+    made.transactions.sort_by_key(|f| (f.protocol, f.direction, f.progress));
+    mark_last(&mut made.transactions);
+    made
+}
+
+fn filter(
+    protocol: Option<Protocol>,
+    direction: Direction,
+    progress: u8,
+    what: Candidates,
+) -> TransactionFilter {
+    TransactionFilter { protocol, direction, progress, what, is_last_of_progress: false }
+}
+
+fn mark_last(filters: &mut [TransactionFilter]) {
+    for i in 0..filters.len() {
+        let (before, after) = filters.split_at_mut(i + 1);
+        let (Some(this), next) = (before.last_mut(), after.first()) else { continue };
+        this.is_last_of_progress = next.is_none_or(|next| {
+            (next.protocol, next.direction, next.progress)
+                != (this.protocol, this.direction, this.progress)
+        });
+    }
+}
+
+fn gather<'a>(
+    number: u32,
+    rule: &'a Rule,
+    compiled: &Compiled,
+    pattern: &'a FastPattern,
+    gathered: &mut Gathered<'a>,
+) {
+    let Some(key) = pattern.key else {
+        if rule.needs_stream || !rule.needs_packet {
+            gathered.stream.push((number, pattern));
+        }
+        if rule.needs_packet || !rule.needs_stream {
+            gathered.payload.push((number, pattern));
+        }
+        return;
+    };
+    for (place, buffer) in &compiled.packet_buffers {
+        if rule.buffers.get(*place).is_some_and(|list| list.key == key) {
+            let slot = gathered.packet_buffers.entry((key.0, *buffer as u8));
+            slot.or_insert_with(|| (*buffer, Vec::new())).1.push((number, pattern));
+        }
+    }
+    for engine in compiled.engines.iter().filter(|engine| engine.is_prefilter) {
+        if let Look::Buffer { buffer, key, kind } = engine.look {
+            let slot = (engine.protocol, engine.direction, engine.progress, buffer, key);
+            let slot = gathered.transactions.entry(slot).or_insert_with(|| (kind, Vec::new()));
+            slot.1.push((number, pattern));
+        }
+    }
+}
+
+fn without_pattern(
+    number: u32,
+    compiled: &Compiled,
+    gathered: &mut Gathered<'_>,
+    made: &mut Prefilter,
+) {
+    let mut found = false;
+    for engine in &compiled.engines {
+        // Events may come at any progress: these rules are tried whenever there is one.
+        let is_event = engine.protocol.is_none();
+        if is_event {
+            continue;
+        }
+        found = true;
+        let slot = (engine.protocol, engine.direction, engine.progress);
+        let rules = gathered.always.entry(slot).or_default();
+        if rules.last() != Some(&number) {
+            rules.push(number);
+        }
+    }
+    if found && compiled.packet_buffers.is_empty() {
+        return;
+    }
+    if compiled.needs.event {
+        made.events.push(number);
+    } else {
+        made.packet.push(number);
+    }
+}

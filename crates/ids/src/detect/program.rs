@@ -1,0 +1,283 @@
+//! Rules made ready for detection.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use gauntlet_packet::Direction;
+use gauntlet_protocols::{Buffer, Event, Kind, Number, Protocol, ProtocolSet};
+
+use crate::inspect::prefilter::Matcher;
+use crate::rule::address::AddressSet;
+use crate::rule::matches::{FileScope, Threshold, Track};
+use crate::rule::{BufferKey, Rule, RuleKind, RuleSet};
+
+/// Settings of detection.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Alerts of one packet that are kept (`packet-alert-max`).
+    pub packet_alert_max: usize,
+    /// Drops are carried out (inline, or simulated).
+    pub inline: bool,
+    /// Alerts of packet and stream rules name the transaction if there is only one it can be
+    /// (`detect.guess-applayer-tx`).
+    pub guess_transaction: bool,
+    /// So many alerts of one transaction are given its name in this way
+    /// (`detect.stream-tx-log-limit`).
+    pub guess_max: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { packet_alert_max: 15, inline: false, guess_transaction: false, guess_max: 4 }
+    }
+}
+
+impl Settings {
+    /// Sets what suricata.yaml calls so. Whether key and value were understood.
+    pub fn set(&mut self, key: &str, value: &str) -> bool {
+        let value = value.trim();
+        match key {
+            "packet-alert-max" => put(&mut self.packet_alert_max, value.parse().ok()),
+            "detect.guess-applayer-tx" => {
+                put(&mut self.guess_transaction, Some(matches!(value, "yes" | "true" | "on" | "1")))
+            }
+            "detect.stream-tx-log-limit" => put(&mut self.guess_max, value.parse().ok()),
+            _ => false,
+        }
+    }
+}
+
+fn put<T>(place: &mut T, value: Option<T>) -> bool {
+    value.map(|value| *place = value).is_some()
+}
+
+/// `suppress` of threshold.config.
+#[derive(Debug, Clone)]
+pub struct Suppress {
+    /// Whose address decides.
+    pub track: Track,
+    /// Addresses; all if none are named.
+    pub addresses: Option<AddressSet>,
+}
+
+impl Suppress {
+    pub(crate) fn covers(&self, source: Option<IpAddr>, destination: Option<IpAddr>) -> bool {
+        let Some(addresses) = &self.addresses else { return true };
+        let has = |address: Option<IpAddr>| address.is_some_and(|a| addresses.contains(a));
+        match self.track {
+            Track::Source => has(source),
+            Track::Destination => has(destination),
+            Track::Either => has(source) || has(destination),
+            _ => true,
+        }
+    }
+}
+
+/// Limits of a rule, its own and those of threshold.config.
+#[derive(Debug, Clone, Default)]
+pub struct Limits {
+    /// No alerts for these addresses.
+    pub suppress: Vec<Suppress>,
+    /// Counted in this order.
+    pub thresholds: Vec<Threshold>,
+}
+
+/// Where the inspection of a transaction looks.
+#[derive(Debug, Clone)]
+pub(crate) enum Look {
+    /// A buffer's bytes: the buffer, with its transforms the key.
+    Buffer { buffer: Buffer, key: BufferKey, kind: Kind },
+    /// Numbers, events and the like.
+    List,
+    /// Files: names, sizes, hashes.
+    Files,
+    /// The raw stream.
+    Stream,
+    /// Nothing: that the transaction is so far is enough.
+    Progress,
+}
+
+/// One step of a rule's inspection of transactions.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine {
+    /// In transactions of this protocol; any if none.
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) direction: Direction,
+    /// Not before this progress.
+    pub(crate) progress: u8,
+    pub(crate) look: Look,
+    /// Its place in [`Rule::buffers`]; the stream's has none.
+    pub(crate) list: Option<usize>,
+    /// Its bit in the rule's state.
+    pub(crate) bit: u32,
+    /// The buffer of the rule's fast pattern.
+    pub(crate) is_prefilter: bool,
+    /// The rule matches if there is no such buffer (`absent`).
+    pub(crate) matches_absent: bool,
+}
+
+/// Bit of the inspection of files in a rule's state.
+pub(crate) const FILES_BIT: u32 = 1 << 2;
+/// The first bit of other inspections.
+pub(crate) const FIRST_BIT: u32 = 3;
+
+/// A rule made ready.
+#[derive(Debug, Default)]
+pub(crate) struct Compiled {
+    /// Inspection of transactions, in order; empty: the rule looks at packets alone.
+    pub(crate) engines: Vec<Engine>,
+    /// Places in [`Rule::buffers`] of buffers of packets (`tcp.hdr`), each with its kind.
+    pub(crate) packet_buffers: Vec<(usize, PacketBuffer)>,
+    /// Protocols that the flow must have; none: any.
+    pub(crate) protocols: Option<ProtocolSet>,
+    pub(crate) needs: Needs,
+    /// Needs more than the detection does: never tried, and reported.
+    pub(crate) unsupported: Option<String>,
+    /// Looks at frames.
+    pub(crate) is_frame: bool,
+    /// Files are kept.
+    pub(crate) stores: Option<FileScope>,
+    /// Events of transactions that the rule asks for, by place in the list of its checks.
+    pub(crate) events: Vec<(String, Event)>,
+    pub(crate) numbers: BTreeMap<&'static str, Number>,
+}
+
+/// What a packet must have for a rule to be tried.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Needs {
+    pub(crate) payload: bool,
+    pub(crate) no_payload: bool,
+    pub(crate) flow: bool,
+    pub(crate) event: bool,
+    pub(crate) real_packet: bool,
+    pub(crate) flow_variable: bool,
+}
+
+/// Buffers of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PacketBuffer {
+    Ipv4Header,
+    Ipv6Header,
+    TcpHeader,
+    UdpHeader,
+    Icmpv4Header,
+    Icmpv6Header,
+    IpSource,
+    IpDestination,
+    SourceMac,
+    DestinationMac,
+}
+
+impl PacketBuffer {
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "ipv4.hdr" => Self::Ipv4Header,
+            "ipv6.hdr" => Self::Ipv6Header,
+            "tcp.hdr" => Self::TcpHeader,
+            "udp.hdr" => Self::UdpHeader,
+            "icmpv4.hdr" => Self::Icmpv4Header,
+            "icmpv6.hdr" => Self::Icmpv6Header,
+            "ip.src" => Self::IpSource,
+            "ip.dst" => Self::IpDestination,
+            "ether.src" | "ether.hdr.src" => Self::SourceMac,
+            "ether.dst" | "ether.hdr.dst" => Self::DestinationMac,
+            _ => return None,
+        })
+    }
+}
+
+/// Rules made ready for detection; shared by all threads.
+pub struct Program {
+    /// The rules, in the order of their evaluation.
+    pub rules: RuleSet,
+    /// Settings.
+    pub settings: Settings,
+    pub(crate) compiled: Vec<Compiled>,
+    pub(crate) limits: BTreeMap<u32, Limits>,
+    pub(crate) no_limits: Limits,
+    pub(crate) prefilter: Prefilter,
+    pub(crate) frames: Vec<FrameRule>,
+}
+
+/// Which rules a packet or a transaction can match.
+#[derive(Default)]
+pub(crate) struct Prefilter {
+    /// Rules of addresses alone.
+    pub(crate) ip_only: Vec<u32>,
+    /// Rules of packets without a fast pattern, by what they need.
+    pub(crate) packet: Vec<u32>,
+    /// The same that ask for an event.
+    pub(crate) events: Vec<u32>,
+    /// Fast patterns in payloads of packets.
+    pub(crate) payload: Matcher,
+    /// Fast patterns in streams.
+    pub(crate) stream: Matcher,
+    /// Fast patterns in buffers of packets.
+    pub(crate) packet_buffers: Vec<(PacketBuffer, BufferKey, Matcher)>,
+    /// Of transactions.
+    pub(crate) transactions: Vec<TransactionFilter>,
+}
+
+/// Candidates by one buffer of a transaction in one direction.
+pub(crate) struct TransactionFilter {
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) direction: Direction,
+    pub(crate) progress: u8,
+    pub(crate) what: Candidates,
+    /// No other filter of this direction and protocol with the same progress comes behind it.
+    pub(crate) is_last_of_progress: bool,
+}
+
+/// Who is a candidate.
+pub(crate) enum Candidates {
+    /// Rules whose fast pattern is in this buffer.
+    Buffer { buffer: Buffer, key: BufferKey, kind: Kind, matcher: Box<Matcher> },
+    /// These rules, always.
+    Always(Vec<u32>),
+}
+
+impl Program {
+    pub(crate) fn limits(&self, rule: u32) -> &Limits {
+        self.limits.get(&rule).unwrap_or(&self.no_limits)
+    }
+
+    /// Turns on what is computed only if a rule asks for it.
+    pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
+        settings.frames |= !self.frames.is_empty();
+        for used in &self.rules.buffers {
+            if used.name.starts_with("ja3") {
+                settings.tls.want_ja3();
+            } else if used.name.starts_with("ja4") {
+                settings.tls.want_ja4();
+            } else if used.name.starts_with("ssh") && used.name.contains("hassh") {
+                settings.ssh.want_hassh();
+            }
+        }
+    }
+
+    /// Whether any rule looks at raw streams.
+    pub fn looks_at_streams(&self) -> bool {
+        !self.prefilter.stream.is_empty()
+    }
+
+    /// Rules that are never tried, with the reason.
+    pub fn unsupported(&self) -> impl Iterator<Item = (&Rule, &str)> {
+        let pairs = self.rules.rules.iter().zip(&self.compiled);
+        pairs.filter_map(|(rule, made)| Some((rule, made.unsupported.as_deref()?)))
+    }
+}
+
+/// Whether the rule is tried on every first packet of a direction alone.
+pub(crate) fn is_ip_only(rule: &Rule) -> bool {
+    rule.kind == RuleKind::IpOnly
+}
+
+/// A rule that looks at frames.
+#[derive(Debug, Clone)]
+pub(crate) struct FrameRule {
+    pub(crate) number: u32,
+    /// Place in [`crate::rule::Rule::buffers`].
+    pub(crate) list: usize,
+    /// Protocol, and the frame's name behind the dot.
+    pub(crate) frame: (String, String),
+}

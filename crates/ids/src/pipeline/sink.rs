@@ -1,0 +1,103 @@
+//! From the stream engine to the application layer.
+
+use std::sync::Arc;
+
+use gauntlet_packet::tcp::{Chunk, Orders, StreamSink};
+use gauntlet_protocols::{Carrier, Conversation, Expectation, Flow, PacketEvent, Settings, Wishes};
+
+/// Hands data of a stream to the flow's conversation.
+pub(super) struct Sink<'a> {
+    conversation: &'a mut Option<Conversation>,
+    settings: &'a Arc<Settings>,
+    /// Of client and server.
+    ports: (u16, u16),
+    /// Events of detection.
+    pub(super) events: Vec<PacketEvent>,
+    /// Connections that were announced.
+    pub(super) expected: Vec<Expectation>,
+    /// Payload is not to be inspected any more.
+    pub(super) no_payload_inspection: bool,
+    /// Nothing is to be inspected any more, once what is there has been.
+    pub(super) no_inspection: bool,
+}
+
+impl<'a> Sink<'a> {
+    pub(super) fn new(
+        conversation: &'a mut Option<Conversation>,
+        settings: &'a Arc<Settings>,
+        ports: (u16, u16),
+    ) -> Self {
+        Self {
+            conversation,
+            settings,
+            ports,
+            events: Vec::new(),
+            expected: Vec::new(),
+            no_payload_inspection: false,
+            no_inspection: false,
+        }
+    }
+}
+
+impl StreamSink for Sink<'_> {
+    fn data(&mut self, chunk: &Chunk<'_>) -> Orders {
+        let midstream = chunk.session.midstream;
+        let new = || conversation(self.settings, Carrier::Tcp, self.ports, midstream);
+        let conversation = self.conversation.get_or_insert_with(new);
+        if let Some(direction) = chunk.session.first_data {
+            conversation.first_data(direction);
+        }
+        let done = match chunk.gap {
+            Some(len) => conversation.gap(chunk.direction, len.into()),
+            None => {
+                let end = chunk.end || chunk.depth;
+                conversation.data(chunk.direction, chunk.bytes, end)
+            }
+        };
+        self.events.extend(done.events.iter().copied());
+        self.expected.extend(done.wishes.expected.iter().cloned());
+        self.no_payload_inspection |= done.wishes.no_payload_inspection;
+        self.no_inspection |= done.wishes.no_parsing;
+        let known = conversation.protocol_of(chunk.direction).is_some();
+        let completed = known || conversation.is_unknown();
+        Orders {
+            updated: done.updated,
+            failed: done.failed,
+            swap: done.reverse,
+            stop: done.stop,
+            first_data_handled: conversation.protocol().is_some(),
+            detection_completed: completed.then_some(true),
+            protocol_changes: done.wishes.change.is_some(),
+            ..Orders::consumed(chunk)
+        }
+        .with(&done.wishes)
+    }
+}
+
+/// What parsers wish of the stream.
+trait With {
+    fn with(self, wishes: &Wishes) -> Self;
+}
+
+impl With for Orders {
+    fn with(self, wishes: &Wishes) -> Self {
+        Self {
+            trigger_raw: wishes.inspect_raw,
+            no_raw: [wishes.no_payload_inspection; 2],
+            bypass: wishes.no_reassembly,
+            depth: wishes.depth.map(|depth| u32::try_from(depth).unwrap_or(u32::MAX)),
+            ..self
+        }
+    }
+}
+
+/// A conversation of a new flow.
+pub(super) fn conversation(
+    settings: &Arc<Settings>,
+    carrier: Carrier,
+    ports: (u16, u16),
+    midstream: bool,
+) -> Conversation {
+    let flow = Flow { carrier, ports, inline: settings.inline, midstream };
+    Conversation::new(settings.clone(), flow)
+}

@@ -1,0 +1,421 @@
+//! A packet in its flow: stream, application layer, detection, and what is forgotten afterwards.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gauntlet_packet::flow::{Flow, FlowCore, PacketFacts, Pseudo, flush_packets};
+use gauntlet_packet::tcp::{self, Outcome, RawPacket, Update};
+use gauntlet_packet::{Direction, Packet, Transport};
+use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
+
+use super::sink::Sink;
+use super::{Event, Settings, Upper};
+use crate::detect::{
+    self, Counters, Detector, Facts, FlowActions, Known, Program, Protocols, Verdict,
+};
+use crate::eve::FlowFields;
+
+/// Names of made-up packets before a change of protocol, as EVE has it.
+const FLUSH: &str = "stream (detect/log)";
+
+/// Announced connections that have not come yet; the oldest is forgotten for a new one.
+const EXPECTED_MAX: usize = 4_096;
+
+/// Everything but the flows.
+pub(super) struct Stages {
+    program: Arc<Program>,
+    detector: Detector,
+    pub(super) streams: tcp::Engine,
+    protocols: Arc<protocols::Settings>,
+    /// Connections that others announced, with the addresses of the announcing flow.
+    expected: VecDeque<(Expectation, [IpAddr; 2])>,
+}
+
+/// What was learned of a packet on its way to detection.
+struct Learned {
+    facts: PacketFacts,
+    outcome: Outcome,
+    events: Vec<PacketEvent>,
+    /// A side's protocol was decided.
+    just_decided: bool,
+}
+
+/// A part of the raw stream that is to be inspected with a packet.
+struct RawPart {
+    /// Its bytes, with their offsets.
+    pieces: Vec<(u64, Vec<u8>)>,
+    /// How far the stream is inspected then.
+    progress: u64,
+}
+
+impl Stages {
+    pub(super) fn new(program: Arc<Program>, detector: Detector, settings: &Settings) -> Self {
+        Self {
+            program,
+            detector,
+            streams: tcp::Engine::new(settings.streams.clone()),
+            protocols: Arc::new(settings.protocols.clone()),
+            expected: VecDeque::new(),
+        }
+    }
+
+    /// A packet that belongs to no flow.
+    pub(super) fn without_flow(&mut self, packet: &Packet, tell: &mut dyn FnMut(&Event<'_>)) {
+        let facts = Facts {
+            no_payload_inspection: packet.no_payload_inspection,
+            events: events(packet, &Outcome::default()),
+            ..Facts::new(packet)
+        };
+        let verdict = detect::inspect(&self.program, &mut self.detector, &facts, None);
+        self.tell(packet, FlowFields::default(), &verdict, tell);
+    }
+
+    /// A packet of a flow.
+    pub(super) fn in_flow(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        facts: PacketFacts,
+        tell: &mut dyn FnMut(&Event<'_>),
+    ) {
+        let side = facts.direction.index();
+        if std::mem::take(&mut flow.upper.updated_next[side]) {
+            flow.upper.updated[side] = true;
+        }
+        let learned = match &packet.transport {
+            Transport::Tcp(_) => self.stream(flow, packet, facts, tell),
+            Transport::Udp(_) if !facts.drops => self.datagram(flow, packet, facts),
+            _ => Learned::of(facts),
+        };
+        self.detect(flow, packet, &learned, tell);
+        self.forget(flow, packet, &learned);
+    }
+
+    fn stream(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        mut facts: PacketFacts,
+        tell: &mut dyn FnMut(&Event<'_>),
+    ) -> Learned {
+        if facts.pseudo == Some(Pseudo::Flush) {
+            return Learned::of(facts);
+        }
+        let before = flow.upper.decided();
+        if flow.upper.conversation.is_none()
+            && let Some(announced) = self.announced(&flow.core)
+        {
+            let ports = ports(&flow.core);
+            let mut made = super::sink::conversation(&self.protocols, Carrier::Tcp, ports, false);
+            made.expect(&announced);
+            flow.upper.conversation = Some(made);
+        }
+        let upper = &mut flow.upper.conversation;
+        let mut sink = Sink::new(upper, &self.protocols, ports(&flow.core));
+        let outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
+        let Sink { events, no_payload_inspection, no_inspection, expected, .. } = sink;
+        note_update(&mut flow.upper, facts.direction, outcome.update);
+        self.expect(&flow.core, expected);
+        let hides = no_inspection && !facts.no_payload_inspection;
+        if outcome.protocol_changes || hides {
+            if outcome.protocol_changes {
+                flow.upper.original = flow.upper.protocol();
+            }
+            let made = flush_packets(&mut flow.core, packet, &facts, &mut self.streams);
+            for (packet, facts) in made {
+                self.detect(flow, &packet, &Learned::of(facts), tell);
+                self.forget(flow, &packet, &Learned::of(facts));
+            }
+            flow.core.no_payload_inspection |= hides;
+        }
+        flow.core.no_payload_inspection |= no_payload_inspection;
+        let just_decided = before != flow.upper.decided();
+        Learned { facts, outcome, events, just_decided }
+    }
+
+    fn expect(&mut self, core: &FlowCore, expected: Vec<Expectation>) {
+        let ends = [core.client().address, core.server().address];
+        for expectation in expected {
+            if self.expected.len() >= EXPECTED_MAX {
+                self.expected.pop_front();
+            }
+            self.expected.push_back((expectation, ends));
+        }
+    }
+
+    /// The announcement of a new flow, if there was one: both ends are those of the announcing
+    /// flow, and it goes to the port that was named.
+    fn announced(&mut self, core: &FlowCore) -> Option<Expectation> {
+        let ends = [core.client().address, core.server().address];
+        let port = core.server().port;
+        let place = self.expected.iter().position(|(expectation, others)| {
+            let same = *others == ends || *others == [ends[1], ends[0]];
+            same && expectation.port == port
+        })?;
+        self.expected.remove(place).map(|(expectation, _)| expectation)
+    }
+
+    fn datagram(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        mut facts: PacketFacts,
+    ) -> Learned {
+        let before = flow.upper.decided();
+        let new =
+            || super::sink::conversation(&self.protocols, Carrier::Udp, ports(&flow.core), false);
+        let conversation = flow.upper.conversation.get_or_insert_with(new);
+        let done = conversation.datagram(facts.direction, packet.payload());
+        if done.reverse {
+            flow.core.swap();
+            facts.direction = facts.direction.reverse();
+        }
+        let update = if done.updated { Update::Packet } else { Update::None };
+        note_update(&mut flow.upper, facts.direction, update);
+        let just_decided = before != flow.upper.decided();
+        Learned { events: done.events, just_decided, ..Learned::of(facts) }
+    }
+
+    fn detect(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        learned: &Learned,
+        tell: &mut dyn FnMut(&Event<'_>),
+    ) {
+        if flow.core.drops && flow.upper.detection.action == FlowActions::Drop {
+            return;
+        }
+        if learned.outcome.no_inspection || flow.core.passes {
+            if let Some(conversation) = &mut flow.upper.conversation {
+                detect::skip(conversation, learned.facts.direction);
+            }
+            return;
+        }
+        let settings = &self.streams.settings;
+        let direction = learned.facts.direction;
+        let part = raw_part(&flow.core, packet, learned, settings);
+        let progress = part.as_ref().map(|part| part.progress);
+        let facts = facts(flow, packet, learned, part, settings.inline);
+        let upper = &mut flow.upper;
+        let of_flow = detect::InFlow {
+            state: &mut upper.detection,
+            conversation: upper.conversation.as_mut(),
+            named: &mut upper.named,
+        };
+        let verdict = detect::inspect(&self.program, &mut self.detector, &facts, Some(of_flow));
+        drop(facts);
+        if let (Some(progress), Some(session)) = (progress, &mut flow.core.tcp) {
+            let asked = if self.program.looks_at_streams() { progress } else { 0 };
+            session.raw_done(direction, asked);
+        }
+        self.act(flow, &verdict);
+        let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
+        let protocol = flow.upper.protocol_name();
+        let fields = FlowFields {
+            id: Some(flow.core.number),
+            protocol,
+            to_server: Some(direction == Direction::ToServer),
+            is_dropped: verdict.dropped_by.is_some(),
+            source,
+        };
+        self.tell(packet, fields, &verdict, tell);
+    }
+
+    fn act(&self, flow: &mut Flow<Upper>, verdict: &Verdict) {
+        let count = u32::try_from(verdict.alerts.len()).unwrap_or(u32::MAX);
+        flow.core.alerts = flow.core.alerts.saturating_add(count);
+        match flow.upper.detection.action {
+            FlowActions::Drop => flow.core.drops = true,
+            FlowActions::Pass => flow.core.passes = true,
+            FlowActions::None => {}
+        }
+    }
+
+    fn tell(
+        &self,
+        packet: &Packet,
+        flow: FlowFields<'_>,
+        verdict: &Verdict,
+        tell: &mut dyn FnMut(&Event<'_>),
+    ) {
+        if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() {
+            tell(&Event { packet, flow, verdict, program: &self.program });
+        }
+    }
+
+    /// Forgets what all have seen.
+    fn forget(&mut self, flow: &mut Flow<Upper>, packet: &Packet, learned: &Learned) {
+        let direction = learned.facts.direction;
+        let is_tcp = matches!(packet.transport, Transport::Tcp(_));
+        let (is_made, in_session) = (learned.is_made(), learned.in_session());
+        if is_tcp
+            && in_session
+            && let Some(session) = &mut flow.core.tcp
+        {
+            session.prune(direction, None, &self.streams.settings);
+        }
+        let Some(updated) = flow.upper.updated.get_mut(direction.index()) else { return };
+        if !(is_made || *updated) || (is_tcp && !in_session) {
+            return;
+        }
+        *updated = false;
+        if let Some(conversation) = &mut flow.upper.conversation {
+            detect::mark_logged(conversation);
+            conversation.clean(direction);
+        }
+    }
+}
+
+impl Learned {
+    fn of(facts: PacketFacts) -> Self {
+        Self { facts, outcome: Outcome::default(), events: Vec::new(), just_decided: false }
+    }
+
+    /// The packet was made up.
+    fn is_made(&self) -> bool {
+        self.facts.pseudo.is_some()
+    }
+
+    /// The packet belongs to an established session.
+    fn in_session(&self) -> bool {
+        self.outcome.established || self.is_made()
+    }
+}
+
+impl Upper {
+    fn protocol(&self) -> Option<protocols::Protocol> {
+        self.conversation.as_ref().and_then(Conversation::protocol)
+    }
+
+    /// Which sides are decided.
+    fn decided(&self) -> [bool; 2] {
+        let Some(conversation) = &self.conversation else { return [false; 2] };
+        [Direction::ToServer, Direction::ToClient].map(|direction| {
+            conversation.protocol_of(direction).is_some() || conversation.is_unknown()
+        })
+    }
+
+    fn known(&self, just_decided: bool) -> Protocols {
+        let Some(conversation) = &self.conversation else { return Protocols::default() };
+        let of = |protocol: Option<protocols::Protocol>| match protocol {
+            Some(protocol) => Known::Is(protocol),
+            None if conversation.is_unknown() => Known::Failed,
+            None => Known::Unknown,
+        };
+        Protocols {
+            flow: of(conversation.protocol()),
+            sides: [Direction::ToServer, Direction::ToClient]
+                .map(|direction| of(conversation.protocol_of(direction))),
+            original: self.original.map_or(Known::Unknown, Known::Is),
+            just_decided,
+        }
+    }
+
+    fn protocol_name(&self) -> Option<&'static str> {
+        let conversation = self.conversation.as_ref()?;
+        match conversation.protocol() {
+            Some(protocol) => Some(protocol.eve_name()),
+            None if conversation.is_unknown() => Some("failed"),
+            None => None,
+        }
+    }
+}
+
+/// The part of the raw stream that is to be inspected with a packet, if there is one.
+fn raw_part(
+    core: &FlowCore,
+    packet: &Packet,
+    learned: &Learned,
+    settings: &tcp::Settings,
+) -> Option<RawPart> {
+    let session = core.tcp.as_deref().filter(|_| learned.in_session())?;
+    let raw = RawPacket::new(packet, learned.facts.direction, &learned.outcome);
+    if !session.raw_ready(&raw, settings) {
+        return None;
+    }
+    let mut pieces = Vec::new();
+    let progress = session.raw_data(&raw, settings, false, &mut |offset, bytes| {
+        pieces.push((offset, bytes.to_vec()));
+    });
+    Some(RawPart { pieces, progress })
+}
+
+/// What rules may ask of a packet of a flow.
+fn facts<'a>(
+    flow: &Flow<Upper>,
+    packet: &'a Packet,
+    learned: &'a Learned,
+    part: Option<RawPart>,
+    is_inline: bool,
+) -> Facts<'a> {
+    let direction = learned.facts.direction;
+    let (core, upper) = (&flow.core, &flow.upper);
+    let session = core.tcp.as_deref();
+    Facts {
+        direction: Some(direction),
+        established: learned.facts.established,
+        is_first: learned.facts.first,
+        in_session: learned.in_session(),
+        added_to_stream: learned.outcome.added,
+        replaced: learned.outcome.replaced.as_deref(),
+        is_made: learned.is_made(),
+        is_flush: learned.facts.pseudo == Some(Pseudo::Flush),
+        no_payload_inspection: packet.no_payload_inspection
+            || learned.facts.no_payload_inspection
+            || learned.outcome.no_payload_inspection,
+        events: events(packet, &learned.outcome),
+        detection_events: names(&learned.events),
+        has_stream: part.is_some(),
+        stream: part.map(|part| part.pieces).unwrap_or_default(),
+        is_dropped: learned.outcome.drop.is_some(),
+        counters: Counters {
+            age: u64::try_from(core.last.seconds - core.first.seconds).unwrap_or(0),
+            packets: core.packets,
+            bytes: core.bytes,
+        },
+        stream_sizes: session
+            .map(|session| [session.size(Direction::ToServer), session.size(Direction::ToClient)]),
+        protocols: upper.known(learned.just_decided),
+        updated: upper.updated.get(direction.index()).copied().unwrap_or_default()
+            || learned.outcome.update != Update::None,
+        at_end: upper.conversation.as_ref().is_some_and(|c| c.ended(direction)),
+        is_closed: session.is_some_and(|s| s.state() == tcp::State::Closed),
+        is_inline,
+        ..Facts::new(packet)
+    }
+}
+
+/// Of client and server.
+fn ports(core: &FlowCore) -> (u16, u16) {
+    (core.client().port, core.server().port)
+}
+
+/// Notes whose application data a packet changed.
+fn note_update(upper: &mut Upper, direction: Direction, update: Update) {
+    let (own, other) = (direction.index(), direction.reverse().index());
+    match update {
+        Update::None => {}
+        Update::Packet => upper.updated[own] = true,
+        Update::Opposing => {
+            upper.updated[other] = true;
+            upper.updated_next[own] = true;
+        }
+        Update::Both => {
+            upper.updated = [true; 2];
+            upper.updated_next = [true; 2];
+        }
+    }
+}
+
+fn events(packet: &Packet, outcome: &Outcome) -> Vec<&'static str> {
+    let decoding = packet.events.iter().filter_map(|number| gauntlet_packet::event::name(*number));
+    decoding.chain(outcome.events.iter().map(|event| event.name())).collect()
+}
+
+fn names(events: &[PacketEvent]) -> Vec<&'static str> {
+    let all = PacketEvent::NAMES;
+    let name = |event: &PacketEvent| all.iter().find(|(e, _)| e == event).map(|(_, name)| *name);
+    events.iter().filter_map(name).collect()
+}

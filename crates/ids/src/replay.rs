@@ -1,0 +1,256 @@
+//! A capture file, run through all layers: what `gauntlet ips replay` does.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gauntlet_packet::{Capture, Checksums};
+
+use crate::config::Settings;
+use crate::detect::{self, Detector, Limits, Program, Suppress};
+use crate::pipeline::{self, Pipeline};
+use crate::rule::matches::ThresholdKind;
+use crate::rule::reader::Reader;
+use crate::rule::{RuleSet, thresholds};
+use crate::{eve, lists};
+
+/// What to replay with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Settings as suricata.yaml has them.
+    pub settings: Settings,
+    /// Where files are that the settings name.
+    pub directory: PathBuf,
+    /// Rule files.
+    pub rules: Vec<PathBuf>,
+    /// Drops are carried out: dropped packets and flows are not looked at any more.
+    pub inline: bool,
+    /// Whether checksums are looked at; none: as the settings say.
+    pub checksums: Option<bool>,
+}
+
+/// Why there was nothing to replay.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A file could not be read.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, std::io::Error),
+    /// It is no capture.
+    #[error("{0}: {1}")]
+    Capture(PathBuf, gauntlet_packet::capture::Error),
+    /// A file of values cannot be used.
+    #[error(transparent)]
+    List(#[from] lists::ListError),
+}
+
+/// What was replayed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Frames of the capture.
+    pub frames: u64,
+    /// Alerts.
+    pub alerts: u64,
+    /// Packets that a rule drops.
+    pub dropped: u64,
+    /// Rules that are in use.
+    pub rules: usize,
+    /// Rules that are not.
+    pub left_out: usize,
+    /// Why the capture was not read to its end, if it was not.
+    pub damage: Option<String>,
+}
+
+/// Reads rules.
+///
+/// # Errors
+///
+/// If a file cannot be read. What is wrong in it is in [`RuleSet::problems`].
+pub fn rules(options: &Options) -> Result<RuleSet, ReplayError> {
+    let settings = &options.settings;
+    let mut reader = Reader::new(settings);
+    if let Some(file) = settings.get("classification-file").map(|file| options.path(file))
+        && let Ok(text) = fs::read_to_string(&file)
+    {
+        reader.classes(&text);
+    }
+    reader.stock_classes();
+    for file in &options.rules {
+        reader.read_file(file).map_err(|e| ReplayError::Read(file.clone(), e))?;
+    }
+    Ok(reader.finish())
+}
+
+impl Options {
+    /// Where a file of the settings is.
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.join(file)
+    }
+}
+
+/// Limits of threshold.config, by the places of rules.
+fn limits(options: &Options, rules: &mut RuleSet) -> BTreeMap<u32, Limits> {
+    let mut limits: BTreeMap<u32, Limits> = BTreeMap::new();
+    for (number, rule) in (0u32..).zip(&rules.rules) {
+        if let Some(own) = &rule.threshold {
+            limits.entry(number).or_default().thresholds.push(own.clone());
+        }
+    }
+    let Some(file) = options.settings.get("threshold-file") else { return limits };
+    let path = options.path(file);
+    let Ok(text) = fs::read_to_string(&path) else { return limits };
+    let read = thresholds::read(&path.display().to_string(), &text, &options.settings);
+    rules.problems.extend(read.problems);
+    for line in &read.lines {
+        for (number, rule) in (0u32..).zip(&rules.rules) {
+            let fits = |wanted: u32, found: u32| wanted == 0 || wanted == found;
+            if !fits(line.gid, rule.gid) || !fits(line.sid, rule.sid) {
+                continue;
+            }
+            let slot = limits.entry(number).or_default();
+            if line.threshold.kind == ThresholdKind::Suppress {
+                let track = line.threshold.track;
+                let addresses = line.addresses.clone();
+                slot.suppress.push(Suppress { track, addresses });
+            } else {
+                slot.thresholds.push(line.threshold.clone());
+            }
+        }
+    }
+    limits
+}
+
+/// Settings of all layers, and the keys that nobody knows.
+pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<String>) {
+    let mut layers = pipeline::Settings::default();
+    let mut detection = detect::Settings { inline: options.inline, ..Default::default() };
+    let unknown = options.settings.apply(&mut [
+        &mut |key, value| layers.packets.set(key, value),
+        &mut |key, value| layers.flows.set(key, value),
+        &mut |key, value| layers.streams.set(key, value),
+        &mut |key, value| layers.protocols.set(key, value),
+        &mut |key, value| detection.set(key, value),
+    ]);
+    let unknown = unknown.into_iter().map(str::to_owned).collect();
+    layers.streams.resolve(options.inline);
+    layers.flows.resolve(&layers.streams);
+    layers.protocols.inline = layers.streams.inline;
+    layers.protocols.midstream = layers.streams.midstream;
+    layers.streams.hosts = layers.packets.hosts.clone();
+    if let Some(checksums) = options.checksums {
+        if checksums {
+            layers.packets.checksums = Checksums::All;
+        }
+        layers.streams.validate_checksums = checksums;
+    }
+    (layers, detection, unknown)
+}
+
+/// Rules made ready.
+///
+/// # Errors
+///
+/// If a rule file cannot be read.
+pub fn program(options: &Options) -> Result<Program, ReplayError> {
+    let (_, detection, _) = layers(options);
+    let mut rules = rules(options)?;
+    let limits = limits(options, &mut rules);
+    Ok(Program::new(rules, detection, limits))
+}
+
+/// What detection knows before the first packet: sets of values, scores of addresses.
+fn detector(options: &Options, program: &Program) -> Result<Detector, ReplayError> {
+    let mut detector = Detector::default();
+    lists::load(&program.rules.datasets, &mut detector.datasets)?;
+    if let Some(categories) = options.settings.get("reputation-categories-file") {
+        let files = options.settings.list("reputation-files");
+        let files: Vec<PathBuf> = files.iter().map(|file| options.path(file)).collect();
+        detector.reputations = lists::reputations(&options.path(categories), &files)?;
+    }
+    Ok(detector)
+}
+
+/// Rules and settings made ready, for any number of captures.
+#[expect(missing_debug_implementations, reason = "thousands of compiled rules")]
+pub struct Replayer<'a> {
+    options: &'a Options,
+    layers: pipeline::Settings,
+    program: Arc<Program>,
+}
+
+impl<'a> Replayer<'a> {
+    /// Reads and prepares the rules.
+    ///
+    /// # Errors
+    ///
+    /// If a rule file cannot be read.
+    pub fn new(options: &'a Options) -> Result<Self, ReplayError> {
+        let program = program(options)?;
+        let (mut layers, _, _) = layers(options);
+        program.wants(&mut layers.protocols);
+        Ok(Self { options, layers, program: Arc::new(program) })
+    }
+
+    /// Replays a capture, from a fresh state; each record of EVE goes to `line`.
+    ///
+    /// # Errors
+    ///
+    /// If the capture or a list cannot be read. A capture that is damaged is replayed as far as it
+    /// goes.
+    pub fn run(&self, capture: &Path, line: &mut dyn FnMut(&str)) -> Result<Summary, ReplayError> {
+        let unsupported = self.program.unsupported().count();
+        let mut summary = Summary {
+            rules: self.program.rules.rules.len() - unsupported,
+            left_out: self.program.rules.problems.len() + unsupported,
+            ..Summary::default()
+        };
+        let file = fs::File::open(capture).map_err(|e| ReplayError::Read(capture.to_owned(), e))?;
+        let bad = |e| ReplayError::Capture(capture.to_owned(), e);
+        let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
+        let detector = detector(self.options, &self.program)?;
+        let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
+        let mut tell = |event: &pipeline::Event<'_>, summary: &mut Summary| {
+            summary.alerts += event.alerts().len() as u64;
+            summary.dropped += u64::from(event.verdict.dropped_by.is_some());
+            for alert in event.alerts() {
+                if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
+                    line(&text);
+                }
+            }
+        };
+        loop {
+            match frames.next() {
+                Ok(Some(frame)) => {
+                    summary.frames += 1;
+                    pipeline.frame(&frame, &mut |event| tell(event, &mut summary));
+                }
+                Ok(None) => {
+                    summary.damage = frames
+                        .damage()
+                        .map(|damage| format!("{} after {} frames", damage.reason, damage.frames));
+                    break;
+                }
+                Err(error) => {
+                    summary.damage = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        pipeline.end(&mut |event| tell(event, &mut summary));
+        Ok(summary)
+    }
+}
+
+/// Replays one capture; each record of EVE goes to `line`.
+///
+/// # Errors
+///
+/// As [`Replayer::new`] and [`Replayer::run`].
+pub fn replay(
+    capture: &Path,
+    options: &Options,
+    line: &mut dyn FnMut(&str),
+) -> Result<Summary, ReplayError> {
+    Replayer::new(options)?.run(capture, line)
+}

@@ -1,0 +1,17 @@
+//! One test binary.
+#![expect(clippy::print_stdout, reason = "what differs is printed on demand")]
+
+#[path = "it/ask.rs"]
+mod ask;
+#[path = "it/inspect.rs"]
+mod inspect;
+#[path = "it/large.rs"]
+mod large;
+#[path = "it/nasty.rs"]
+mod nasty;
+#[path = "it/parity.rs"]
+mod parity;
+#[path = "it/rules.rs"]
+mod rules;
+#[path = "it/wire.rs"]
+mod wire;

@@ -1,0 +1,77 @@
+//! `gauntlet ips`: Suricata's rules on captured packets.
+
+mod replay;
+mod rules;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use gauntlet_ids::config::Settings;
+
+const AFTER_HELP: &str = "\
+Rules are Suricata's, unchanged; settings are those of suricata.yaml by their names. Without
+--suricata-yaml those of Suricata's stock file hold. Rules that are not understood are named and left
+out: `gauntlet ips rules check` lists them.
+
+Exit codes: 0 all was read; 1 the capture is damaged and was read as far as it goes, or `rules check`
+met a rule that cannot be used; 2 wrong usage, or a file that cannot be read.
+
+Examples:
+  gauntlet ips replay capture.pcap --rules emerging-all.rules --eve eve.json
+  gauntlet ips replay capture.pcapng.zst --rules local.rules --json | jq .alert.signature
+  gauntlet ips replay capture.pcap --rules local.rules --set vars.address-groups.HOME_NET=any
+  gauntlet ips rules check emerging-all.rules local.rules";
+
+/// Arguments of `gauntlet ips`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Run a capture file through the rules
+    Replay(replay::Args),
+    /// Check rules
+    Rules(rules::Args),
+}
+
+/// Settings as suricata.yaml has them.
+#[derive(Debug, clap::Args)]
+struct SettingsArgs {
+    /// A configuration of Suricata; what it does not say has Suricata's built-in value
+    #[arg(long, value_name = "FILE")]
+    suricata_yaml: Option<PathBuf>,
+    /// One setting by its name in suricata.yaml; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    assignments: Vec<String>,
+}
+
+impl SettingsArgs {
+    /// Where files are that the settings name: beside the configuration.
+    fn directory(&self) -> PathBuf {
+        let folder = self.suricata_yaml.as_deref().and_then(Path::parent);
+        folder.map(Path::to_owned).unwrap_or_default()
+    }
+
+    fn read(&self) -> anyhow::Result<Settings> {
+        let mut settings = match &self.suricata_yaml {
+            Some(file) => Settings::read(file).context("no settings were read")?,
+            None => Settings::stock(),
+        };
+        for assignment in &self.assignments {
+            settings.assign(assignment)?;
+        }
+        Ok(settings)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        Action::Replay(args) => replay::run(args),
+        Action::Rules(args) => rules::run(args),
+    }
+}
