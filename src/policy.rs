@@ -19,11 +19,14 @@ use gauntlet_gateway::scan::data_loss::{DataLossPrevention, NeverFound};
 use gauntlet_inputs::file;
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
 use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
+use gauntlet_store::WebReleases;
 use gauntlet_verdict::Verdict;
+use gauntlet_web::release::WebExceptions;
 use serde::Deserialize;
 
 use crate::dlp::{self, Looking};
 use crate::ruleset::RulesetArgs;
+use crate::web::LOG_FOLDER;
 
 const AFTER_HELP: &str = "\
 Cases for `test` are TOML:
@@ -126,8 +129,13 @@ struct ExplainArgs {
 fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let (policy, config) = (args.policy.as_deref(), args.config.as_deref());
     if let Some(url) = args.message.to_str().filter(|text| web::is_url(text)) {
+        let names_node = config.is_some() || args.ruleset.data.is_some();
         let (policy, config) = policy_of(policy, config, &args.ruleset)?;
-        return web::explain(url, &args.request, (&policy, &config), args.json);
+        let exceptions = match names_node {
+            true => WebReleases::read_exceptions(&config.node.data.join(LOG_FOLDER))?,
+            false => WebExceptions::default(),
+        };
+        return web::explain(url, &args.request, (&policy, &config, &exceptions), args.json);
     }
     let raw = file::read(&args.message)?;
     let direction = if args.outbound { Direction::Outbound } else { Direction::Inbound };
@@ -178,8 +186,12 @@ fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
         0 => String::new(),
         web => format!("{web} web rules, "),
     };
+    let quotas = match policy.web_quotas.len() {
+        0 => String::new(),
+        n => format!("{n} quotas, "),
+    };
     let rules = policy.rules.len();
-    writeln!(out, "{}: {rules} rules, {web}{warnings} warnings", file.display())?;
+    writeln!(out, "{}: {rules} rules, {web}{quotas}{warnings} warnings", file.display())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -217,8 +229,8 @@ impl Judge {
         config: Option<&Path>,
         ruleset: &RulesetArgs,
     ) -> anyhow::Result<Self> {
-        let snapshot = ruleset.load()?;
         let (policy, config) = policy_of(policy, config, ruleset)?;
+        let snapshot = ruleset.load_with_lists(&config)?;
         let data_loss = match policy.data_conditions().next() {
             Some(_) => Some(Looking::start(&config)?),
             None => None,

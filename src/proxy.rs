@@ -6,30 +6,36 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use gauntlet_gateway::config::trust_roots;
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog, Outcome, Peer};
+use gauntlet_proxy::auth::Logins;
 use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::icap::IcapServer;
 use gauntlet_proxy::policy_judge::PolicyJudge;
+use gauntlet_proxy::quotas::Quotas;
 use gauntlet_proxy::resolve::{Resolve, SystemResolver};
 use gauntlet_proxy::settings::content::YouTube;
-use gauntlet_proxy::settings::{Mode, Settings, Upstream};
+use gauntlet_proxy::settings::{LoginMethod, LoginSettings, Mode, Settings, Upstream};
+use gauntlet_proxy::tls::ListenerCertificate;
 use gauntlet_proxy::tls::authority::{CERTIFICATE_FILE, KEY_FILE};
 use gauntlet_proxy::{Parts, Server, StartError};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
+use crate::web::quota_file::QuotaFile;
 use crate::web_content::DownloadScanner;
 use crate::{phrases, urls};
 
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
-times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists anew.
+times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists and files
+of users anew.
 
 Exit status: 0 it was stopped; 2 it could not start.
 
@@ -40,6 +46,8 @@ Examples:
   gauntlet proxy --block bad.urls --policy web.toml   rules of your own (docs/policy.md)
   gauntlet ca new --out ca/                           an authority of your own
   gauntlet proxy --ca ca/ --bypass banks.urls         decrypts tunnels, but not to banks
+  gauntlet proxy --tls-cert proxy.pem --tls-key proxy.key   clients: curl -x https://...
+  gauntlet proxy --password-file users                only who is in the file (htpasswd -B)
   gauntlet proxy --upstream proxy.example.com:8080    through another proxy
   gauntlet proxy --transparent '[::]:3129'            what a router redirects
   gauntlet proxy --phrases words.txt --safe-search    pages by their words, safe search
@@ -74,6 +82,10 @@ pub(crate) struct Args {
     /// Decide by the web rules of this policy; without one, what is on a list is blocked
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// Keep what people have used of the policy's quotas in this file; without one, a restart
+    /// forgets it
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    quota_file: Option<PathBuf>,
     /// Take clients from this network; may be given more than once [default: private networks]
     #[arg(long, value_name = "NETWORK")]
     client_network: Vec<Network>,
@@ -86,6 +98,24 @@ pub(crate) struct Args {
     /// Let clients reach this network, although it is not of the internet
     #[arg(long, value_name = "NETWORK")]
     allow_network: Vec<String>,
+    /// Speak TLS with clients of --listen: the certificate and its chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Ask for the logins of this file, made by `htpasswd -B` (bcrypt or Argon2)
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Ask for the logins of this file by Digest, made by `htdigest` for --realm
+    #[arg(long, value_name = "FILE")]
+    digest_file: Option<PathBuf>,
+    /// What browsers say that they ask a login for [default: "Gauntlet proxy"]
+    #[arg(long, value_name = "TEXT")]
+    realm: Option<String>,
+    /// Do not ask clients of this network for a login; may be given more than once
+    #[arg(long, value_name = "NETWORK")]
+    no_login: Vec<String>,
     /// Send everything through this proxy
     #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     upstream: Option<Upstream>,
@@ -142,16 +172,36 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = Arc::new(policy(args.policy.as_deref())?);
     let lists = urls::open(&args.block, &args.allow)?;
     let in_force = Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>);
-    let judge = Arc::new(PolicyJudge::new(in_force, lists));
+    let quotas = Arc::new(Quotas::new(settings.limits.quota_people_max));
+    let judge = Arc::new(PolicyJudge::new(in_force, lists).with_quotas(Arc::clone(&quotas)));
+    let quota_file = args.quota_file.clone().map(|file| QuotaFile::open(file, quotas.clone()));
+    let quota_file = quota_file.map(Arc::new);
+    let write_every = Duration::from_secs(settings.times.quota_write_seconds);
     judge.replace_bypass(urls::open(&args.bypass, &[])?);
     let content = content(args, &settings, judge.clone())?;
     // What is still to be written when the proxy stops is written when this is dropped.
     let (log, _writing) = access_log(args)?;
-    let parts = Parts { judge: content.clone(), resolver: resolver(&settings), log };
+    let logins = settings.login.is_on().then(|| Logins::new(&settings.login, None)).transpose()?;
+    let logins = logins.map(Arc::new);
+    let certificate = certificate(args)?;
+    let parts = Parts {
+        judge: content.clone(),
+        resolver: resolver(&settings),
+        log,
+        logins: logins.clone(),
+        tls: certificate.as_ref().map(ListenerCertificate::config).transpose()?,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let lists = settings.content.phrases.clone();
-    let reload = || reload(args, &judge, &lists, &content);
+    let reload = || {
+        renew(certificate.as_deref());
+        reload(args, &judge, &lists, &content, logins.as_deref());
+    };
+    if let Some(file) = &quota_file {
+        runtime.spawn(Arc::clone(file).keep(write_every));
+    }
     let numbers = runtime.block_on(serve(settings, parts, &reload))?;
+    quota_file.iter().for_each(|file| file.write());
     report(&numbers);
     Ok(ExitCode::SUCCESS)
 }
@@ -188,6 +238,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
     if args.upstream.is_some() {
         settings.upstream.clone_from(&args.upstream);
     }
+    log_in(args, &mut settings.login);
     if let Some(folder) = &args.ca {
         settings.tls.ca_certificate = folder.join(CERTIFICATE_FILE);
         settings.tls.ca_key = folder.join(KEY_FILE);
@@ -204,6 +255,40 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         };
     }
     Ok(settings)
+}
+
+/// What clients are shown that speak TLS to the proxy itself.
+fn certificate(args: &Args) -> anyhow::Result<Option<Arc<ListenerCertificate>>> {
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(chain), Some(key)) => Ok(Some(Arc::new(ListenerCertificate::open(chain, key)?))),
+        _ => Ok(None),
+    }
+}
+
+/// Reads it anew.
+fn renew(certificate: Option<&ListenerCertificate>) {
+    if let Some(Err(error)) = certificate.map(ListenerCertificate::reload) {
+        eprintln!("gauntlet: proxy keeps its certificate: {error:#}");
+    }
+}
+
+/// Files of users say by what they log in.
+fn log_in(args: &Args, login: &mut LoginSettings) {
+    let files = [
+        (&args.digest_file, &mut login.digest_file, LoginMethod::Digest),
+        (&args.password_file, &mut login.password_file, LoginMethod::Basic),
+    ];
+    for (given, file, method) in files {
+        let Some(given) = given else { continue };
+        file.clone_from(given);
+        if !login.methods.contains(&method) {
+            login.methods.push(method);
+        }
+    }
+    if let Some(realm) = &args.realm {
+        login.realm.clone_from(realm);
+    }
+    login.exempt_networks.extend(args.no_login.iter().cloned());
 }
 
 /// The policy of a file; without one, the default.
@@ -235,8 +320,15 @@ fn resolver(settings: &Settings) -> Option<Arc<dyn Resolve>> {
 }
 
 /// Opens the lists anew. If one of them cannot be, all stay as they are.
-fn reload(args: &Args, judge: &PolicyJudge, phrase_lists: &[PathBuf], content: &ContentJudge) {
+fn reload(
+    args: &Args,
+    judge: &PolicyJudge,
+    phrase_lists: &[PathBuf],
+    content: &ContentJudge,
+    logins: Option<&Logins>,
+) {
     let open = || {
+        logins.map(Logins::reload).transpose()?;
         let lists = urls::open(&args.block, &args.allow)?;
         anyhow::Ok((lists, urls::open(&args.bypass, &[])?, phrases::open(phrase_lists)?))
     };
@@ -292,7 +384,7 @@ fn json(record: &AccessRecord) -> String {
     };
     serde_json::json!({
         "at": since.as_secs_f64(), "seconds": record.took.as_secs_f64(),
-        "client": record.client, "method": record.method, "url": record.url,
+        "client": record.client, "user": record.user, "method": record.method, "url": record.url,
         "version": record.version, "status": record.status, "bytes_out": record.bytes_out,
         "bytes_in": record.bytes_in, "outcome": outcome, "server": server,
         "content_type": record.content_type, "referer": record.referer,
@@ -324,7 +416,7 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let (judge, log) = (Arc::clone(&parts.judge), Arc::clone(&parts.log));
-    let icap = IcapServer::bind(settings.clone(), Parts { judge, log, resolver: None }).await?;
+    let icap = IcapServer::bind(settings.clone(), Parts { judge, log, ..Parts::default() }).await?;
     let is_proxy = !settings.listen.is_empty() || !settings.transparent.listen.is_empty();
     let proxy = match is_proxy {
         false => None,

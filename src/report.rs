@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use gauntlet_console::report::web::{ClientsShown, WebReport};
 use gauntlet_console::report::{self, Report, csv, mail, pdf};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::config::{Config, ReportEvery};
+use gauntlet_gateway::config::{Config, LoggedClients, ReportEvery};
 use gauntlet_gateway::control::Request;
 use gauntlet_mail::date::{DAY_MS, HOUR_MS, civil, day_number};
-use gauntlet_store::{Log, Users};
+use gauntlet_store::{Log, Users, WebLog};
 
 use crate::digest;
 use crate::node_args::NodeArgs;
+use crate::web::LOG_FOLDER;
 
 const AFTER_HELP: &str = "\
 Days are whole days of UTC. Accuracy is what users said: releases and corrections; what no user
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_to_copy()?;
     let log = Log::open(&config.node.data.join("log")).context("the message log")?;
     let until = args.until.map_or_else(now_ms, |day| day * DAY_MS);
-    let made = report::report(&log, args.days, until)?;
+    let made = of_node(&log, &config, args.days, until)?;
     let host = config.node.host_name();
     let texts = digest::texts(&config)?;
     for (path, bytes) in [
@@ -90,6 +92,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write!(out, "{}", mail::summary(&made, &texts).replace("\r\n", "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The report of mail, and of web requests if the node has a log of them.
+fn of_node(log: &Log, config: &Config, days: i64, until: i64) -> anyhow::Result<Report> {
+    let mut made = report::report(log, days, until)?;
+    let folder = config.node.data.join(LOG_FOLDER);
+    if folder.is_dir() {
+        let (since_ms, end_ms) = report::span(days, until);
+        let summary = WebLog::read_summary(&folder, since_ms, end_ms).context("the web log")?;
+        let clients = match config.web.log_clients {
+            LoggedClients::Address => ClientsShown::Address,
+            LoggedClients::Network => ClientsShown::Network,
+            LoggedClients::None => ClientsShown::None,
+        };
+        made.web = Some(WebReport::new(summary, clients));
+    }
+    Ok(made)
 }
 
 fn from(config: &Config) -> String {
@@ -166,7 +185,7 @@ fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
             continue;
         }
         if made.is_none() {
-            made = Some(report::report(&node.log, due.days, due.until_ms())?);
+            made = Some(of_node(&node.log, &config, due.days, due.until_ms())?);
         }
         let Some(report) = &made else { continue };
         let texts = digest::texts(&config)?;

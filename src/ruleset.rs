@@ -1,16 +1,17 @@
 //! The options that say what judges: shared by every subcommand that scans.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_engine::signatures::known::DAYS_DEFAULT;
-use gauntlet_engine::{Settings, Snapshot};
-use gauntlet_gateway::config::Config;
+use gauntlet_engine::{Settings, Snapshot, UrlListMeaning};
+use gauntlet_gateway::config::{Config, UrlListSettings};
 use gauntlet_inputs::rules::ReadingArgs;
 use gauntlet_verdict::Thresholds;
 
-use crate::learning;
+use crate::{learning, url_lists};
 
 /// Options that choose the ruleset, model and lists.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -21,6 +22,10 @@ pub(crate) struct RulesetArgs {
     /// Judge with what the node of this data folder has learned: corrections and signatures
     #[arg(long, value_name = "DIR", conflicts_with = "rules")]
     pub(crate) data: Option<PathBuf>,
+    /// Look URLs up in this compiled list (`gauntlet urls compile`) as well; MEANING= is
+    /// `phishing=`, `spam=` or nothing (may be repeated)
+    #[arg(long, value_name = "[MEANING=]FILE", conflicts_with = "rules")]
+    pub(crate) url_list: Vec<UrlListArg>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
     /// Say how often every rule fired, sub-rules included
@@ -34,15 +39,27 @@ pub(crate) struct RulesetArgs {
     pub(crate) early_stop: bool,
 }
 
-/// The rules that ship, with the lists and thresholds of a configuration.
-fn of_config(config: &Config) -> anyhow::Result<Snapshot> {
-    let settings = Settings {
-        thresholds: Thresholds::from(&config.thresholds),
-        allow: config.lists.allow.clone(),
-        block: config.lists.block.clone(),
-        ..Settings::default()
-    };
-    Ok(Snapshot::build(&settings)?)
+/// A list of URLs, and what a hit means.
+#[derive(Debug, Clone)]
+pub(crate) struct UrlListArg(UrlListSettings);
+
+impl FromStr for UrlListArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let meanings = [
+            ("phishing=", UrlListMeaning::Phishing),
+            ("spam=", UrlListMeaning::Spam),
+            ("none=", UrlListMeaning::None),
+        ];
+        let named =
+            meanings.into_iter().find_map(|(start, m)| Some((text.strip_prefix(start)?, m)));
+        let (file, mail) = named.unwrap_or((text, UrlListMeaning::None));
+        let file = PathBuf::from(file);
+        let name = file.file_stem().ok_or_else(|| format!("{text:?} names no file"))?;
+        let name = name.to_string_lossy().into_owned();
+        Ok(UrlListArg(UrlListSettings { name, file, mail, ..UrlListSettings::default() }))
+    }
 }
 
 impl RulesetArgs {
@@ -58,7 +75,7 @@ impl RulesetArgs {
     /// If rules cannot be loaded, or a list has an entry that is none.
     pub(crate) fn load_with(&self, config: Option<&Config>) -> anyhow::Result<Snapshot> {
         if self.rules.is_empty() {
-            let snapshot = config.map_or_else(|| Ok(Snapshot::default_rules()), of_config)?;
+            let snapshot = self.shipped(config)?;
             return Ok(match &self.data {
                 Some(data) if !data.is_dir() => {
                     anyhow::bail!("--data {}: there is no such folder", data.display())
@@ -76,5 +93,42 @@ impl RulesetArgs {
             ruleset = Snapshot::stopping_early(ruleset, &thresholds);
         }
         Ok(Snapshot::of_rules(Arc::new(ruleset)))
+    }
+
+    /// The same as [`Self::load`], with the lists of URLs of a configuration.
+    ///
+    /// # Errors
+    /// As [`Self::load_with`].
+    pub(crate) fn load_with_lists(&self, config: &Config) -> anyhow::Result<Snapshot> {
+        match config.url_list.is_empty() {
+            true => self.load(),
+            false => {
+                let url_list = config.url_list.clone();
+                self.load_with(Some(&Config { url_list, ..Config::default() }))
+            }
+        }
+    }
+
+    /// The rules that ship, with the lists and thresholds of a configuration.
+    fn shipped(&self, config: Option<&Config>) -> anyhow::Result<Snapshot> {
+        if config.is_none() && self.url_list.is_empty() {
+            return Ok(Snapshot::default_rules());
+        }
+        let config = config.cloned().unwrap_or_default();
+        let mut lists = config.url_list;
+        for UrlListArg(list) in &self.url_list {
+            if lists.iter().any(|other| other.name == list.name) {
+                anyhow::bail!("--url-list: two lists are called {:?}", list.name);
+            }
+            lists.push(list.clone());
+        }
+        let settings = Settings {
+            thresholds: Thresholds::from(&config.thresholds),
+            allow: config.lists.allow,
+            block: config.lists.block,
+            url_lists: url_lists::open(&lists)?,
+            ..Settings::default()
+        };
+        Ok(Snapshot::build(&settings)?)
     }
 }

@@ -52,15 +52,16 @@ JSON:
 {\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
 \"part\",\"offset\",\"length\",\"text\"}]}],\"defects\":[...],\"cost_us\",\"probability\",\"counterfactuals\",
 \"bytes\",\"ruleset\"}; with --dlp or dlp.always also \"data_loss\", as gauntlet dlp; with
---subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}.
+--subtests also \"sub\":{rule:count}; of URLs on a list \"url_lists\":[{\"list\",\"category\",
+\"pattern\",\"url\"}]; an input that could not be read: {\"file\",\"error\"}.
 Everything but the costs is the same at any number of threads.
 
 With --rules the message is judged by SpamAssassin rules alone: the score is what spamassassin
 -L without Bayes gives. --subtests without --json prints lines
 {\"file\",\"hits\":{rule:score},\"score\", \"sub\":{rule:count}}.
 
-With --config the block and allow lists, thresholds and limits of that file judge; senders
-listed in the console, rules of other files and the policy do not. The envelope is what the
+With --config the block and allow lists, lists of URLs, thresholds and limits of that file judge;
+senders listed in the console, rules of other files and the policy do not. The envelope is what the
 message says of it: sender by Return-Path, client by the Received field with which it came in
 from outside; who is on a list by header From or a link needs neither. Which rules of the policy
 act: gauntlet policy explain.
@@ -80,6 +81,7 @@ Examples:
   gauntlet scan --json --files-from list.txt
   gauntlet scan --rules /usr/share/spamassassin --site /etc/spamassassin message.eml
   gauntlet scan --config /etc/gauntlet/gauntlet.toml message.eml
+  gauntlet scan --explain --url-list phishing=feed.urls message.eml
   gauntlet scan --network --keep-facts facts.jsonl --json mail/
   gauntlet scan --facts facts.jsonl --json mail/
   gauntlet scan --trust-authserv-id mx.google.com takeout.mbox

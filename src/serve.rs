@@ -41,8 +41,9 @@ use self::node_state::EffectiveSettings;
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
-use crate::web::{WebPath, WebSockets, open_all};
-use crate::{digest, learning, report};
+use crate::url_lists::OpenLists;
+use crate::web::{WebPath, WebSockets};
+use crate::{digest, learning, phrases, report};
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -144,10 +145,12 @@ async fn serve(
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let (people, of_web) = (users.clone(), processes.clone());
-    let judge = Box::new(move |config: &Config| judge_of(config, &people, &processes));
+    let lists = Arc::new(OpenLists::default());
+    let of_judge = lists.clone();
+    let judge = Box::new(move |config: &Config| judge_of(config, &people, (&processes, &of_judge)));
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
-    let web = WebPath::start(&node, web_sockets, &of_web)?.map(Arc::new);
+    let web = WebPath::start(&node, web_sockets, &of_web, &secrets)?.map(Arc::new);
     learning::watch(&node)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
@@ -170,7 +173,9 @@ async fn serve(
     tracing::info!(ruleset = node.ruleset(), "ready");
     let broken = loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(args, (&node, web.as_deref()), &settings, (&users, &secrets)),
+            _ = hang_up.recv() => {
+                reload(args, (&node, web.as_deref(), &lists), &settings, (&users, &secrets));
+            }
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             why = secrets.ended() => break Some(why),
@@ -259,15 +264,17 @@ fn is_denied(error: &anyhow::Error) -> bool {
 
 fn reload(
     args: &Args,
-    (node, web): (&Node, Option<&WebPath>),
+    (node, web, lists): (&Node, Option<&WebPath>, &OpenLists),
     settings: &EffectiveSettings,
     (users, secrets): (&Users, &Secrets),
 ) {
     let applied = load_again(args, secrets).and_then(|loaded| {
-        let lists = web.map(|_| open_all(&loaded.config)).transpose()?;
+        let phrases = &loaded.config.proxy.content.phrases;
+        let phrases = web.map(|_| phrases::open(phrases)).transpose()?;
+        lists.look_again();
         node.reload(loaded.config.clone())?;
         settings.apply(&loaded);
-        web.zip(lists).into_iter().for_each(|(web, lists)| web.apply(lists));
+        web.zip(phrases).into_iter().for_each(|(web, phrases)| web.apply(phrases));
         Ok(())
     });
     match applied {
@@ -305,12 +312,17 @@ fn record_policy(node: &Node) {
 }
 
 /// Loads rules, lists and policy.
-fn judge_of(config: &Config, users: &Users, processes: &Processes) -> anyhow::Result<Judge> {
+fn judge_of(
+    config: &Config,
+    users: &Users,
+    (processes, lists): (&Processes, &OpenLists),
+) -> anyhow::Result<Judge> {
     let thresholds = Thresholds::from(&config.thresholds);
     let mut settings = Settings {
         thresholds,
         allow: config.lists.allow.clone(),
         block: config.lists.block.clone(),
+        url_lists: lists.open(&config.url_list)?,
         ..Settings::default()
     };
     add_listed_senders(users, &mut settings)?;
@@ -336,6 +348,7 @@ fn judge_of(config: &Config, users: &Users, processes: &Processes) -> anyhow::Re
         log_loaded(&ruleset, &report);
         let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
         snapshot.thresholds = thresholds;
+        snapshot.url_lists = settings.url_lists.lists;
         snapshot
     } else {
         if !paths.is_empty() {
@@ -443,6 +456,7 @@ impl Console {
             users,
             policies: policies.clone(),
             web_log: web.as_ref().map(|web| web.log.clone()),
+            web_releases: web.as_ref().map(|web| web.releases.clone()),
             pac: web.as_ref().and_then(|web| web.pac()),
             node: Arc::new(Handle {
                 node: node.clone(),

@@ -1,6 +1,11 @@
 //! The web path of a node: its listeners, what judges requests, and the web log.
 
+mod certificates;
 mod listening;
+mod logins;
+mod look_up;
+pub(crate) mod quota_file;
+mod releases;
 mod resolver;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -15,21 +20,28 @@ use gauntlet_gateway::config::{
     Config, ListenerRole, ListenerSettings, UrlListSettings, WebSettings, trust_roots,
 };
 use gauntlet_gateway::inbound::receiver::remediation;
+use gauntlet_gateway::secrets::Secrets;
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_phrases::PhraseSet;
 use gauntlet_policy::Policy;
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
+use gauntlet_proxy::auth::Logins;
 use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::policy_judge::PolicyJudge;
+use gauntlet_proxy::quotas::Quotas;
 use gauntlet_proxy::resolve::Resolve;
 use gauntlet_proxy::settings::Settings;
 use gauntlet_proxy::{Parts, transparent_socket};
-use gauntlet_store::WebLog;
-use gauntlet_urlfilter::{Role, UrlList, UrlLists};
+use gauntlet_store::{WebLog, WebReleases};
+use gauntlet_web::pac::Speaks;
 use gauntlet_web::{WebOutcome, WebRecord};
 use tokio::sync::oneshot;
 
+use self::certificates::Certificates;
 use self::listening::{Listening, Numbers};
+pub(crate) use self::look_up::ListLookUp;
+use self::quota_file::QuotaFile;
+use self::releases::NodeReleases;
 use self::resolver::NodeResolver;
 use crate::content_process::Processes;
 use crate::phrases;
@@ -73,8 +85,14 @@ impl WebSockets {
 pub(crate) struct WebPath {
     /// What the console and `/metrics` read.
     pub(crate) log: Arc<WebLog>,
+    /// What the console decides on.
+    pub(crate) releases: Arc<WebReleases>,
     judge: Arc<PolicyJudge>,
     content: Arc<ContentJudge>,
+    quotas: Arc<Quotas>,
+    quota_file: Arc<QuotaFile>,
+    logins: Option<Arc<Logins>>,
+    certificates: Arc<Certificates>,
     node: Arc<Node>,
     addresses: Vec<(&'static str, SocketAddr)>,
     numbers: Vec<Numbers>,
@@ -91,70 +109,95 @@ impl WebPath {
         node: &Arc<Node>,
         sockets: WebSockets,
         processes: &Processes,
+        secrets: &Arc<Secrets>,
     ) -> anyhow::Result<Option<Self>> {
         if sockets.0.is_empty() {
             return Ok(None);
         }
         let config = node.config();
         let log = Arc::new(WebLog::open(&config.node.data.join(LOG_FOLDER))?);
-        let lists = open_lists(&config.url_list)?;
         warn_of_silent_lists(&node.judge().policy, &config.url_list);
-        let of_node = Arc::clone(node);
-        let policy = Box::new(move || of_node.judge() as Arc<dyn AsRef<Policy>>);
-        let judge = Arc::new(PolicyJudge::new(policy, lists));
+        let (quotas, quota_file) = open_quotas(&config);
+        let asked = NodeReleases::open(&config.node.data.join(LOG_FOLDER), Arc::clone(node))?;
+        let releases = asked.store();
+        let judge = policy_judge(node, &quotas, asked);
         let content = content(&config, &judge, processes)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("web")
-            .build()
-            .context("cannot start the runtime of the web path")?;
+        let runtime = runtime()?;
         let resolver = resolver(node, &config);
+        let logins = logins::logins(node, &config).context("proxy.login")?;
         warn_of_few_files(&config);
         let mut servers = Vec::new();
+        let mut certificates = Certificates::default();
         for (listener, socket) in sockets.0 {
             let masked = MaskedLog { log: Arc::clone(&log), node: Arc::clone(node) };
             let parts = Parts {
                 judge: Arc::clone(&content) as _,
                 resolver: Some(Arc::clone(&resolver)),
                 log: Arc::new(masked),
+                logins: logins.clone(),
+                tls: certificates.add(&config, &listener, &socket, secrets)?,
             };
             let settings = listener_settings(&config.proxy, &listener, &config);
             let _entered = runtime.enter();
             servers.push(Listening::new(listener.role, socket, settings, parts)?);
         }
+        let certificates = Arc::new(certificates);
         let addresses = servers.iter().flat_map(Listening::addresses).collect();
         let numbers = servers.iter().map(Listening::numbers).collect();
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("web".to_owned());
-        let retained = Arc::clone(node);
-        let kept = Arc::clone(&log);
-        let thread = thread.spawn(move || {
-            runtime.spawn(retain(kept, retained));
-            runtime.block_on(serve(servers, stopped));
-            runtime.shutdown_timeout(Duration::from_secs(1));
-        })?;
+        let retaining = retain(Arc::clone(&log), Arc::clone(node), Arc::clone(&certificates));
+        let write_every = Duration::from_secs(config.proxy.times.quota_write_seconds);
+        let keeping = Arc::clone(&quota_file).keep(write_every);
+        let thread = serve_on_thread(runtime, servers, stopped, retaining, keeping)?;
         let node = Arc::clone(node);
         let running = Mutex::new(Some((stop, thread)));
-        Ok(Some(WebPath { log, judge, content, node, addresses, numbers, running }))
+        Ok(Some(WebPath {
+            log,
+            releases,
+            judge,
+            content,
+            quotas,
+            quota_file,
+            logins,
+            certificates,
+            node,
+            addresses,
+            numbers,
+            running,
+        }))
     }
 
-    /// Judges by these lists from now on.
-    pub(crate) fn apply(&self, (lists, phrases): Lists) {
-        self.judge.replace_lists(lists);
+    /// Judges by the lists of URLs that the node has opened, and these phrases, from now on.
+    pub(crate) fn apply(&self, phrases: Option<Arc<PhraseSet>>) {
+        self.apply_lists();
         self.content.replace_phrases(phrases);
-        warn_of_silent_lists(&self.node.judge().policy, &self.node.config().url_list);
+        if let Some(Err(error)) = self.logins.as_ref().map(|logins| logins.reload()) {
+            let error = format!("{:#}", anyhow::Error::from(error));
+            tracing::error!(error, "users of the proxy not read anew; they stay as they were");
+        }
+        self.certificates.renew(&self.node.config());
+        let policy = &self.node.judge().policy;
+        self.quotas.retain(&policy.web_quotas, now_ms() / 1_000);
+        warn_of_silent_lists(policy, &self.node.config().url_list);
+    }
+
+    /// Judges by the lists of URLs that the node judges mail by.
+    pub(crate) fn apply_lists(&self) {
+        self.judge.replace_lists(self.node.judge().snapshot.url_lists.clone());
     }
 
     /// What browsers are told: to use the first explicit proxy, unless the settings name another.
     pub(crate) fn pac(&self) -> Option<Arc<str>> {
         let (_, address) = self.addresses.iter().find(|(role, _)| *role == "proxy")?;
+        let has_tls = self.certificates.has(*address);
+        let speaks = if has_tls { Speaks::Tls } else { Speaks::Plain };
         // Of a listener on all addresses, the node's name is known.
         let config = self.node.config();
         let own = match address.ip().is_unspecified() {
             true => format!("{}:{}", config.node.host_name(), address.port()),
             false => address.to_string(),
         };
-        gauntlet_web::pac::script(&config.proxy.pac, &own).map(Into::into)
+        gauntlet_web::pac::script(&config.proxy.pac, &own, speaks).map(Into::into)
     }
 
     /// Where it listens, by the role.
@@ -173,6 +216,7 @@ impl WebPath {
                 }
             }
         }
+        sums.extend(self.quotas.all());
         sums.push(("log_records_written".to_owned(), self.log.written()));
         sums.push(("log_records_dropped".to_owned(), self.log.dropped()));
         let mut text = String::new();
@@ -196,8 +240,39 @@ impl WebPath {
             let _ = stop.send(());
             let _ = thread.join();
         }
+        self.quota_file.write();
         self.log.flush();
     }
+}
+
+/// Threads of the web path, so that mail and web do not wait for each other.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("web")
+        .build()
+        .context("cannot start the runtime of the web path")
+}
+
+/// Judges by the node's policy, as it is at that time, and the lists of URLs that it has opened.
+fn policy_judge(
+    node: &Arc<Node>,
+    quotas: &Arc<Quotas>,
+    releases: NodeReleases,
+) -> Arc<PolicyJudge> {
+    let lists = node.judge().snapshot.url_lists.clone();
+    let of_node = Arc::clone(node);
+    let policy = Box::new(move || of_node.judge() as Arc<dyn AsRef<Policy>>);
+    let judge = PolicyJudge::new(policy, lists).with_quotas(Arc::clone(quotas));
+    Arc::new(judge.with_releases(Arc::new(releases)))
+}
+
+/// What people have used of quotas, as it was kept.
+fn open_quotas(config: &Config) -> (Arc<Quotas>, Arc<QuotaFile>) {
+    let quotas = Arc::new(Quotas::new(config.proxy.limits.quota_people_max));
+    let file = config.node.data.join(LOG_FOLDER).join(quota_file::FILE);
+    let file = Arc::new(QuotaFile::open(file, Arc::clone(&quotas)));
+    (quotas, file)
 }
 
 /// The proxy's settings for one listener.
@@ -222,6 +297,24 @@ fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Con
     settings
 }
 
+/// Serves on a thread of its own until it is stopped; the log is retained, and quotas are kept,
+/// beside that.
+fn serve_on_thread(
+    runtime: tokio::runtime::Runtime,
+    servers: Vec<Listening>,
+    stopped: oneshot::Receiver<()>,
+    retaining: impl Future<Output = ()> + Send + 'static,
+    keeping: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("web".to_owned());
+    thread.spawn(move || {
+        runtime.spawn(retaining);
+        runtime.spawn(keeping);
+        runtime.block_on(serve(servers, stopped));
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    })
+}
+
 async fn serve(servers: Vec<Listening>, stopped: oneshot::Receiver<()>) {
     let (tell, told) = tokio::sync::watch::channel(false);
     let mut running = tokio::task::JoinSet::new();
@@ -240,16 +333,22 @@ async fn serve(servers: Vec<Listening>, stopped: oneshot::Receiver<()>) {
     }
 }
 
-/// Deletes old days of the log, now and each hour.
-async fn retain(log: Arc<WebLog>, node: Arc<Node>) {
+/// Deletes old days of the log, and reads certificates again, now and each hour.
+async fn retain(log: Arc<WebLog>, node: Arc<Node>, certificates: Arc<Certificates>) {
     let mut hours = tokio::time::interval(RETAIN_EVERY);
     loop {
         hours.tick().await;
-        let days = node.config().web.log_retention_days;
+        let config = node.config();
+        let days = config.web.log_retention_days;
+        let certificates = Arc::clone(&certificates);
         let log = Arc::clone(&log);
         let since = now_ms() - i64::from(days) * DAY_MS;
         // The queue of the log may be full for a moment.
-        let _ = tokio::task::spawn_blocking(move || log.retain(since)).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            certificates.renew(&config);
+            log.retain(since);
+        })
+        .await;
     }
 }
 
@@ -275,38 +374,6 @@ fn resolver(node: &Node, config: &Config) -> Arc<dyn Resolve> {
         Some(safe) => Arc::new(safe),
         None => resolver,
     }
-}
-
-/// Lists of URLs and of phrases.
-pub(crate) type Lists = (UrlLists, Option<Arc<PhraseSet>>);
-
-/// Opens all lists of a configuration.
-///
-/// # Errors
-/// The one that cannot be opened.
-pub(crate) fn open_all(config: &Config) -> anyhow::Result<Lists> {
-    Ok((open_lists(&config.url_list)?, phrases::open(&config.proxy.content.phrases)?))
-}
-
-/// Opens the lists of URLs of a configuration.
-///
-/// # Errors
-/// The one that cannot be opened.
-pub(crate) fn open_lists(lists: &[UrlListSettings]) -> anyhow::Result<UrlLists> {
-    let open = lists.iter().map(|list| {
-        let role = if list.allow { Role::Allow } else { Role::Match };
-        let opened = UrlList::open(&list.file, &list.name, role);
-        let opened = opened.with_context(|| {
-            format!(
-                "url_list {:?}; `gauntlet urls compile --out {} SOURCE...` makes it",
-                list.name,
-                list.file.display()
-            )
-        })?;
-        tracing::info!(list = list.name, entries = opened.entries(), "list of URLs opened");
-        Ok(Arc::new(opened))
-    });
-    Ok(UrlLists::new(open.collect::<anyhow::Result<_>>()?))
 }
 
 fn warn_of_few_files(config: &Config) {
@@ -343,10 +410,6 @@ impl AccessLog for MaskedLog {
 /// A record as the web log keeps it.
 fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
     let since = record.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let rules = match (record.note.rules.is_empty(), record.refusal) {
-        (true, Some(refusal)) => refusal.to_owned(),
-        _ => record.note.rules.join("\n"),
-    };
     let rest = record.url.split_once("://").map_or(record.url.as_str(), |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host =
@@ -362,15 +425,31 @@ fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
         url: record.url.clone(),
         status: record.status,
         outcome: outcome(record.outcome),
-        rule: rules,
+        rule: rules(record),
         category: record.note.category.clone(),
         evidence: evidence(record),
         content_type: record.content_type.clone().unwrap_or_default(),
         bytes_in: record.bytes_in,
         bytes_out: record.bytes_out,
+        action: Some(record.note.action.to_owned()),
+        listed: (!record.note.action.is_empty()).then(|| record.note.listed.clone()),
+        // Of a page of ours, nobody wants to know.
+        bytes_declared: record.bytes_declared.filter(|_| record.refusal.is_none()),
     };
     settings.mask(&mut kept);
     kept
+}
+
+/// What matched, the one that decided first; else what refused the request.
+fn rules(record: &AccessRecord) -> String {
+    let note = &record.note.rules;
+    // A rule about responses, or what was found in one, blocks after the judge's note.
+    let blocked = record.rule.iter().filter(|rule| !rule.is_empty() && !note.contains(rule));
+    let rules: Vec<&str> = blocked.chain(note).map(String::as_str).collect();
+    match (rules.is_empty(), record.refusal) {
+        (true, Some(refusal)) => refusal.to_owned(),
+        _ => rules.join("\n"),
+    }
 }
 
 /// What decided, and what was found in content.

@@ -208,3 +208,148 @@ fn a_list_that_is_none_stops_the_start_and_says_what_makes_one() {
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(errors.contains("url_list \"bad\"; `gauntlet urls compile --out"), "{errors}");
 }
+
+/// Runs `gauntlet user`, with this on its standard input.
+fn user(data: &Path, args: &[&str], input: &str) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .arg("user")
+        .args(args)
+        .arg("--data")
+        .arg(data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_nodes_users_log_in_and_their_quotas_survive_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    let quota = "[[web_quota]]\nname = \"Q\"\nbytes = 10\nperiod = \"week\"\n\
+                 [[web_rule]]\nname = \"used up\"\nwhen = { quota = \"Q\" }\n\
+                 do = { block = \"Enough.\" }\n";
+    std::fs::write(&policy, quota).unwrap();
+    let rest = format!("[policy]\npath = {policy:?}\n[proxy.login]\nmethods = [\"basic\"]\n");
+    let Some(mut site) = start("blocked.example\n", &rest) else { return };
+    user(&site.node.data(), &["add", "ann", "--password-stdin"], "a long password\n");
+    let url = format!("http://{}/", page_server());
+    let ask = |user: &str| site.ask(&["--proxy-user", user, &url]);
+    assert!(site.ask(&[&url]).ends_with(" 407"));
+    assert!(ask("ann:another password").ends_with(" 407"));
+    assert_eq!(ask("ANN:a long password"), "a page 200");
+    assert_eq!(ask("ann:a long password"), "a page 200");
+    let rows = site.logged(4);
+    let users: Vec<&str> = rows.iter().map(|row| row.record.user.as_str()).collect();
+    assert_eq!(users, ["ann", "ann", "", ""]);
+    let page = ask("ann:a long password");
+    assert!(
+        page.contains("Enough. Q: 12 bytes of 10 bytes this week") && page.ends_with(" 403"),
+        "{page}"
+    );
+    assert_eq!(site.node.metric("gauntlet_proxy_logins_total"), 3);
+    assert_eq!(site.node.metric("gauntlet_proxy_quota_requests_refused_total"), 1);
+    site.node.stop();
+    let kept = std::fs::read_to_string(site.node.data().join("web/quotas.json")).unwrap();
+    assert!(kept.contains("\"person\":\"ann\"") && kept.contains("\"bytes\":12"), "{kept}");
+    let explained = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["policy", "explain", &url, "--user", "ann", "--policy"])
+        .arg(&policy)
+        .arg("--config")
+        .arg(site.node.folder.path().join("gauntlet.toml"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(said.contains("block: Enough.") && said.contains("quota Q: "), "{said}");
+}
+
+#[test]
+fn clients_speak_tls_with_the_proxy_of_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    compile(folder.path(), "blocked.example\n");
+    let Some(curl) = program("curl") else { return };
+    let config = config(folder.path(), "").replacen(
+        "\"\n[proxy]\n",
+        "\"\nimplicit_tls = true\n[proxy]\nconnect_ports = [\"1025-65535\"]\n",
+        1,
+    );
+    let node = Node::start_in(folder, &config);
+    let at = format!("https://{}", node.place("proxy"));
+    let url = format!("http://{}/", page_server());
+    let ask = |args: &[&str]| {
+        let mut command = Command::new(&curl);
+        command.args(["-s", "--max-time", "20", "--noproxy", "", "-x", &at, &url]).args(args);
+        String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+    };
+    assert_eq!(ask(&["--proxy-insecure"]), "a page");
+    assert_eq!(ask(&["--proxy-insecure", "-p"]), "a page");
+    assert_eq!(ask(&[]), "", "the node's own certificate is known to nobody");
+    assert_eq!(node.metric("gauntlet_proxy_client_tls_failures_total"), 1);
+}
+
+/// Runs the program on a node's data; its output.
+fn gauntlet(site: &Site, args: &[&str]) -> String {
+    let config = site.node.folder.path().join("gauntlet.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    let out = command.args(args).arg("--config").arg(config).output().unwrap();
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn who_is_blocked_asks_and_a_release_passes_at_once_and_a_replay_tells_of_it() {
+    let Some(site) = start("127.0.0.1\n", "[web]\nlog_clients = \"network\"\n") else { return };
+    let origin = page_server();
+    let (url, html) = (format!("http://{origin}/a"), "Accept: text/html");
+    let page = site.ask(&["-H", html, &url]);
+    assert!(page.contains("Ask for release"), "{page}");
+    let mut form: Vec<String> = Vec::new();
+    for input in page.split("<input type=\"hidden\" name=\"").skip(1) {
+        let (name, rest) = input.split_once("\" value=\"").unwrap();
+        let value = rest.split('"').next().unwrap();
+        form.extend(["--data-urlencode".to_owned(), format!("{name}={value}")]);
+    }
+    let to = format!("http://{origin}/.well-known/gauntlet/release");
+    form.extend(["-d".to_owned(), "reason=work".to_owned(), to]);
+    let form: Vec<&str> = form.iter().map(String::as_str).collect();
+    assert!(site.ask(&form).contains("Your request was passed on"));
+
+    let scopes = ["--scope", "quarantine:read", "--scope", "quarantine:write"];
+    let token = gauntlet(&site, &[&["token", "new", "web"], &scopes[..]].concat());
+    let token = token.split_whitespace().find(|w| w.starts_with("gauntlet_")).unwrap().to_owned();
+    let api = |method: &str, path: &str, form: &str| {
+        let mut command = Command::new(&site.curl);
+        command.args(["-s", "-X", method, "-H", &format!("Authorization: Bearer {token}")]);
+        if !form.is_empty() {
+            command.args(["-d", form]);
+        }
+        let url = format!("http://{}/api/v1/web/{path}", site.node.console);
+        let out = command.arg(url).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap()
+    };
+    let asked = &api("GET", "release-requests", "")["requests"][0];
+    assert_eq!((&asked["url"], &asked["reason"]), (&url.clone().into(), &"work".into()));
+    assert_eq!(asked["client"], "127.0.0.0/24", "as the settings keep it");
+    let made = api("POST", "release-requests/1/approve", "target=127.0.0.1&hours=1");
+    assert_eq!(made["exception"]["by"], "token web", "{made}");
+    assert_eq!(site.ask(&[&url]), "a page 200");
+    assert!(gauntlet(&site, &["policy", "explain", &url]).contains("passes by release 1"));
+    assert_eq!(api("DELETE", "exceptions/1", "")["removed"], true);
+    assert!(site.ask(&[&url]).ends_with(" 403"));
+    let rows = site.logged(4);
+    assert_eq!(rows[1].record.rule.lines().next(), Some("release 1"), "{:?}", rows[1]);
+
+    let policy = site.node.folder.path().join("new.toml");
+    std::fs::write(&policy, "[[web_rule]]\nname = \"open\"\ndo = \"allow\"\n").unwrap();
+    let policy = policy.to_str().unwrap();
+    let out = gauntlet(&site, &["policy", "replay", policy, "--only", "web"]);
+    assert!(out.contains("4 web requests: 0 the same"), "{out}");
+    assert!(out.contains("-> allow by \"open\": 2 requests\n  hosts: 127.0.0.1 (2)"), "{out}");
+    let json = gauntlet(&site, &["policy", "replay", policy, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["web"]["different"], &json["web"]["not_asked"]), (&2.into(), &2.into()));
+    let report = gauntlet(&site, &["report", "--days", "1"]);
+    assert!(report.contains("Web: 4 requests, 2 blocked"), "{report}");
+}

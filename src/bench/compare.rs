@@ -22,7 +22,8 @@ is named as missing. Postfix, rspamd, clamd and amavis need root to start.
 
 With --workload web the peers are proxies, and no DIR is needed: each has the same list of
 --entries domains and forwards the same requests to one nginx (Debian: nginx-light), over kept
-connections and through tunnels. Ratios are of requests a CPU second.
+connections and through tunnels, with TLS in them too; Squid and mitmproxy decrypt as well, and
+one large download is made. Ratios are of requests a CPU second.
 
 Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has
 learned from: on other mail the figures would flatter.
@@ -83,6 +84,12 @@ pub(crate) struct Args {
     /// rspamd's program, if it is not the system's
     #[arg(long, value_name = "PATH")]
     rspamd: Option<PathBuf>,
+    /// Squid's program for decrypted TLS, if the system's has no OpenSSL (Debian: squid-openssl)
+    #[arg(long, value_name = "PATH")]
+    squid: Option<PathBuf>,
+    /// Bytes of one download through proxies, beside the same without; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
+    download_bytes: u64,
     /// Another build of this program, which takes the same messages in turn
     #[arg(long, value_name = "PATH")]
     beside: Option<PathBuf>,

@@ -128,6 +128,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         download,
         calibrate: !args.no_calibration,
         calibration_asks: Arc::default(),
+        tls: None,
     };
     let report = http::run(&options, env!("CARGO_PKG_VERSION"), &mut |what| eprintln!("{what}"))?;
     let sheet = page::sheet(&report, args.price);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::seconds;
+use gauntlet_bench::web::tls::Tls;
 use gauntlet_bench::web::workload::hosts_of;
 use gauntlet_bench::web::{self, Experiment, Options, Subject, page};
 
@@ -30,6 +31,10 @@ Examples:
   gauntlet bench web --proxy 127.0.0.1:3128 --blocked 0.1 --blocked-hosts listed.txt
   gauntlet bench web --rate 2000                  by the clock: latency without omissions
   gauntlet bench web --tunnels                    a CONNECT for each request
+  gauntlet bench web --tls intercepted            requests/s within sessions that are decrypted
+  gauntlet bench web --tls intercepted --no-keep-alive   new sessions/s
+  gauntlet bench web --tls inside --no-keep-alive        tunnels/s, with TLS in them
+  gauntlet bench web --experiment held -c 10000   memory of open connections
   gauntlet bench web --slow 200                   beside 200 clients of ten bytes a second
   gauntlet bench web --experiment concurrency     until half of the requests fail
   gauntlet bench web --experiment latency --ladder 1,10,100,1000
@@ -79,6 +84,9 @@ pub(crate) struct Args {
     /// A new connection for each request
     #[arg(long)]
     no_keep_alive: bool,
+    /// Requests within TLS to an nginx of its own; with --no-keep-alive, a new session for each
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["proxy", "origin", "tunnels"])]
+    tls: Option<TlsName>,
     /// Slow clients beside the measured ones
     #[arg(long, value_name = "N", default_value_t = 0)]
     slow: usize,
@@ -133,6 +141,17 @@ enum ExperimentName {
     Download,
     /// The time from an overload until requests are answered as before
     Recovery,
+    /// Connections that are held open (--connections): memory of each, and new ones beside them
+    Held,
+}
+
+/// What is done with TLS.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TlsName {
+    /// It passes through tunnels unread
+    Inside,
+    /// The proxy decrypts it, by an authority that is made for this
+    Intercepted,
 }
 
 impl ExperimentName {
@@ -143,6 +162,7 @@ impl ExperimentName {
             Self::Latency => Experiment::Latency,
             Self::Download => Experiment::Download,
             Self::Recovery => Experiment::Recovery,
+            Self::Held => Experiment::Held,
         }
     }
 }
@@ -190,6 +210,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         ladder: args.ladder.clone(),
         recovery_max: seconds("--recovery", args.recovery)?,
         download_bytes: args.download_bytes,
+        tls: args.tls.map(|tls| match tls {
+            TlsName::Inside => Tls::Inside,
+            TlsName::Intercepted => Tls::Intercepted,
+        }),
     };
     let report = web::run(&options, &mut |what| eprintln!("{what}"))?;
     let sheet = page::sheet(&report);

@@ -10,11 +10,15 @@ use gauntlet_gateway::config::Config;
 use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
 use gauntlet_policy::web::{WebExplanation, WebInput};
+use gauntlet_policy::web_rules::{QuotaUse, WebQuota};
 use gauntlet_proxy::policy_judge::listed;
+use gauntlet_proxy::quotas::Quotas;
+use gauntlet_web::release::{Asked, WebExceptions};
 use gauntlet_web::{RequestKind, WebAction, WebItem, WebResponse};
 use serde_json::json;
 
-use crate::web::open_lists;
+use crate::url_lists;
+use crate::web::{LOG_FOLDER, quota_file};
 
 /// What is known of the request beside its URL.
 #[derive(Debug, clap::Args)]
@@ -45,11 +49,11 @@ pub(super) fn is_url(text: &str) -> bool {
 pub(super) fn explain(
     text: &str,
     request: &RequestArgs,
-    (policy, config): (&Policy, &Config),
+    (policy, config, exceptions): (&Policy, &Config, &WebExceptions),
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let url = canonical(text).with_context(|| format!("{text:?} is no URL with a host"))?;
-    let lists = open_lists(&config.url_list)?;
+    let lists = url_lists::open(&config.url_list)?.lists;
     let matches = lists.look_up(&url);
     let listed = listed(&matches);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -75,15 +79,42 @@ pub(super) fn explain(
             bytes: None,
         }),
     };
-    let explained = policy.explain_web(&WebInput { item: &item, continued: &[] });
+    let used = used(&item, policy, config);
+    let explained = policy.explain_web(&WebInput { item: &item, continued: &[], used: &used });
     let found: Vec<String> =
         listed.iter().map(|l| format!("{}: {}: {}", l.list, l.category, l.pattern)).collect();
-    print(url.as_str(), &found, &explained, json)
+    let asked = Asked {
+        url: &url,
+        is_tunnel: kind == RequestKind::Tunnel,
+        client: request.client,
+        user: request.user.as_deref(),
+        now_ms: i64::try_from(now.as_millis()).unwrap_or(0),
+    };
+    let released = exceptions
+        .find(&asked)
+        .map(|exception| format!("{} by {}: {}", exception.rule(), exception.by, exception.target));
+    print(url.as_str(), (&found, released.as_deref()), &explained, json)
+}
+
+/// What the person has used of quotas, as the node has written it last.
+fn used(item: &WebItem<'_>, policy: &Policy, config: &Config) -> Vec<(String, QuotaUse)> {
+    if policy.web_quotas.is_empty() {
+        return Vec::new();
+    }
+    let quotas = Quotas::new(config.proxy.limits.quota_people_max);
+    let file = config.node.data.join(LOG_FOLDER).join(quota_file::FILE);
+    match quota_file::read(&file) {
+        Ok(entries) => quotas.restore(entries),
+        Err(error) => eprintln!("what was used of quotas is not known: {error:#}"),
+    }
+    let person = item.user.map_or_else(|| item.client.to_string(), str::to_owned);
+    let used = |quota: &WebQuota| (quota.name.clone(), quotas.get(quota, &person, item.at));
+    policy.web_quotas.iter().map(used).collect()
 }
 
 fn print(
     url: &str,
-    listed: &[String],
+    (listed, released): (&[String], Option<&str>),
     explained: &WebExplanation,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -91,7 +122,7 @@ fn print(
     let WebExplanation { disposition, trace } = explained;
     if json {
         let line = json!({
-            "url": url, "listed": listed, "disposition": disposition, "trace": trace,
+            "url": url, "listed": listed, "released": released, "disposition": disposition, "trace": trace,
         });
         writeln!(out, "{line}")?;
         return Ok(ExitCode::SUCCESS);
@@ -101,6 +132,10 @@ fn print(
         WebAction::Block { text } | WebAction::Warn { text, .. } => format!(": {text}"),
         WebAction::Redirect { to } => format!(" to {to}"),
     };
+    let is_blocked = matches!(disposition.action, WebAction::Block { .. } | WebAction::Warn { .. });
+    if let Some(released) = released.filter(|_| is_blocked) {
+        writeln!(out, "{url}: passes by {released}; without it:")?;
+    }
     writeln!(out, "{url}: {}{text}", disposition.action.name())?;
     for entry in listed {
         writeln!(out, "  listed: {entry}")?;

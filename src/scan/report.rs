@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
 use gauntlet_mail::{Defect, Evidence, Hit, Message, View};
-use gauntlet_verdict::{Class, Counterfactual, DataLoss, FilterCost, Verdict};
+use gauntlet_verdict::{Class, Counterfactual, DataLoss, FilterCost, ListedUrl, Verdict};
 use serde::Serialize;
 
 /// Bytes of text shown before and after a piece of evidence.
@@ -66,6 +66,8 @@ struct Line<'a> {
     sub: BTreeMap<&'a str, Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     data_loss: Option<&'a DataLoss>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    url_lists: &'a [ListedUrl],
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<&'a [FilterCost]>,
 }
@@ -158,6 +160,7 @@ impl Style {
                 ruleset: &verdict.ruleset,
                 sub: verdict.sub.iter().map(|(rule, count)| (&**rule, Number(*count))).collect(),
                 data_loss: verdict.data_loss.as_ref(),
+                url_lists: &verdict.url_lists,
                 costs: costs.then_some(&verdict.costs),
             }),
             Style::Subtests => json(&SubtestsLine::of(name, verdict)),

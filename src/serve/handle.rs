@@ -14,12 +14,13 @@ use gauntlet_policy::Groups;
 use gauntlet_store::Policies;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_store::web_log::replay::UrlLookUp;
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use crate::doctor::{Confinement, Running};
-use crate::web::WebPath;
+use crate::web::{ListLookUp, WebPath};
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
@@ -130,6 +131,10 @@ impl NodeHandle for Handle {
 
     fn calibration(&self) -> Option<SiteCalibration> {
         self.node.judge().snapshot.calibration()
+    }
+
+    fn url_lists(&self) -> Result<Box<dyn UrlLookUp>, NodeError> {
+        Ok(Box::new(ListLookUp(self.node.judge().snapshot.url_lists.clone())))
     }
 
     fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError> {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::histogram::latency_histogram;
 use crate::load::health::{self, Health, LagProbe, Run, Watch};
@@ -105,6 +106,11 @@ impl Target {
     }
 }
 
+/// Bytes of an answer's head, and of the body that it announces; none before it is whole.
+pub(crate) fn head_of(answer: &[u8]) -> std::io::Result<Option<(usize, Option<u64>)>> {
+    Ok(head::parse(answer)?.map(|head| (head.bytes, head.length)))
+}
+
 /// What is measured: servers, connections and times.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -135,6 +141,8 @@ pub struct Options {
     pub calibrate: bool,
     /// What the null server is asked; empty for a byte.
     pub calibration_asks: Arc<[Ask]>,
+    /// How TLS is spoken where requests want it.
+    pub tls: Option<Arc<ClientConfig>>,
 }
 
 /// One run against one server.
@@ -350,6 +358,7 @@ fn plan(options: &Options, target: &Target, connections: usize) -> Plan {
         timeout: options.timeout,
         threads: options.threads,
         requests: 0,
+        tls: options.tls.clone(),
     }
 }
 

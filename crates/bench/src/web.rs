@@ -6,9 +6,11 @@
 //! ceiling, and a figure above 80 % of it is the client's.
 
 pub mod beside;
+pub mod held;
 pub(crate) mod own;
 pub mod page;
 pub mod slow;
+pub mod tls;
 pub mod workload;
 
 use std::net::SocketAddr;
@@ -23,7 +25,11 @@ use crate::compare::server::Server;
 use crate::http::{self, Target};
 use crate::machine::Manifest;
 use crate::null::NullServer;
+use beside::peers::{self, Origin};
+use held::Held;
 use slow::{SlowClients, SlowCounts};
+use tls::{Authority, Tls};
+use tokio_rustls::rustls::ClientConfig;
 use workload::{Form, Workload};
 
 /// Bytes of an object at most.
@@ -45,13 +51,15 @@ pub enum Experiment {
     Download,
     /// The time from an overload until requests are answered as before.
     Recovery,
+    /// Connections that are held open: memory of each, and answers beside them.
+    Held,
 }
 
 impl Experiment {
     /// Numbers of connections that are tried if none are named.
     fn ladder(self) -> &'static [usize] {
         match self {
-            Experiment::Rate | Experiment::Download => &[],
+            Experiment::Rate | Experiment::Download | Experiment::Held => &[],
             Experiment::Concurrency => &[1, 10, 100, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000],
             Experiment::Latency => &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000],
             Experiment::Recovery => &[1, 5_000],
@@ -128,6 +136,8 @@ pub struct Options {
     pub recovery_max: Duration,
     /// Bytes of the download.
     pub download_bytes: u64,
+    /// Requests within TLS, and what our own proxy does with it.
+    pub tls: Option<Tls>,
 }
 
 /// Figures of objects of one size.
@@ -154,6 +164,8 @@ pub struct Report {
     pub sizes: Vec<Sized>,
     /// What became of the slow clients.
     pub slow: Option<SlowCounts>,
+    /// Connections that were held.
+    pub held: Option<Held>,
     /// All figures are the server's.
     pub valid: bool,
     /// The machine and the program that the figures are of.
@@ -173,6 +185,15 @@ fn check(options: &Options) -> anyhow::Result<()> {
     if options.blocked_share > 0.0 && !is_own && options.blocked.is_empty() {
         bail!("which hosts does this proxy block? (--blocked-hosts FILE)");
     }
+    if options.tls.is_some() && matches!(options.subject, Subject::Proxy { .. }) {
+        bail!("which authority is to be trusted is known of this program's own proxy alone");
+    }
+    if options.tls.is_some() && (options.origin.is_some() || options.blocked_share > 0.0) {
+        bail!("with TLS, the origin is an nginx of its own, and nothing is blocked");
+    }
+    if options.tls.is_some() && options.experiment == Experiment::Held {
+        bail!("connections are held without TLS");
+    }
     if options.is_tunnelled && matches!(options.subject, Subject::Origin { .. }) {
         bail!("an origin has no tunnels");
     }
@@ -184,11 +205,21 @@ struct Started {
     target: Target,
     form: Form,
     notes: Vec<String>,
+    /// How the client speaks TLS.
+    tls: Option<Arc<ClientConfig>>,
     _server: Option<Server>,
     _folder: Option<tempfile::TempDir>,
 }
 
-fn start(options: &Options, origin: SocketAddr, built_in: &NullServer) -> anyhow::Result<Started> {
+/// The origin's address, and the nginx that it is with TLS.
+type Behind<'a> = (SocketAddr, Option<&'a Origin>);
+
+fn start(
+    options: &Options,
+    (origin, nginx): Behind<'_>,
+    built_in: &NullServer,
+) -> anyhow::Result<Started> {
+    let of_origin = nginx.map(|nginx| nginx.files.certificate.as_path());
     let target =
         |name: &str, address, process| Target::named(name, address, process, Arc::default());
     Ok(match options.subject {
@@ -197,6 +228,12 @@ fn start(options: &Options, origin: SocketAddr, built_in: &NullServer) -> anyhow
             let domains =
                 own::write_domains(folder.path(), "domains.txt", options.entries, str::to_owned)?;
             let ladder = options.ladder.iter().chain(options.experiment.ladder());
+            let authority = match options.tls {
+                Some(Tls::Intercepted) => {
+                    Some(Authority::make(&options.program, folder.path().join("ca"))?)
+                }
+                Some(Tls::Inside) | None => None,
+            };
             let proxy = own::Proxy {
                 program: &options.program,
                 version: &options.version,
@@ -204,12 +241,16 @@ fn start(options: &Options, origin: SocketAddr, built_in: &NullServer) -> anyhow
                 domains: Some(&domains),
                 connections: ladder.chain([&options.connections]).copied().max().unwrap_or(0),
                 workers,
+                authority: authority.as_ref().zip(of_origin),
             };
             let server = proxy.start()?;
+            let certificate = authority.as_ref().map(Authority::certificate);
+            let trusted = certificate.as_deref().or(of_origin);
             Started {
                 target: target(&server.name, server.address, Some(server.process)),
                 form: Form::Proxy,
                 notes: server.notes.clone(),
+                tls: trusted.map(|file| tls::client(&[file])).transpose()?,
                 _server: Some(server),
                 _folder: Some(folder),
             }
@@ -218,6 +259,7 @@ fn start(options: &Options, origin: SocketAddr, built_in: &NullServer) -> anyhow
             target: target(&format!("proxy {address}"), address, process),
             form: Form::Proxy,
             notes: Vec::new(),
+            tls: None,
             _server: None,
             _folder: None,
         },
@@ -225,10 +267,14 @@ fn start(options: &Options, origin: SocketAddr, built_in: &NullServer) -> anyhow
             target: target(
                 &format!("origin {origin}"),
                 origin,
-                process.or(options.origin.is_none().then(|| built_in.process())),
+                process.or(match nginx {
+                    Some(nginx) => Some(nginx.server.process),
+                    None => options.origin.is_none().then(|| built_in.process()),
+                }),
             ),
             form: Form::Origin,
             notes: Vec::new(),
+            tls: of_origin.map(|file| tls::client(&[file])).transpose()?,
             _server: None,
             _folder: None,
         },
@@ -242,8 +288,14 @@ fn start(options: &Options, origin: SocketAddr, built_in: &NullServer) -> anyhow
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
     check(options)?;
     let built_in = NullServer::http()?;
-    let origin = options.origin.unwrap_or(built_in.address);
-    let started = start(options, origin, &built_in)?;
+    let large = [options.download_bytes];
+    let is_download = options.experiment == Experiment::Download;
+    let sizes = options.sizes.iter().chain(large.iter().filter(|_| is_download));
+    let sizes: Vec<u64> = sizes.copied().collect();
+    let nginx = options.tls.map(|_| peers::origin(&sizes)).transpose()?;
+    let origin = nginx.as_ref().map(|nginx| nginx.secure).or(options.origin);
+    let origin = origin.unwrap_or(built_in.address);
+    let started = start(options, (origin, nginx.as_ref()), &built_in)?;
     let is_own = matches!(options.subject, Subject::Own { .. });
     let blocked = match is_own {
         true => workload::blocked_hosts(options.entries, BLOCKED_HOSTS),
@@ -256,6 +308,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> anyhow::Result<
         blocked,
         is_tunnelled: options.is_tunnelled,
         keep_alive: options.keep_alive,
+        is_secure: options.tls.is_some(),
     };
     let slow = (options.slow > 0).then(|| {
         let mut request = Vec::new();
@@ -263,8 +316,12 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> anyhow::Result<
         asks.iter().for_each(|ask| ask.write(0, &mut request));
         SlowClients::start(started.target.address, options.slow, request)
     });
-    let mut sizes = Vec::new();
+    let (mut sizes, mut held) = (Vec::new(), None);
     for &bytes in &options.sizes {
+        if options.experiment == Experiment::Held {
+            held = Some(hold(options, &workload, bytes, &started)?);
+            break;
+        }
         let http = http_options(options, &workload, bytes, &started);
         let http = http::run(&http, &options.version, progress)?;
         sizes.push(Sized { bytes, http });
@@ -281,8 +338,21 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> anyhow::Result<
         valid: sizes.iter().all(|size| size.http.valid),
         sizes,
         slow,
+        held,
         manifest: Manifest::here(&options.version),
     })
+}
+
+/// Connections that are held; the first size alone, since it makes no difference.
+fn hold(
+    options: &Options,
+    workload: &Workload,
+    bytes: u64,
+    started: &Started,
+) -> anyhow::Result<Held> {
+    let Target { address, process, .. } = started.target;
+    let asks = workload.asks(bytes, started.form);
+    held::measure(address, process, &asks, options.connections, options.timeout)
 }
 
 fn http_options(
@@ -315,8 +385,11 @@ fn http_options(
         ladder: if is_rate || is_download { Vec::new() } else { ladder },
         recovery_max: options.recovery_max,
         download,
-        calibrate: true,
+        // What does nothing speaks no TLS: there, the CPU of the client says whether it was the
+        // limit.
+        calibrate: options.tls.is_none(),
         calibration_asks: workload.asks(bytes, Form::Origin),
+        tls: started.tls.clone(),
     }
 }
 
@@ -327,10 +400,16 @@ fn described(options: &Options) -> String {
     if options.blocked_share > 0.0 {
         text.push_str(&format!(", {} for blocked hosts", percent(options.blocked_share)));
     }
-    text.push_str(match (options.is_tunnelled, options.keep_alive) {
-        (true, _) => ", each through a tunnel of its own",
-        (false, true) => ", connections kept",
-        (false, false) => ", each over a new connection",
+    text.push_str(match (options.tls, options.is_tunnelled, options.keep_alive) {
+        (Some(Tls::Inside), _, true) => ", within TLS that passes unread, sessions kept",
+        (Some(Tls::Inside), _, false) => ", each within a new session of TLS that passes unread",
+        (Some(Tls::Intercepted), _, true) => ", within TLS that is decrypted, sessions kept",
+        (Some(Tls::Intercepted), _, false) => {
+            ", each within a new session of TLS that is decrypted"
+        }
+        (None, true, _) => ", each through a tunnel of its own",
+        (None, false, true) => ", connections kept",
+        (None, false, false) => ", each over a new connection",
     });
     if let Some(rate) = options.rate {
         text.push_str(&format!(", {rate} a second by the clock (open loop)"));

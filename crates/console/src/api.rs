@@ -4,12 +4,14 @@
 //! session of a signed-in user. `docs/api.md` is for those who use it.
 
 mod document;
+mod fields;
 mod mail;
 mod node;
 mod operation;
 mod personal;
 mod policies;
 mod queue;
+mod releases;
 mod table;
 mod users;
 mod web;

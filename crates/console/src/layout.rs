@@ -136,6 +136,9 @@ fn notice(request: &RequestContext) -> Markup {
         "own" => (true, t("It counts from the next message on.")),
         "users" | "tokens" => (true, t("It is changed.")),
         "queue" => (true, plural(n, "Done for {} message.", "Done for {} messages.")),
+        "web_released" => (true, t("It is released, and passes from now on.")),
+        "web_declined" => (true, t("It stays blocked.")),
+        "web_revoked" => (true, t("It is blocked again, where a rule blocks it.")),
         "stopped" => (true, t("The replay is stopped.")),
         "password" => (true, t("Your password is changed.")),
         _ => return html! {},
@@ -167,6 +170,39 @@ pub(crate) fn select(name: &str, label: impl Render, value: &str, choices: &[&st
                 @for choice in choices {
                     option value=(choice) selected[*choice == value] { (t(&format::spaced(choice))) }
                 }
+            }
+        }
+    }
+}
+
+/// Fields of a filter that stand below "More", and are shown at once if one of them is set.
+pub(crate) struct More<'a> {
+    /// Their names.
+    pub(crate) names: &'a [&'a str],
+    /// The fields themselves.
+    pub(crate) fields: Markup,
+}
+
+/// The form that searches a list; `actions` stand beside its buttons.
+pub(crate) fn filter(
+    request: &RequestContext,
+    path: &str,
+    fields: &Markup,
+    more: &More<'_>,
+    actions: &Markup,
+) -> Markup {
+    let open = more.names.iter().any(|name| !request.field(name).is_empty());
+    html! {
+        form.filter.card method="get" action=(path) role="search" {
+            div.fields { (fields) }
+            details open[open] {
+                summary { (t("More")) }
+                div.fields { (more.fields) }
+            }
+            div.actions {
+                button.main type="submit" { (t("Find")) }
+                a.button.quiet href=(path) { (t("Clear")) }
+                (actions)
             }
         }
     }

@@ -3,6 +3,7 @@
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
+use gauntlet_store::web_log::replay::{NoLists, UrlLookUp};
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 use serde::Serialize;
 
@@ -112,6 +113,14 @@ pub trait NodeHandle: Send + Sync {
 
     /// The disks that data is on.
     fn disks(&self) -> Vec<Disk>;
+
+    /// The lists of URLs that the policy may ask for, opened anew.
+    ///
+    /// # Errors
+    /// One cannot be opened.
+    fn url_lists(&self) -> Result<Box<dyn UrlLookUp>, NodeError> {
+        Ok(Box::new(NoLists))
+    }
 
     /// Sends a request to a web server; status and body of its answer. Takes seconds at worst.
     ///

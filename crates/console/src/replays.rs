@@ -1,5 +1,6 @@
-//! Trying a policy on the mail of the last days, beside the pages: one replay at a time, on a
-//! thread of its own that rests as long as it works, with bounds on messages and time.
+//! Trying a policy on the mail and the web requests of the last days, beside the pages: one replay
+//! at a time, on a thread of its own that rests as long as it works, with bounds on numbers and
+//! time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +9,16 @@ use std::time::{Duration, Instant};
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_policy::{Groups, People, Policy};
 use gauntlet_store::replay::{Progress, ReplayRequest, Report, replay};
+use gauntlet_store::web_log::replay::{WebReplayReport, WebReplayRequest};
+use serde::Serialize;
 
 use crate::error::RequestError;
 use crate::state::ConsoleState;
 
 /// Messages that a replay looks at.
 pub(crate) const MESSAGES_MAX: u64 = 200_000;
+/// Web requests that a replay looks at: each is quicker than a message.
+pub(crate) const REQUESTS_MAX: u64 = 2_000_000;
 /// How long a replay may take.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(600);
 /// Most days that are replayed.
@@ -28,7 +33,7 @@ pub(crate) struct Trial {
     pub(crate) text: String,
     /// The version of the policy that it is compared with.
     pub(crate) base: i64,
-    /// Mail of so many last days.
+    /// Mail and web requests of so many last days.
     pub(crate) days: i64,
     /// Login of the user who asked.
     pub(crate) who: String,
@@ -60,9 +65,22 @@ pub(crate) struct Job {
     /// Unix time in milliseconds of its start.
     pub(crate) began_ms: i64,
     messages: AtomicU64,
+    requests: AtomicU64,
     reached_ms: AtomicI64,
+    /// How many logs are replayed, and how many of them are done.
+    logs: (i64, AtomicI64),
     stop: AtomicBool,
-    done: Mutex<Option<Result<Arc<Report>, ReplayError>>>,
+    done: Mutex<Option<Result<Arc<Found>, ReplayError>>>,
+}
+
+/// What a replay found.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub(crate) struct Found {
+    /// In the message log.
+    #[serde(flatten)]
+    pub(crate) mail: Report,
+    /// In the web log, if the node has one.
+    pub(crate) web: Option<WebReplayReport>,
 }
 
 impl Job {
@@ -71,15 +89,22 @@ impl Job {
         self.messages.load(Ordering::Relaxed)
     }
 
+    /// Web requests looked at so far.
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     /// How much of the time is looked at, in percent.
     pub(crate) fn percent(&self) -> i64 {
         let whole = (self.trial.days * DAY_MS).max(1);
         let looked_at = self.began_ms - self.reached_ms.load(Ordering::Relaxed);
-        (looked_at * 100 / whole).clamp(0, 100)
+        let of_this = (looked_at * 100 / whole).clamp(0, 100);
+        let (logs, done) = &self.logs;
+        ((done.load(Ordering::Relaxed) * 100 + of_this) / logs.max(&1)).clamp(0, 100)
     }
 
     /// What it found, or why it failed; none while it is under way.
-    pub(crate) fn outcome(&self) -> Option<Result<Arc<Report>, ReplayError>> {
+    pub(crate) fn outcome(&self) -> Option<Result<Arc<Found>, ReplayError>> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -88,7 +113,7 @@ impl Job {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn finish(&self, outcome: Result<Arc<Report>, ReplayError>) {
+    fn finish(&self, outcome: Result<Arc<Found>, ReplayError>) {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 }
@@ -130,7 +155,9 @@ impl Replays {
             trial,
             began_ms: now_ms,
             messages: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
             reached_ms: AtomicI64::new(now_ms),
+            logs: (1 + i64::from(state.web_log.is_some()), AtomicI64::new(0)),
             stop: AtomicBool::new(false),
             done: Mutex::new(None),
         });
@@ -160,28 +187,53 @@ fn run(
     job: &Job,
     policy: &Policy,
     before: &Policy,
-) -> Result<Arc<Report>, ReplayError> {
-    let order = ReplayRequest {
-        policy,
-        before,
-        thresholds: state.node.thresholds(),
-        since_ms: job.began_ms - job.trial.days * DAY_MS,
-    };
-    let began = Instant::now();
-    let mut slice = began;
-    let go_on = |progress: Progress| {
-        job.messages.store(progress.messages, Ordering::Relaxed);
-        job.reached_ms.store(progress.reached_ms, Ordering::Relaxed);
-        // Half of one CPU at most: mail comes first.
-        std::thread::sleep(slice.elapsed().min(REST_MAX));
-        slice = Instant::now();
-        !job.stop.load(Ordering::Relaxed)
-            && progress.messages < MESSAGES_MAX
-            && began.elapsed() < TIME_MAX
-    };
-    let report = replay(&state.log, &state.quarantine, &order, &mut |_, _, _| None, go_on);
-    report.map(Arc::new).map_err(|e| {
-        tracing::error!(error = %e, "a replay failed");
+) -> Result<Arc<Found>, ReplayError> {
+    let failed = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, "a replay failed");
         ReplayError::new("the log could not be read; the node's own log says why")
-    })
+    };
+    let since_ms = job.began_ms - job.trial.days * DAY_MS;
+    let thresholds = state.node.thresholds();
+    let order = ReplayRequest { policy, before, thresholds, since_ms };
+    let pace = Pace::new(job, &job.messages, MESSAGES_MAX);
+    let mail = replay(&state.log, &state.quarantine, &order, &mut |_, _, _| None, pace.go_on());
+    let mail = mail.map_err(|e| failed(&e))?;
+    let Some(log) = &state.web_log else {
+        return Ok(Arc::new(Found { mail, web: None }));
+    };
+    job.logs.1.store(1, Ordering::Relaxed);
+    job.reached_ms.store(job.began_ms, Ordering::Relaxed);
+    let lists = state.node.url_lists().map_err(ReplayError::new)?;
+    let order = WebReplayRequest { policy, before, lists: &*lists, since_ms };
+    let pace = Pace::new(job, &job.requests, REQUESTS_MAX);
+    let web = log.replay(&order, pace.go_on()).map_err(|e| failed(&e))?;
+    Ok(Arc::new(Found { mail, web: Some(web) }))
+}
+
+/// Half of one CPU at most, within the bounds: mail comes first.
+struct Pace<'j> {
+    job: &'j Job,
+    items: &'j AtomicU64,
+    items_max: u64,
+    began: Instant,
+}
+
+impl<'j> Pace<'j> {
+    fn new(job: &'j Job, items: &'j AtomicU64, items_max: u64) -> Self {
+        Pace { job, items, items_max, began: Instant::now() }
+    }
+
+    /// Called after each slice of work; says whether to go on.
+    fn go_on(self) -> impl FnMut(Progress) -> bool + 'j {
+        let mut slice = self.began;
+        move |progress| {
+            self.items.store(progress.items, Ordering::Relaxed);
+            self.job.reached_ms.store(progress.reached_ms, Ordering::Relaxed);
+            std::thread::sleep(slice.elapsed().min(REST_MAX));
+            slice = Instant::now();
+            !self.job.stop.load(Ordering::Relaxed)
+                && progress.items < self.items_max
+                && self.began.elapsed() < TIME_MAX
+        }
+    }
 }

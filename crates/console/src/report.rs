@@ -1,9 +1,10 @@
 //! Reports: what passed in some days, how good the verdicts were by users' corrections, who sent
-//! and who got most. As a page, CSV, PDF, JSON and mail.
+//! and who got most; and what passed of the web. As a page, CSV, PDF, JSON and mail.
 
 pub mod csv;
 pub mod mail;
 pub mod pdf;
+pub mod web;
 
 use std::collections::BTreeMap;
 
@@ -45,6 +46,9 @@ pub struct Report {
     pub domains: Vec<Domain>,
     /// Rules that hit most.
     pub rules: Vec<Name>,
+    /// Web requests of these days; none if the node has no web log, or who asks may not see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web: Option<web::WebReport>,
 }
 
 /// Numbers of one day.
@@ -125,14 +129,21 @@ impl Report {
     }
 }
 
+/// The time of the `days` whole days (UTC) that end with the one of `until_ms`: from the first
+/// millisecond to the one after the last.
+pub fn span(days: i64, until_ms: i64) -> (i64, i64) {
+    let last = until_ms.div_euclid(DAY_MS);
+    let first = last - days.clamp(1, DAYS_MAX) + 1;
+    (first * DAY_MS, (last + 1) * DAY_MS)
+}
+
 /// The report of the `days` whole days (UTC) that end with the one of `until_ms`.
 ///
 /// # Errors
 /// If the log cannot be read.
 pub fn report(log: &Log, days: i64, until_ms: i64) -> Result<Report, StoreError> {
-    let last = until_ms.div_euclid(DAY_MS);
-    let first = last - days.clamp(1, DAYS_MAX) + 1;
-    let (since_ms, end_ms) = (first * DAY_MS, (last + 1) * DAY_MS);
+    let (since_ms, end_ms) = span(days, until_ms);
+    let (first, last) = (since_ms / DAY_MS, end_ms / DAY_MS - 1);
     let mut report = Report { since: day_name(first), until: day_name(last), ..Report::default() };
     report.days = (first..=last).map(|d| Day { day: day_name(d), ..Day::default() }).collect();
     // Spans of 24 hours begin at midnight UTC, as minute 0 did.

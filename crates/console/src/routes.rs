@@ -6,8 +6,9 @@ use crate::pages::{
     quarantine,
 };
 use crate::pages::{
-    export, form, health, learning, metrics, oidc, own, pac, policy, queue, replay, reports, rules,
-    searches, second_factor, senders, settings, sign_in, tokens, users, versions, web,
+    export, form, health, learning, metrics, oidc, own, pac, policy, queue, releases, replay,
+    reports, rules, searches, second_factor, senders, settings, sign_in, tokens, users, versions,
+    web,
 };
 use crate::route::{Access, Method, Page, Route};
 
@@ -37,6 +38,8 @@ const PAGES: &[Route] = &[
     get("/quarantine/{id}/download", Access::Reviewer, held::download),
     post("/quarantine/{id}/object", Access::Administrator, objects::fetch),
     get("/web", Access::Administrator, web::show),
+    get("/web/releases", Access::Administrator, releases::show),
+    post("/web/releases", Access::Administrator, releases::change),
     get("/rules", Access::Administrator, rules::show),
     post("/rules/measure", Access::Administrator, rules::measure_now),
     get("/reports", Access::Reviewer, reports::show),

@@ -106,7 +106,7 @@ fn invoice_hits() -> Vec<gauntlet_mail::Hit> {
     ]
 }
 
-fn sign_in(browser: &Browser, console: &Running) {
+pub(crate) fn sign_in(browser: &Browser, console: &Running) {
     browser.open(&format!("http://{}/", console.address));
     assert!(browser.url().contains("/sign-in"));
     browser.type_into("input[name=login]", "admin");

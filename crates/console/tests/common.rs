@@ -21,7 +21,7 @@ use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
 use gauntlet_store::{
-    Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog,
+    Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog, WebReleases,
 };
 use gauntlet_verdict::{
     Class, Counterfactual, Disposition, FilterCost, Final, SiteCalibration, Thresholds, Verdict,
@@ -205,22 +205,21 @@ impl NodeHandle for ListNode {
     }
 
     fn settings(&self) -> Vec<EffectiveSetting> {
-        let line = |key: &str, value: &str, origin: &str| EffectiveSetting {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            origin: origin.to_owned(),
+        let line = |key: &str, value: &str, origin: &str| {
+            let [key, value, origin] = [key, value, origin].map(str::to_owned);
+            EffectiveSetting { key, value, origin }
         };
         vec![
             line("console.address", "\"127.0.0.1:8025\"", "default"),
             line("scan.threads", "4", "gauntlet.toml:12"),
+            line("web.log_clients", "\"address\"", "default"),
         ]
     }
 
     fn health(&self) -> Vec<HealthCheck> {
-        let line = |check: &str, status, text: &str| HealthCheck {
-            check: check.to_owned(),
-            status,
-            text: text.to_owned(),
+        let line = |check: &str, status, text: &str| {
+            let [check, text] = [check, text].map(str::to_owned);
+            HealthCheck { check, status, text }
         };
         vec![
             line("clock", "ok", "synchronised, wrong by 3 ms at most"),
@@ -234,10 +233,9 @@ impl NodeHandle for ListNode {
     }
 
     fn mail_routes(&self) -> Vec<MailRoute> {
-        let route = |mail_for: &str, goes_to: &str, tls: &str| MailRoute {
-            mail_for: mail_for.to_owned(),
-            goes_to: goes_to.to_owned(),
-            tls: tls.to_owned(),
+        let route = |mail_for: &str, goes_to: &str, tls: &str| {
+            let [mail_for, goes_to, tls] = [mail_for, goes_to, tls].map(str::to_owned);
+            MailRoute { mail_for, goes_to, tls }
         };
         vec![
             route("example.org", "10.0.0.1:25 (share 3), 10.0.0.2:25 (share 1)", "required"),
@@ -331,6 +329,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         quarantine,
         users,
         web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),
+        web_releases: Some(Arc::new(WebReleases::open(&folder.path().join("web")).unwrap())),
         pac: Some("function FindProxyForURL(url, host) {}".into()),
         policies,
         node: node.clone(),

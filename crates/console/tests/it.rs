@@ -15,6 +15,7 @@ mod mutate;
 mod oidc;
 mod policies;
 mod preview_bytes;
+mod releases;
 mod security;
 mod sign_in;
 mod texts;

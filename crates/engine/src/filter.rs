@@ -9,7 +9,7 @@ use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message};
 use crate::learned::Learned;
 use crate::rule_registry::{Rule, RuleEffect};
 use crate::scratch::Scratch;
-use gauntlet_verdict::Class;
+use gauntlet_verdict::{Class, ListedUrl};
 
 /// The message that is scanned, with everything that filters may look at.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +42,8 @@ pub struct Findings {
     /// How often every rule of a rule file fired, sub-rules included, if the ruleset was asked to
     /// say so.
     pub sub: Vec<(Arc<str>, f64)>,
+    /// URLs that are on lists of URLs.
+    pub url_lists: Vec<ListedUrl>,
     /// What the classifier says: log odds that the item is unwanted.
     pub classifier: Option<f64>,
     /// What near-duplicate signatures say: log odds that the item is unwanted.

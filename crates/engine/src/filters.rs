@@ -10,6 +10,8 @@ use crate::lookalike::Brands;
 use crate::rule_registry::RuleRegistry;
 use gauntlet_verdict::lists::List;
 
+use self::url_lists::{MailUrlLists, UrlListFilter};
+
 pub mod attachments;
 pub mod bulk;
 pub mod classifier;
@@ -26,20 +28,22 @@ pub mod signatures;
 pub mod site;
 pub mod spamassassin;
 pub mod test_strings;
+pub mod url_lists;
 pub mod urls;
 pub mod words;
 
 /// All filters in the order they run: cheap ones that are sure of their class first.
 pub(crate) fn all(
     registry: &mut RuleRegistry,
-    allow: List,
-    block: List,
+    (allow, block): (List, List),
+    url_lists: MailUrlLists,
     model: Arc<Model>,
 ) -> Vec<Box<dyn Filter>> {
     let brands = Arc::new(Brands::shipped());
     vec![
         Box::new(test_strings::TestStrings::new(registry)),
         Box::new(lists::Lists::new(registry, allow, block)),
+        Box::new(UrlListFilter::new(registry, url_lists)),
         Box::new(attachments::Attachments::new(registry)),
         Box::new(objects::Objects::new(registry)),
         Box::new(header_form::HeaderForm::new(registry)),

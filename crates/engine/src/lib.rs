@@ -28,6 +28,7 @@ pub mod snapshot;
 pub mod unscannable;
 
 pub use filter::{Filter, Findings, Item};
+pub use filters::url_lists::{MailUrlLists, UrlListMeaning};
 pub use learned::Learned;
 pub use rule_registry::{Rule, RuleEffect, RuleRegistry};
 pub use scan::scan;

@@ -10,6 +10,7 @@ use gauntlet_mail::file_kind::object::Object;
 use gauntlet_mail::{Evidence, Hit, Message, View};
 
 use crate::filter::{Filter, Findings, Item};
+use crate::filters::url_lists;
 use crate::scratch::Scratch;
 
 /// Bytes of text of all objects that are judged.
@@ -46,6 +47,8 @@ pub(crate) fn judge(
     for filter in filters.iter().filter(|filter| filter.reads_objects()) {
         filter.run(&inner, scratch, &mut found);
     }
+    // Every URL of that message is of an object: its own fields are looked up with the message.
+    url_lists::merge_files(findings, &mut found);
     for hit in &found.hits {
         if let Some(hit) = of_objects(hit, &objects) {
             add_hit(hit, &found, findings);

@@ -7,6 +7,7 @@ use gauntlet_mail::{Defect, DefectKind, Envelope, Facts, Message};
 
 use crate::counterfactual;
 use crate::filter::{Filter, Findings, Item};
+use crate::filters::url_lists;
 use crate::fusion::{self, Signals};
 use crate::learned::Learned;
 use crate::object_texts;
@@ -66,10 +67,14 @@ fn worst(
         let reading = Message::parse_with(&raw, message.limits());
         differs |= structure(&reading) != original;
         scratch.give(None);
-        let other = scan_one(&reading, envelope, facts, snapshot, scratch);
+        let mut other = scan_one(&reading, envelope, facts, snapshot, scratch);
+        // A rule of the policy may ask for a list that does not change the class.
+        let mut listed = std::mem::take(&mut worst.url_lists);
+        differs |= !url_lists::merge(&mut listed, std::mem::take(&mut other.url_lists));
         if severity(other.class) > severity(worst.class) {
             worst = other;
         }
+        worst.url_lists = listed;
     }
     if differs {
         // The policy sees one of the shapes only.
@@ -204,6 +209,7 @@ pub(crate) fn verdict(
         ruleset: snapshot.version.clone(),
         sub: findings.sub,
         data_loss: None,
+        url_lists: findings.url_lists,
         stranger_odds: stranger_odds(&signals, findings.known_author, snapshot),
     }
 }
@@ -229,6 +235,7 @@ struct Checkpoint {
     phishing: usize,
     bulk: usize,
     sub: usize,
+    url_lists: usize,
     odds: [Option<f64>; 4],
 }
 
@@ -241,6 +248,7 @@ impl Checkpoint {
             phishing: findings.phishing.len(),
             bulk: findings.bulk.len(),
             sub: findings.sub.len(),
+            url_lists: findings.url_lists.len(),
             odds: [findings.classifier, findings.signatures, findings.site, findings.known_author],
         }
     }
@@ -252,6 +260,7 @@ impl Checkpoint {
         findings.phishing.truncate(self.phishing);
         findings.bulk.truncate(self.bulk);
         findings.sub.truncate(self.sub);
+        findings.url_lists.truncate(self.url_lists);
         [findings.classifier, findings.signatures, findings.site, findings.known_author] =
             self.odds;
     }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use crate::classifier::Model;
 use crate::filter::Filter;
 use crate::filters;
+use crate::filters::url_lists::MailUrlLists;
 use crate::fusion::Weights;
 use crate::learned::{Learned, VERSION_BYTES};
 use crate::lookalike::Brands;
 use crate::own_rules;
 use crate::rule_registry::RuleRegistry;
+use gauntlet_urlfilter::UrlLists;
 use gauntlet_verdict::lists::List;
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 
@@ -38,6 +40,8 @@ pub struct Settings {
     pub allow: Vec<String>,
     /// Addresses, domains and networks that are always spam.
     pub block: Vec<String>,
+    /// Lists of URLs, with what a hit of each means.
+    pub url_lists: MailUrlLists,
     /// Our own rules; none are those that ship ([`crate::own_rules`]).
     pub own_rules: Option<Arc<gauntlet_rules::Ruleset>>,
     /// Rules of SpamAssassin that run beside the filters; their points add to the score.
@@ -92,6 +96,8 @@ pub struct Snapshot {
     /// SpamAssassin's rules among the filters: what they ask of the network is asked before the
     /// scan.
     pub ruleset: Option<Arc<gauntlet_spamassassin::Ruleset>>,
+    /// Lists of URLs that the filter of lists asks, and the web path of the same generation.
+    pub url_lists: UrlLists,
     /// What the site has learned.
     pub learned: Learned,
     /// The version without what was learned.
@@ -123,6 +129,7 @@ impl Snapshot {
             filters: Vec::new(),
             own_rules: None,
             ruleset: None,
+            url_lists: UrlLists::default(),
             learned: Learned::default(),
             version_of_rules: "empty".into(),
             filter_names: Vec::new(),
@@ -198,7 +205,8 @@ impl Snapshot {
         let mut registry = RuleRegistry::new(settings.scores.clone());
         let (allow, block) = (List::parse(&settings.allow)?, List::parse(&settings.block)?);
         let model = settings.model.clone().unwrap_or_else(Model::shipped);
-        let mut filters = filters::all(&mut registry, allow, block, model);
+        let url_lists = settings.url_lists.clone();
+        let mut filters = filters::all(&mut registry, (allow, block), url_lists, model);
         let own_rules = settings.own_rules.clone().or_else(own_rules::shipped);
         if let Some(rules) = &own_rules {
             filters.push(Box::new(filters::rules::Rules::new(rules.clone())));
@@ -221,12 +229,18 @@ impl Snapshot {
         let is_off = |name: &str| settings.filters_off.iter().any(|off| off == name);
         // The classifier reads the same words, and better: with it, lists of words call good mail
         // spam and catch nothing more.
-        let is_needed = |name: &str| name != "words" || is_off("classifier");
+        let has_url_lists = settings.url_lists.lists.iter().next().is_some();
+        let is_needed = |name: &str| match name {
+            "words" => is_off("classifier"),
+            "url_lists" => has_url_lists,
+            _ => true,
+        };
         filters.retain(|f| !is_off(f.name()) && is_needed(f.name()));
         let version = version(&registry, settings, &filters);
         let mut snapshot = Self::empty().with_filters(filters);
         snapshot.version_of_rules = version;
         snapshot.own_rules = own_rules;
+        snapshot.url_lists = settings.url_lists.lists.clone();
         snapshot.ruleset.clone_from(&settings.rules);
         snapshot.thresholds = settings.thresholds;
         snapshot.configured = settings.thresholds;
@@ -240,13 +254,15 @@ impl Snapshot {
 fn version(registry: &RuleRegistry, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
-    // Rule files and model are named by their filters, what was learned is added at the end.
+    // Rule files, model and lists of URLs are named by their filters, what was learned is added at
+    // the end.
     let Settings {
         thresholds,
         scores,
         on_failure,
         allow,
         block,
+        url_lists: _,
         own_rules: _,
         rules: _,
         filters_off,

@@ -209,6 +209,11 @@ impl Node {
         self.started_ms
     }
 
+    /// Logins of the node's users, for whatever else asks who somebody is.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
     /// SMTP and LMTP sessions that are open.
     pub fn sessions(&self) -> u64 {
         self.admission.sessions() as u64

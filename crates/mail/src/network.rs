@@ -45,6 +45,11 @@ impl Network {
             _ => false,
         }
     }
+
+    /// Whether the whole of another range lies in this one.
+    pub fn covers(&self, other: &Network) -> bool {
+        self.prefix_bits <= other.prefix_bits && self.contains(other.address)
+    }
 }
 
 /// A host on the internet can have this address: it is in none of the special blocks (IANA's

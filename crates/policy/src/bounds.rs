@@ -168,7 +168,7 @@ fn is_in(when: &Condition, parts: &[&Condition]) -> bool {
         };
     }
     same!(probability_min hit defect sender sender_group from recipient recipient_group recipients_min
-        attachment object attachments_min url_host country header subject time auth listed rate language dlp not)
+        attachment object attachments_min url_host url country header subject time auth listed rate language dlp not)
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ pub struct Condition {
     pub attachments_min: Option<usize>,
     /// Host of any URL in the message; `*.example.org` style patterns.
     pub url_host: Option<OneOrMany<Pattern>>,
+    /// A URL of the message that is on a URL list, by list and category.
+    pub url: Option<ListedUrlCondition>,
     /// ISO 3166 country of the client, if known.
     pub country: Option<OneOrMany<Pattern>>,
     /// A field of the header, and what its value must be.
@@ -104,6 +106,17 @@ pub struct AttachmentCondition {
     pub size_min: Option<Bytes>,
     /// Encrypted, so that it cannot be scanned.
     pub encrypted: Option<bool>,
+}
+
+/// A URL that is on a list of URLs (`[[url_list]]`), and fits all fields that are given: as `url`
+/// of web rules, but of one URL of many.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListedUrlCondition {
+    /// The list.
+    pub list: Option<OneOrMany<Pattern>>,
+    /// The category of the entry that counts.
+    pub category: Option<OneOrMany<Pattern>>,
 }
 
 /// A header field by name, and what its decoded value fits (any value if none is given).

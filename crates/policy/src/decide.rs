@@ -199,6 +199,42 @@ mod tests {
     }
 
     #[test]
+    fn one_url_of_the_message_fits_list_and_category() {
+        let text = "[[rule]]\nname = \"r\"\nwhen.url = { list = \"feed\", category = \"phish*\" }\n\
+            do = \"discard\"\n";
+        let policy = Policy::parse(text, &Groups::default()).unwrap();
+        let explain = |listed: &[(&str, &str)]| {
+            let one = |(list, category): &(&str, &str)| gauntlet_verdict::ListedUrl {
+                list: (*list).into(),
+                category: (*category).into(),
+                pattern: "domain evil.example".into(),
+                url: "http://evil.example/".into(),
+            };
+            let url_lists = listed.iter().map(one).collect();
+            let verdict = Verdict { url_lists, ..Verdict::default() };
+            let message = Message::parse(MAIL);
+            let envelope = Envelope { rcpt_to: vec!["a@b".into()], ..Default::default() };
+            let input = PolicyInput {
+                id: "r",
+                message: &message,
+                envelope: &envelope,
+                facts: &Facts::default(),
+                verdict: &verdict,
+                thresholds: &Thresholds::default(),
+                rates: &Rates::default(),
+            };
+            let explained = policy.explain(&input).remove(0);
+            (explained.disposition.end, explained.trace[0].because.clone())
+        };
+        let (end, because) = explain(&[("ads", "phishing"), ("feed", "phishing")]);
+        assert_eq!(end, Final::Discard);
+        assert_eq!(because, "URL on list feed (phishing: domain evil.example)");
+        // One URL of the list and another of the category are not what was asked for.
+        let (end, because) = explain(&[("ads", "phishing"), ("feed", "malware")]);
+        assert_eq!((end, because.as_str()), (Final::Deliver, "no such URL on a list"));
+    }
+
+    #[test]
     fn what_is_not_there_is_explained_in_words() {
         let text = "[[rule]]\nname = \"d\"\nwhen.defect = \"empty_message\"\ndo = \"discard\"\n\
             [[rule]]\nname = \"p\"\nwhen.probability_min = 0.5\ndo = \"discard\"\n\

@@ -38,6 +38,8 @@ struct Shape {
     /// Not edited here, but they end what stands before them.
     #[serde(default)]
     web_rule: Vec<Spanned<Table>>,
+    #[serde(default)]
+    web_quota: Vec<Spanned<Table>>,
 }
 
 /// The rules of a text, in order; those that are switched off, too.
@@ -54,7 +56,7 @@ pub fn blocks(text: &str) -> Result<Vec<Block>, PolicyError> {
         all.iter().map(|t| start_of_line(t.span().start)).collect()
     };
     let rules = starts(&shape.rule);
-    let others = [starts(&shape.group), starts(&shape.web_rule)].concat();
+    let others = [starts(&shape.group), starts(&shape.web_rule), starts(&shape.web_quota)].concat();
     let mut bounds: Vec<usize> =
         rules.iter().chain(&others).map(|head| with_comment(text, *head)).collect();
     bounds.push(text.len());
@@ -214,6 +216,28 @@ do = \"deliver\" # all else
         assert_eq!(meaning(&now), meaning(text));
         let comments = |t: &str| t.lines().filter(|l| l.starts_with('#')).count();
         assert_eq!(comments(&now), comments(text), "comments above rules stay");
+    }
+
+    #[test]
+    fn quotas_and_web_rules_between_rules_stay() {
+        let web = "# Not all day.\n[[web_quota]]\nname = \"Q\"\nminutes = 5\n\n\
+                   [[web_rule]]\nname = \"W\"\nwhen.quota = \"Q\"\ndo = { block = \"x\" }\n\n";
+        let text =
+            TEXT.replace("[[rule]]\nname = \"Rest\"", &format!("{web}[[rule]]\nname = \"Rest\""));
+        for n in 0..2 {
+            let block = &blocks(&text).unwrap()[n];
+            let toml = RuleForm::of(block).to_toml().unwrap();
+            for changed in [
+                with_rule_instead(&text, block, &toml),
+                without(&text, block),
+                with_switched(&text, block),
+                with_rule_before(&text, Some(block), "[[rule]]\nname = \"N\"\ndo = \"discard\""),
+            ] {
+                assert!(changed.contains(web), "{changed}");
+                let policy = Policy::parse(&changed, &Groups::default()).unwrap();
+                assert_eq!((policy.web.len(), policy.web_quotas.len()), (1, 1));
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::people::People;
 use crate::removals::{NamesShape, RemovalShape};
 use crate::rule::{ChangeTemplate, Rule};
 use crate::suggestion::with_nearest;
-use crate::web_rules::{WebRule, WebRuleShape};
+use crate::web_rules::{WebQuota, WebQuotaShape, WebRule, WebRuleShape};
 use gauntlet_verdict::{Change, Final, ReleasedBy};
 
 /// An ordered list of rules.
@@ -25,6 +25,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Those about web requests, in the order they are tried.
     pub web: Vec<WebRule>,
+    /// What web rules ask for: how much a person may use of something.
+    pub web_quotas: Vec<WebQuota>,
     /// Groups that the file itself defines.
     pub groups: Groups,
     /// Preferences of single users; empty until the node sets them.
@@ -42,6 +44,8 @@ struct FileShape {
     rule: Vec<Spanned<RuleShape>>,
     #[serde(default)]
     web_rule: Vec<Spanned<WebRuleShape>>,
+    #[serde(default)]
+    web_quota: Vec<Spanned<WebQuotaShape>>,
 }
 
 #[derive(Deserialize)]
@@ -168,9 +172,14 @@ impl Policy {
             let line = line_of(text, shape.span().start);
             web.extend(shape.into_inner().read(line)?);
         }
+        let quota = |shape: Spanned<WebQuotaShape>| {
+            let line = line_of(text, shape.span().start);
+            shape.into_inner().read(line)
+        };
+        let web_quotas: Vec<WebQuota> = file.web_quota.into_iter().map(quota).collect();
         let mut warnings = check(&rules, &groups)?;
-        warnings.extend(crate::web_rules::check(&web, &groups)?);
-        Ok(Policy { rules, web, groups, people: Arc::default(), warnings })
+        warnings.extend(crate::web_rules::check(&web, &web_quotas, &groups)?);
+        Ok(Policy { rules, web, web_quotas, groups, people: Arc::default(), warnings })
     }
 
     /// The default policy, with these groups.

@@ -29,6 +29,7 @@ pub mod replay;
 pub mod rewrite;
 pub mod rule;
 pub mod suggestion;
+mod three_valued;
 pub mod web;
 pub mod web_rules;
 

@@ -13,6 +13,7 @@ use crate::evaluation::Evaluation;
 use crate::file::Policy;
 use crate::input::PolicyInput;
 use crate::rule::{ChangeTemplate, Rule};
+use crate::three_valued;
 use gauntlet_verdict::{Change, Disposition, Final};
 
 /// What a policy would have done.
@@ -174,26 +175,16 @@ impl Evaluation<'_> {
         };
         let mut answers = vec![Some(self.table(&rest).0)];
         answers.extend(when.all.iter().flatten().map(|c| self.known(c, is_complete)));
-        if let Some(any) = &when.any {
-            let any: Vec<_> = any.iter().map(|c| self.known(c, is_complete)).collect();
-            let some_unknown = any.contains(&None);
-            answers.push(match any.contains(&Some(true)) {
-                true => Some(true),
-                false if some_unknown => None,
-                false => Some(false),
-            });
-        }
-        if let Some(not) = &when.not {
-            answers.push(self.known(not, is_complete).map(|holds| !holds));
-        }
+        let any = |any: &Vec<Condition>| {
+            three_valued::any(any.iter().map(|c| self.known(c, is_complete)))
+        };
+        answers.extend(when.any.as_ref().map(any));
+        let not = |not: &Condition| three_valued::not(self.known(not, is_complete));
+        answers.extend(when.not.as_deref().map(not));
         if asks {
             answers.push(None);
         }
-        match () {
-            () if answers.contains(&Some(false)) => Some(false),
-            () if answers.contains(&None) => None,
-            () => Some(true),
-        }
+        three_valued::all(answers)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod decide;
 mod evaluation;
+pub mod replay;
 #[cfg(test)]
 mod tests;
 

@@ -10,9 +10,12 @@
 
 mod check;
 pub mod condition;
+mod quota;
 mod rule;
 
 pub(crate) use self::check::check;
 pub use self::condition::WebCondition;
+pub(crate) use self::quota::WebQuotaShape;
+pub use self::quota::{Period, QUOTAS_MAX, QuotaUse, WebQuota};
 pub(crate) use self::rule::WebRuleShape;
 pub use self::rule::{WEB_RULES_MAX, WebRule};

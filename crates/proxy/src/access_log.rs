@@ -34,6 +34,8 @@ pub struct AccessRecord {
     pub peer: Peer,
     /// Type of the response.
     pub content_type: Option<String>,
+    /// Bytes of its body, if it says so.
+    pub bytes_declared: Option<u64>,
     /// `Referer`.
     pub referer: Option<String>,
     /// `User-Agent`.
@@ -119,6 +121,7 @@ impl AccessRecord {
             outcome: Outcome::Aborted,
             peer: Peer::None,
             content_type: None,
+            bytes_declared: None,
             referer: None,
             user_agent: None,
             refusal: None,
@@ -273,6 +276,7 @@ mod tests {
             outcome: Outcome::Passed,
             peer: Peer::Direct("example.com".to_owned()),
             content_type: Some("text/html; charset=utf-8".to_owned()),
+            bytes_declared: None,
             referer: None,
             user_agent: Some("a \"b\"\n".to_owned()),
             refusal: None,

@@ -41,6 +41,8 @@ pub(crate) struct Client {
     pub(crate) address: IpAddr,
     /// The server that it connected to, if a router handed the connection over.
     pub(crate) original: Option<SocketAddr>,
+    /// Who logged in for the tunnel that the requests come by.
+    pub(crate) user: Option<Arc<str>>,
     pub(crate) progress: Progress,
     stage: Mutex<Stage>,
     is_http2: AtomicBool,
@@ -63,9 +65,10 @@ impl Client {
         Client::with(address, times, Some(place), alive)
     }
 
-    /// What is watched over a decrypted tunnel of a client.
-    pub(crate) fn inside(outer: &Client, times: &Times) -> Self {
-        Client::with(outer.address, times, None, outer._alive.clone())
+    /// What is watched over a decrypted tunnel of a client, which this user asked for.
+    pub(crate) fn inside(outer: &Client, user: Option<Arc<str>>, times: &Times) -> Self {
+        let inside = Client::with(outer.address, times, None, outer._alive.clone());
+        Client { user, ..inside }
     }
 
     fn with(address: IpAddr, times: &Times, place: Option<Place>, alive: mpsc::Sender<()>) -> Self {
@@ -73,6 +76,7 @@ impl Client {
         Client {
             address,
             original: None,
+            user: None,
             progress: Progress::new(header),
             stage: Mutex::new(Stage::Header),
             is_http2: AtomicBool::new(false),

@@ -18,6 +18,8 @@ pub struct Counters {
     pub header_timeouts: Counter,
     /// Connections closed since nothing passed.
     pub stalled: Counter,
+    /// Connections to a listener with TLS that ended in the handshake.
+    pub client_tls_failures: Counter,
     /// Connections closed since what came was no HTTP; hyper answers 400, 414 or 431.
     pub protocol_errors: Counter,
     /// Connections to a transparent listener that no router handed over.
@@ -26,6 +28,10 @@ pub struct Counters {
     pub names_mismatched: Counter,
     /// Requests.
     pub requests: Counter,
+    /// Requests whose login was right.
+    pub logins: Counter,
+    /// Passwords that were checked: by a slow hash, for the first of many requests.
+    pub passwords_checked: Counter,
     /// Tunnels and upgraded connections.
     pub tunnels: Counter,
     /// Connections made to servers.
@@ -114,10 +120,13 @@ impl Counters {
             ("connections_dropped", &self.connections_dropped),
             ("header_timeouts", &self.header_timeouts),
             ("stalled", &self.stalled),
+            ("client_tls_failures", &self.client_tls_failures),
             ("protocol_errors", &self.protocol_errors),
             ("not_redirected", &self.not_redirected),
             ("names_mismatched", &self.names_mismatched),
             ("requests", &self.requests),
+            ("logins", &self.logins),
+            ("passwords_checked", &self.passwords_checked),
             ("tunnels", &self.tunnels),
             ("origin_connections", &self.origin_connections),
             ("origin_reused", &self.origin_reused),

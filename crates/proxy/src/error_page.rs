@@ -3,12 +3,15 @@
 
 use std::net::IpAddr;
 
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, RETRY_AFTER,
+};
 use hyper::{HeaderMap, Response, StatusCode};
-use maud::{DOCTYPE, html};
+use maud::{DOCTYPE, Markup, html};
 
 use crate::body::{AnyBody, full};
 use crate::refusal::Refusal;
+use crate::releases::{self, ReleaseForm, Taken};
 
 /// What the page says beside the refusal.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct About<'a> {
     pub(crate) reference: &'a str,
     /// The proxy.
     pub(crate) proxy: &'a str,
+    /// The form by which the person may ask for release.
+    pub(crate) release: Option<ReleaseForm>,
 }
 
 /// Characters of a URL on a page.
@@ -58,11 +63,7 @@ pub(crate) fn response(refusal: &Refusal, about: &About<'_>, form: Form) -> Resp
     *response.status_mut() = status;
     let headers = response.headers_mut();
     let fixed = HeaderValue::from_static;
-    headers.insert(CONTENT_TYPE, fixed(content_type));
-    headers.insert(CACHE_CONTROL, fixed("no-store"));
-    headers.insert("x-content-type-options", fixed("nosniff"));
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors *";
-    headers.insert("content-security-policy", fixed(policy));
+    set_headers(headers, content_type);
     let error = refusal.proxy_status();
     let proxy_status = format!("{}; error={error}; details=\"{}\"", about.proxy, refusal.name());
     headers.extend(
@@ -70,6 +71,18 @@ pub(crate) fn response(refusal: &Refusal, about: &About<'_>, form: Form) -> Resp
             .ok()
             .map(|value| (hyper::header::HeaderName::from_static("proxy-status"), value)),
     );
+    match refusal {
+        Refusal::Login(challenges) | Refusal::LoginFailed(challenges) => {
+            let values = challenges.0.iter().filter_map(|c| HeaderValue::try_from(c).ok());
+            values.for_each(|value| {
+                headers.append(PROXY_AUTHENTICATE, value);
+            });
+        }
+        Refusal::LoginLimit(seconds) => {
+            headers.insert(RETRY_AFTER, HeaderValue::from(*seconds));
+        }
+        _ => {}
+    }
     match status {
         StatusCode::METHOD_NOT_ALLOWED => {
             headers.insert(ALLOW, fixed("GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT"));
@@ -86,6 +99,7 @@ fn title(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Blocked(_) => "This page is blocked",
         Refusal::Warned(..) => "Do you need this page for your work?",
+        Refusal::Login(_) | Refusal::LoginFailed(_) => "This proxy asks who you are",
         Refusal::Port(_) | Refusal::Destination | Refusal::NameMismatch => {
             "This address may not be reached"
         }
@@ -118,22 +132,21 @@ fn plain(refusal: &Refusal, about: &About<'_>) -> String {
 
 const STYLE: &str = "body{font-family:sans-serif;max-width:40em;margin:3em auto;padding:0 1em;\
     line-height:1.5}h1{font-size:1.5em}dt{font-weight:bold}dd{margin:0 0 .5em;\
-    overflow-wrap:anywhere}";
+    overflow-wrap:anywhere}h2{font-size:1.1em}textarea,input[type=email]{width:100%;\
+    box-sizing:border-box;font:inherit}";
 
 fn page(refusal: &Refusal, about: &About<'_>) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width";
-                title { (title(refusal)) }
-                style { (STYLE) }
-            }
+            (head(title(refusal)))
             body {
                 h1 { (title(refusal)) }
                 p { (refusal) }
-                p { (refusal.remedy()) }
+                p {
+                    @if about.release.is_some() { "If you need it for your work, ask for it below." }
+                    @else { (refusal.remedy()) }
+                }
                 @if let Refusal::Warned(_, warning) = refusal {
                     form action=(warning.action) {
                         input type="hidden" name="token" value=(warning.token);
@@ -148,10 +161,90 @@ fn page(refusal: &Refusal, about: &About<'_>) -> String {
                         dd { (value) }
                     }
                 }
+                @if let Some(release) = &about.release { (release_form(release)) }
             }
         }
     }
     .into_string()
+}
+
+/// The form below a block. It goes to the site that was blocked, where the proxy takes it.
+fn release_form(release: &ReleaseForm) -> Markup {
+    html! {
+        form method="post" action=(releases::path()) {
+            h2 { "Ask for release" }
+            @for (name, value) in &release.hidden { input type="hidden" name=(name) value=(value); }
+            p { label { "Why do you need it?" br;
+                textarea name="reason" required maxlength="500" rows="3" {} } }
+            p { label { "Your e-mail address, for an answer (optional)" br;
+                input type="email" name="mail" maxlength="254" autocomplete="email"; } }
+            p { button { "Ask for release" } }
+        }
+    }
+}
+
+/// The answer to a form by which somebody asks for release.
+pub(crate) fn taken(taken: &Taken, proxy: &str) -> Response<AnyBody> {
+    let (status, title, text) = match taken {
+        Taken::Passed { .. } => {
+            let text = "The administrators of this proxy see it. Try the page again later.";
+            (StatusCode::OK, "Your request was passed on", text)
+        }
+        Taken::OutOfDate => {
+            let text = "Load the page that was blocked again, and ask from there.";
+            (StatusCode::FORBIDDEN, "This form is out of date", text)
+        }
+        Taken::TooMany => {
+            let text = "You have asked often in the last hour. Ask again later.";
+            (StatusCode::TOO_MANY_REQUESTS, "Your request was not passed on", text)
+        }
+        Taken::Full => {
+            let text = "Too many requests wait for an answer. Tell your administrator.";
+            (StatusCode::SERVICE_UNAVAILABLE, "Your request was not passed on", text)
+        }
+        Taken::Wrong(text) => (StatusCode::BAD_REQUEST, "Your request was not passed on", *text),
+    };
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body {
+                h1 { (title) }
+                p { (text) }
+                dl {
+                    @if let Taken::Passed { reference } = taken {
+                        dt { "Reference" } dd { (reference) }
+                    }
+                    dt { "Proxy" } dd { (proxy) }
+                }
+            }
+        }
+    };
+    let mut response = Response::new(full(page.into_string()));
+    *response.status_mut() = status;
+    set_headers(response.headers_mut(), "text/html; charset=utf-8");
+    response
+}
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width";
+            title { (title) }
+            style { (STYLE) }
+        }
+    }
+}
+
+/// What every page of ours has in its header.
+fn set_headers(headers: &mut HeaderMap, content_type: &'static str) {
+    let fixed = HeaderValue::from_static;
+    headers.insert(CONTENT_TYPE, fixed(content_type));
+    headers.insert(CACHE_CONTROL, fixed("no-store"));
+    headers.insert("x-content-type-options", fixed("nosniff"));
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors *";
+    headers.insert("content-security-policy", fixed(policy));
 }
 
 #[cfg(test)]
@@ -166,7 +259,19 @@ mod tests {
             evidence: "ads: host x",
             reference: "abc-1",
             proxy: "gauntlet",
+            release: None,
         }
+    }
+
+    #[test]
+    fn a_page_has_the_form_where_one_may_ask() {
+        let refusal = Refusal::Blocked(BlockReason { rule: "r".into(), text: "No.".into() });
+        assert!(!page(&refusal, &about("http://x/")).contains("Ask for release"));
+        let hidden = ["user", "url", "rule", "reference", "expires", "token"];
+        let release = Some(ReleaseForm { hidden: hidden.map(|name| (name, "\"<".into())) });
+        let page = page(&refusal, &About { release, ..about("http://x/") });
+        assert!(page.contains("action=\"/.well-known/gauntlet/release\""), "{page}");
+        assert!(page.contains("value=\"&quot;&lt;\""), "{page}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::access_log::{AccessLog, AccessRecord, Outcome};
 use crate::body::{AnyBody, BodyError};
 use crate::client::{Busy, Client};
 use crate::counters::Counters;
+use crate::meter::Metered;
 use crate::refusal::Refusal;
 
 /// What inspectors say of a request's bodies, for its record.
@@ -38,6 +39,8 @@ pub(crate) struct Exchange {
     pub(crate) record: AccessRecord,
     pub(crate) bytes_in: Arc<AtomicU64>,
     pub(crate) notes: Notes,
+    /// What it uses is counted.
+    pub(crate) metered: Option<Metered>,
     /// What was asked for, until the record has it in canonical form.
     uri: Uri,
     begun: Instant,
@@ -56,11 +59,12 @@ impl Exchange {
     ) -> Self {
         counters.requests.add(1);
         let (method, version) = (request.method().to_string(), version_name(request.version()));
-        let record = AccessRecord::begun(client.address, method, version, reference);
+        let mut record = AccessRecord::begun(client.address, method, version, reference);
+        record.user = client.user.as_deref().map(str::to_owned);
         let busy = client.begin(request.version() == Version::HTTP_2);
         let (bytes_in, begun, uri) = (Arc::default(), Instant::now(), request.uri().clone());
         let notes = Notes::default();
-        Exchange { record, bytes_in, notes, uri, begun, log, counters, _busy: busy }
+        Exchange { record, bytes_in, notes, metered: None, uri, begun, log, counters, _busy: busy }
     }
 
     /// A request that was not understood is named as it came.
@@ -83,6 +87,7 @@ impl Exchange {
         self.record.status = status;
         let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
         self.record.content_type = content_type.map(str::to_owned);
+        self.record.bytes_declared = length(headers);
     }
 
     /// Notes an end without an answer of HTTP.
@@ -98,7 +103,8 @@ impl Exchange {
             None => Outcome::Passed,
             Some(
                 "blocked" | "warned" | "client" | "port" | "destination" | "name_mismatch"
-                | "method" | "encrypted_hello" | "not_http",
+                | "method" | "encrypted_hello" | "not_http" | "login" | "login_failed"
+                | "login_limit",
             ) => Outcome::Denied,
             Some(_) => Outcome::Failed,
         }
@@ -109,12 +115,19 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         self.name();
         self.record.took = self.begun.elapsed();
-        self.record.bytes_in += self.bytes_in.load(Ordering::Relaxed);
+        let sent = self.bytes_in.load(Ordering::Relaxed);
+        self.record.bytes_in += sent;
+        self.metered.iter_mut().for_each(|metered| metered.passed(sent));
         self.record.notes = self.notes.take();
         self.counters.bytes_from_clients.add(self.record.bytes_in);
         self.counters.bytes_to_clients.add(self.record.bytes_out);
         self.log.record(&self.record);
     }
+}
+
+/// Bytes of a body by its header.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
 }
 
 fn version_name(version: Version) -> &'static str {
@@ -143,8 +156,7 @@ pub(crate) fn detached(response: Response<AnyBody>) -> Response<Delivered> {
 pub(crate) fn deliver(response: Response<AnyBody>, mut exchange: Exchange) -> Response<Delivered> {
     let (parts, inner) = response.into_parts();
     exchange.answered(parts.status.as_u16(), &parts.headers);
-    let length = parts.headers.get(CONTENT_LENGTH);
-    let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+    let length = exchange.record.bytes_declared;
     let exchange = Some(exchange);
     Response::from_parts(parts, Delivered { inner, exchange, length, has_failed: false })
 }
@@ -163,7 +175,9 @@ impl Body for Delivered {
         if let Some(exchange) = &mut self.exchange {
             match &frame {
                 Some(Ok(frame)) => {
-                    exchange.record.bytes_out += frame.data_ref().map_or(0, Bytes::len) as u64;
+                    let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                    exchange.record.bytes_out += bytes;
+                    exchange.metered.iter_mut().for_each(|metered| metered.passed(bytes));
                 }
                 Some(Err(error)) => {
                     error.downcast_ref().into_iter().for_each(|refusal| exchange.refused(refusal));

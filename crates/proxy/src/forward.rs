@@ -117,9 +117,12 @@ impl Forwarder {
         let key = self.key(web, route);
         let named_by = self.named_by(&key, web)?;
         self.address(web, &key, &mut request)?;
-        let is_bound = headers::binds_connection(request.headers());
+        // A tunnel through the next proxy is one person's there.
+        let is_own = web.credentials.is_some() && key.tls.is_some();
+        let is_bound = headers::binds_connection(request.headers()) || is_own;
         let mut kept = match web.kind {
-            Kind::Plain => self.pool.take(&key),
+            Kind::Plain if !is_own => self.pool.take(&key),
+            Kind::Plain => None,
             Kind::Connect | Kind::Upgrade => None,
         };
         loop {
@@ -129,7 +132,7 @@ impl Forwarder {
                     self.counters.origin_reused.add(1);
                     connection
                 }
-                None => self.new_connection(&key, named_by, web.kind).await?,
+                None => self.new_connection(&key, named_by, web).await?,
             };
             let wait_max = Duration::from_secs(self.settings.times.response_seconds_max);
             connection.progress.set_limit(wait_max);
@@ -188,7 +191,7 @@ impl Forwarder {
             (None, Some(path)) => path.as_str().parse::<Uri>(),
             (Some(upstream), path) => {
                 let path = path.map_or("/", |p| p.as_str()).to_owned();
-                let credentials = credentials(upstream);
+                let credentials = credentials(upstream, web);
                 request.headers_mut().extend(credentials.map(|c| (PROXY_AUTHORIZATION, c)));
                 format!("http://{}{path}", web.authority()).parse()
             }
@@ -254,15 +257,17 @@ impl Forwarder {
         &self,
         key: &Key,
         named_by: NamedBy,
-        kind: Kind,
+        web: &WebRequest,
     ) -> Result<Connection, Refusal> {
         let Some(name) = &key.tls else {
             let stream = self.connector.connect(&key.host, key.port, named_by).await?;
             self.counters.origin_connections.add(1);
             return Connection::new(stream, &self.settings).await;
         };
-        let stream = self.stream(&key.host, key.port).await?;
-        let protocols = if kind == Kind::Upgrade { Protocols::Http1 } else { Protocols::Any };
+        let stream = self.stream(&key.host, key.port, web).await?;
+        // What is one person's is not shared, as connections of HTTP/2 are.
+        let is_alone = web.kind == Kind::Upgrade || web.credentials.is_some();
+        let protocols = if is_alone { Protocols::Http1 } else { Protocols::Any };
         match self.tls.secure(stream, name, protocols).await {
             Ok(secured) => self.pool.connection(key, secured, &self.settings).await,
             Err(Unsecured { refusal: Refusal::Certificate(fault), .. }) => {
@@ -324,11 +329,16 @@ impl Forwarder {
         if self.settings.upstream.is_some() {
             self.connector.check_literal(web.host())?;
         }
-        self.stream(&host, port).await
+        self.stream(&host, port, web).await
     }
 
     /// A connection to a server, through the next proxy if there is one.
-    async fn stream(&self, host: &str, port: u16) -> Result<Box<dyn Stream>, Refusal> {
+    async fn stream(
+        &self,
+        host: &str,
+        port: u16,
+        web: &WebRequest,
+    ) -> Result<Box<dyn Stream>, Refusal> {
         let Some(upstream) = &self.settings.upstream else {
             let stream = self.connector.connect(host, port, NamedBy::Client).await?;
             self.counters.origin_connections.add(1);
@@ -349,7 +359,7 @@ impl Forwarder {
         *request.uri_mut() = authority.parse().map_err(bad)?;
         let headers = request.headers_mut();
         headers.extend(HeaderValue::try_from(authority).ok().map(|host| (HOST, host)));
-        headers.extend(credentials(upstream).map(|c| (PROXY_AUTHORIZATION, c)));
+        headers.extend(credentials(upstream, web).map(|c| (PROXY_AUTHORIZATION, c)));
         let mut response = match connection.send(request).await {
             Ok(response) => response,
             Err(SendError::Unsent(_)) => return Err(Refusal::Closed),
@@ -396,10 +406,10 @@ fn watch(inner: AnyBody, progress: &Arc<Progress>) -> AnyBody {
     Watched { inner, progress, bytes, waits, ends_connection: false, stalled }.boxed_unsync()
 }
 
-/// Basic credentials (RFC 7617).
-fn credentials(upstream: &Upstream) -> Option<HeaderValue> {
+/// Basic credentials (RFC 7617): those of the settings, else the client's, if they are handed on.
+fn credentials(upstream: &Upstream, web: &WebRequest) -> Option<HeaderValue> {
     if upstream.user.is_empty() {
-        return None;
+        return web.credentials.clone();
     }
     let pair = format!("{}:{}", upstream.user, upstream.password);
     let encoded = base64_simd::STANDARD.encode_to_string(pair);

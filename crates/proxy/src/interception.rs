@@ -259,7 +259,8 @@ impl Carrier {
         exchange.record.tunnel = Some("intercepted");
         exchange.record.outcome = Outcome::Tunnel;
         let times = &self.service.settings.times;
-        let client = Arc::new(Client::inside(&self.tunnel.client, times));
+        let user = self.tunnel.web.user.as_deref().map(Into::into);
+        let client = Arc::new(Client::inside(&self.tunnel.client, user, times));
         serve_stream(stream, client, Arc::clone(&self.service), Some(Arc::new(tunneled))).await;
     }
 }

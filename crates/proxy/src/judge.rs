@@ -10,11 +10,15 @@
 //! client's socket. What needs time (scanning a download) is an [`Inspect`], whose steps are
 //! futures.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::{HeaderMap, StatusCode, Uri};
 
+use crate::meter::Meter;
 pub use crate::reason::{BlockReason, Note, Warning};
+use crate::releases::Desk;
 use crate::request::WebRequest;
 
 /// What decides about requests and responses.
@@ -34,10 +38,27 @@ pub trait Judge: Send + Sync {
         0
     }
 
+    /// Counts what a request uses that may pass; none if it counts for nothing.
+    fn meter(&self, request: &WebRequest) -> Option<Arc<dyn Meter>> {
+        let _ = request;
+        None
+    }
+
     /// Changes a request that may pass, before it is sent: its fields, and path and query of its
     /// URI. Where it goes stays as it was judged.
     fn rewrite(&self, request: &WebRequest, headers: &mut HeaderMap, uri: &mut Uri) {
         let _ = (request, headers, uri);
+    }
+
+    /// Where people ask for release; none: they cannot.
+    fn desk(&self) -> Option<&Arc<Desk>> {
+        None
+    }
+
+    /// Whether the desk may release what this rule blocks.
+    fn is_releasable(&self, rule: &str) -> bool {
+        let _ = rule;
+        false
     }
 
     /// Decides whether a tunnel is decrypted, if there is an authority for it. The request is the

@@ -13,6 +13,7 @@
 
 pub mod access_log;
 mod admission;
+pub mod auth;
 mod body;
 mod client;
 pub mod client_hello;
@@ -29,14 +30,18 @@ pub mod icap;
 mod inspect;
 mod interception;
 pub mod judge;
+pub mod meter;
 mod pac;
 pub mod policy_judge;
 mod pool;
 mod progress;
+pub mod quotas;
 mod rate_limit;
 mod reason;
 mod recent;
 pub mod refusal;
+mod relay;
+pub mod releases;
 pub mod request;
 #[doc(hidden)]
 pub mod request_bytes;

@@ -1,14 +1,18 @@
 //! The file of the proxy auto-configuration, for browsers that ask the proxy's own port: in origin
 //! form, which no request to a proxy has.
 
-use gauntlet_web::pac::{MEDIA_TYPE, PATHS, Pac, script};
+use gauntlet_web::pac::{MEDIA_TYPE, PATHS, Pac, Speaks, script};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response};
 
 use crate::body::{AnyBody, full};
 
 /// The answer to a request for the script; none if it is for something else.
-pub(crate) fn answer<B>(request: &Request<B>, pac: &Pac) -> Option<Response<AnyBody>> {
+pub(crate) fn answer<B>(
+    request: &Request<B>,
+    pac: &Pac,
+    speaks: Speaks,
+) -> Option<Response<AnyBody>> {
     let (uri, method) = (request.uri(), request.method());
     let is_origin_form = uri.authority().is_none();
     let is_read = *method == Method::GET || *method == Method::HEAD;
@@ -16,7 +20,7 @@ pub(crate) fn answer<B>(request: &Request<B>, pac: &Pac) -> Option<Response<AnyB
         return None;
     }
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let mut response = Response::new(full(script(pac, host.unwrap_or_default())?));
+    let mut response = Response::new(full(script(pac, host.unwrap_or_default(), speaks)?));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     // A change of the settings reaches browsers within the hour.

@@ -13,9 +13,12 @@ use arc_swap::ArcSwap;
 use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
 use gauntlet_policy::web::WebInput;
+use gauntlet_policy::web_rules::{QuotaUse, WebQuota};
 use gauntlet_urlfilter::{Matches, Origin, UrlLists};
+use gauntlet_web::release::Asked;
 use gauntlet_web::{
-    Listed, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebResponse,
+    Listed, RELEASED_ACTION, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebListed,
+    WebResponse,
 };
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::{HeaderMap, Uri};
@@ -23,14 +26,21 @@ use hyper::{HeaderMap, Uri};
 use crate::judge::{
     BlockReason, Decision, Judge, Note, ResponseDecision, ResponseHead, TlsDecision, Warning,
 };
+use crate::meter::Meter;
+use crate::quotas::Quotas;
 use crate::rate_limit::RateLimit;
+use crate::releases::{Desk, Releases};
 use crate::request::{Kind, WebRequest};
+use crate::settings::Limits;
 use crate::warnings::{Open, Warnings};
 
 /// Path, on the site that was warned of, that the form on the page is sent to.
 const CONTINUE_PATH: &str = "/.well-known/gauntlet/continue";
 /// Characters of a reason that are logged.
 const REASON_CHARS_MAX: usize = 200;
+
+/// Gives Unix time in seconds.
+pub type UnixClock = Box<dyn Fn() -> i64 + Send + Sync>;
 
 /// Gives the policy in force; asked once for each request and each response.
 pub type PolicySource = Box<dyn Fn() -> Arc<dyn AsRef<Policy>> + Send + Sync>;
@@ -43,6 +53,9 @@ pub struct PolicyJudge {
     /// Goes up with each change of the lists.
     version: AtomicU64,
     warnings: Warnings,
+    quotas: Arc<Quotas>,
+    clock: Arc<UnixClock>,
+    desk: Option<Arc<Desk>>,
     seeds: (RandomState, RandomState),
 }
 
@@ -56,8 +69,29 @@ impl PolicyJudge {
             bypass: ArcSwap::default(),
             version: AtomicU64::new(0),
             warnings: Warnings::default(),
+            quotas: Arc::new(Quotas::new(Limits::default().quota_people_max)),
+            clock: Arc::new(Box::new(now)),
+            desk: None,
             seeds: Default::default(),
         }
+    }
+
+    /// The same with what people have used of quotas, which others keep over a restart.
+    #[must_use]
+    pub fn with_quotas(self, quotas: Arc<Quotas>) -> Self {
+        PolicyJudge { quotas, ..self }
+    }
+
+    /// The same with another clock for rules and quotas.
+    #[must_use]
+    pub fn with_clock(self, clock: UnixClock) -> Self {
+        PolicyJudge { clock: Arc::new(clock), ..self }
+    }
+
+    /// The same, at which people may ask for release; what was released passes.
+    pub fn with_releases(mut self, releases: Arc<dyn Releases>) -> Self {
+        self.desk = Desk::new(releases).map(Arc::new);
+        self
     }
 
     /// Judges by other lists from now on. A request that is being judged is judged by the old ones,
@@ -82,26 +116,55 @@ impl PolicyJudge {
         let lists = self.lists.load();
         let matches = lists.look_up_from(&request.url, origin(request));
         let listed = listed(&matches);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let method = request.method.as_str();
-        let item = WebItem {
-            at: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-            client: request.client,
-            user: request.user.as_deref(),
-            method,
-            kind: kind(request.kind),
-            url: &request.url,
-            port: request.port,
-            listed: &listed,
-            user_agent: request.fields.user_agent.as_deref(),
-            response,
-        };
+        let at = (self.clock)();
+        let item = item(request, at, &listed, response);
         let site = request.url.registrable_domain();
         let continued = self.warnings.continued(request.client, site, Instant::now());
-        let input = WebInput { item: &item, continued: &continued };
-        let disposition = policy.decide_web(&input);
-        let note = note(&disposition, &listed);
+        let used = self.used(policy, request, at);
+        let input = WebInput { item: &item, continued: &continued, used: &used };
+        let mut disposition = policy.decide_web(&input);
+        if !used.is_empty() && explain_quotas(policy, &input, &mut disposition) {
+            self.quotas.refused();
+        }
+        let mut note = note(&disposition, &listed);
+        self.release(request, &mut disposition, &mut note);
         (disposition, note)
+    }
+
+    /// What the person has used of the policy's quotas.
+    fn used(&self, policy: &Policy, request: &WebRequest, at: i64) -> Vec<(String, QuotaUse)> {
+        if policy.web_quotas.is_empty() {
+            return Vec::new();
+        }
+        let person = person(request);
+        let used = |quota: &WebQuota| (quota.name.clone(), self.quotas.get(quota, &person, at));
+        policy.web_quotas.iter().map(used).collect()
+    }
+
+    /// Lets pass what the policy blocks and an administrator has released: whoever released it saw
+    /// which rule blocks it. Changes by other rules stay, and so does what looks into content.
+    fn release(&self, request: &WebRequest, disposition: &mut WebDisposition, note: &mut Note) {
+        let is_blocked =
+            matches!(disposition.action, WebAction::Block { .. } | WebAction::Warn { .. });
+        let Some(desk) = self.desk.as_ref().filter(|_| is_blocked) else { return };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let asked = Asked {
+            url: &request.url,
+            is_tunnel: request.kind == Kind::Connect,
+            client: request.client,
+            user: request.user.as_deref(),
+            now_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+        };
+        let exceptions = desk.exceptions();
+        let Some(exception) = exceptions.find(&asked) else { return };
+        note.rules.insert(0, exception.rule());
+        let evidence = std::mem::take(&mut note.evidence);
+        note.evidence = format!("released by {}: {}", exception.by, exception.target);
+        if !evidence.is_empty() {
+            note.evidence.push_str(&format!("; {evidence}"));
+        }
+        note.action = RELEASED_ACTION;
+        disposition.action = WebAction::Allow;
     }
 
     /// The page of a warning, whose form only this client can send.
@@ -135,7 +198,7 @@ impl PolicyJudge {
         let reason = String::from_utf8_lossy(&reason).replace(char::is_control, " ");
         let reason: String = reason.chars().take(REASON_CHARS_MAX).collect();
         let evidence = format!("goes on for {} minutes; reason given: {reason}", open.minutes);
-        let note = Note { rules: vec![open.rule], category: String::new(), evidence };
+        let note = Note { rules: vec![open.rule], evidence, ..Note::default() };
         Some(Decision::Noted(Box::new(Decision::Redirect(open.url)), note))
     }
 }
@@ -160,7 +223,40 @@ impl Judge for PolicyJudge {
     fn version(&self) -> u64 {
         let policy: *const dyn AsRef<Policy> = Arc::as_ptr(&(self.policy)());
         // One policy after the other lies elsewhere in memory.
-        self.version.load(Ordering::Relaxed) ^ (policy.cast::<()>() as u64)
+        let released = self.desk.as_ref().map_or(0, |desk| desk.exceptions().version);
+        self.version.load(Ordering::Relaxed)
+            ^ (policy.cast::<()>() as u64)
+            ^ released.rotate_left(40)
+    }
+
+    fn desk(&self) -> Option<&Arc<Desk>> {
+        self.desk.as_ref()
+    }
+
+    fn is_releasable(&self, rule: &str) -> bool {
+        let policy = (self.policy)();
+        (*policy).as_ref().web.iter().any(|known| known.name == rule)
+    }
+
+    fn meter(&self, request: &WebRequest) -> Option<Arc<dyn Meter>> {
+        let policy = (self.policy)();
+        let policy = (*policy).as_ref();
+        if policy.web_quotas.is_empty() {
+            return None;
+        }
+        let lists = self.lists.load();
+        let matches = lists.look_up_from(&request.url, origin(request));
+        let listed = listed(&matches);
+        let item = item(request, (self.clock)(), &listed, None);
+        let counted = policy.quotas_of(&item).into_iter().map(WebQuota::measure);
+        let counted: Vec<WebQuota> = counted.collect();
+        if counted.is_empty() {
+            return None;
+        }
+        let (quotas, clock) = (Arc::clone(&self.quotas), Arc::clone(&self.clock));
+        let meter = QuotaMeter { counted, person: person(request), quotas, clock };
+        meter.passed(0);
+        Some(Arc::new(meter))
     }
 
     fn tls(&self, request: &WebRequest) -> TlsDecision {
@@ -227,6 +323,73 @@ impl Judge for PolicyJudge {
     }
 }
 
+/// Counts for the quotas of the policy that was in force when the request came.
+struct QuotaMeter {
+    counted: Vec<WebQuota>,
+    person: String,
+    quotas: Arc<Quotas>,
+    clock: Arc<UnixClock>,
+}
+
+impl Meter for QuotaMeter {
+    fn passed(&self, bytes: u64) {
+        let now = (self.clock)();
+        let add = |quota| self.quotas.add(quota, &self.person, bytes, now);
+        self.counted.iter().for_each(add);
+    }
+
+    fn is_used_up(&self) -> bool {
+        let now = (self.clock)();
+        let used = |quota| self.quotas.get(quota, &self.person, now);
+        self.counted.iter().any(|quota| quota.is_used_up(used(quota)))
+    }
+}
+
+/// Whose use is counted: a login's, else an address's.
+fn person(request: &WebRequest) -> String {
+    request.user.clone().unwrap_or_else(|| request.client.to_string())
+}
+
+/// Says on the page how much was used, and when it begins anew; whether a quota decided.
+fn explain_quotas(policy: &Policy, input: &WebInput<'_>, disposition: &mut WebDisposition) -> bool {
+    let (WebAction::Block { text } | WebAction::Warn { text, .. }) = &mut disposition.action else {
+        return false;
+    };
+    let Some(rule) = &disposition.decided_by else { return false };
+    let used_up = policy.used_up(rule, input);
+    for (quota, used) in &used_up {
+        let (used, next) = (quota.describe(*used), quota.describe_next(input.item.at));
+        text.push_str(&format!(" {used}; it begins anew on {next}."));
+    }
+    !used_up.is_empty()
+}
+
+/// The request as rules see it.
+fn item<'a>(
+    request: &'a WebRequest,
+    at: i64,
+    listed: &'a [Listed<'a>],
+    response: Option<WebResponse<'a>>,
+) -> WebItem<'a> {
+    WebItem {
+        at,
+        client: request.client,
+        user: request.user.as_deref(),
+        method: request.method.as_str(),
+        kind: kind(request.kind),
+        url: &request.url,
+        port: request.port,
+        listed,
+        user_agent: request.fields.user_agent.as_deref(),
+        response,
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Whether any rule looks at responses, or changes them.
 fn concerns_responses(policy: &Policy) -> bool {
     let limits = |change: &WebChange| matches!(change, WebChange::LimitRate { .. });
@@ -243,6 +406,11 @@ pub fn listed<'a>(matches: &Matches<'a>) -> Vec<Listed<'a>> {
     listed.collect()
 }
 
+/// An entry as the log has it.
+fn kept(listed: &Listed<'_>) -> WebListed {
+    WebListed { list: listed.list.to_owned(), category: listed.category.to_owned() }
+}
+
 /// What the log says.
 fn note(disposition: &WebDisposition, listed: &[Listed<'_>]) -> Note {
     let decided = disposition.decided_by.iter();
@@ -252,6 +420,8 @@ fn note(disposition: &WebDisposition, listed: &[Listed<'_>]) -> Note {
         rules: decided.chain(others).cloned().collect(),
         category: first.map(|l| l.category.to_owned()).unwrap_or_default(),
         evidence: first.map(|l| format!("{}: {}", l.list, l.pattern)).unwrap_or_default(),
+        action: disposition.action.name(),
+        listed: listed.iter().map(kept).collect(),
     }
 }
 

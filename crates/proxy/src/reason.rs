@@ -1,5 +1,7 @@
 //! Why a request is blocked or warned of, for the page and the log.
 
+use gauntlet_web::WebListed;
+
 /// Why something is blocked, for the page and the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockReason {
@@ -18,6 +20,10 @@ pub struct Note {
     pub category: String,
     /// What decided, such as the entry of a list.
     pub evidence: String,
+    /// What the policy decided, as in `allow`; empty if it was not asked.
+    pub action: &'static str,
+    /// Lists that the URL is on.
+    pub listed: Vec<WebListed>,
 }
 
 /// How a person who was warned may go on.

@@ -8,6 +8,10 @@ use hyper::StatusCode;
 pub use crate::reason::{BlockReason, Warning};
 pub use certificate::CertificateFault;
 
+/// What a client may log in by: values of `Proxy-Authenticate`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Challenges(pub Vec<String>);
+
 /// Why a request is not answered by the server that it is for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -78,6 +82,16 @@ pub enum Refusal {
     /// The client's address is in none of `client_networks`.
     #[error("Your address may not use this proxy.")]
     Client,
+    /// Nobody has logged in, or nothing that was offered says who it is.
+    #[error("You have to log in to use this proxy.")]
+    Login(Challenges),
+    /// Login or password are wrong.
+    #[error("This login and password are not known.")]
+    LoginFailed(Challenges),
+    /// More failed logins than `login.failures_max` from the client's address; within so many
+    /// seconds.
+    #[error("Too many logins from your address have failed.")]
+    LoginLimit(u64),
     /// More connections than `limits.connections_max` or `limits.client_connections_max`.
     #[error("There are too many connections.")]
     Connections,
@@ -136,6 +150,9 @@ impl Refusal {
             Refusal::TooLargeToInspect => "too_large_to_inspect",
             Refusal::RequestBody => "request_body",
             Refusal::Client => "client",
+            Refusal::Login(_) => "login",
+            Refusal::LoginFailed(_) => "login_failed",
+            Refusal::LoginLimit(_) => "login_limit",
             Refusal::Connections => "connections",
             Refusal::Certificate(fault) => fault.name(),
             Refusal::TlsHandshake => "tls_handshake",
@@ -164,6 +181,10 @@ impl Refusal {
             Refusal::Malformed(_) | Refusal::ClientHello | Refusal::ClientHandshake => {
                 StatusCode::BAD_REQUEST
             }
+            Refusal::Login(_) | Refusal::LoginFailed(_) => {
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            }
+            Refusal::LoginLimit(_) => StatusCode::TOO_MANY_REQUESTS,
             Refusal::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Refusal::UriTooLong(_) => StatusCode::URI_TOO_LONG,
             Refusal::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -195,6 +216,9 @@ impl Refusal {
             | Refusal::Port(_)
             | Refusal::Method(_)
             | Refusal::Client
+            | Refusal::Login(_)
+            | Refusal::LoginFailed(_)
+            | Refusal::LoginLimit(_)
             | Refusal::NameMismatch
             | Refusal::TooLargeToInspect
             | Refusal::EncryptedHello
@@ -236,6 +260,12 @@ impl Refusal {
             | Refusal::NotHttp => {
                 "If you need it for your work, give the reference below to your administrator."
             }
+            Refusal::Login(_) => {
+                "Your program asks for your login and password, or has a setting for them."
+            }
+            Refusal::LoginFailed(_) => {
+                "Try again. If you have forgotten your password, ask your administrator."
+            }
             Refusal::Warned(..) => "If you need it for your work, say why and go on.",
             Refusal::NameNotFound => "Check the spelling of the address.",
             Refusal::ConnectTimeout
@@ -244,6 +274,7 @@ impl Refusal {
             | Refusal::ResponseTimeout
             | Refusal::Closed
             | Refusal::Connections
+            | Refusal::LoginLimit(_)
             | Refusal::RequestBody => "Try again in a few minutes.",
             Refusal::Loop | Refusal::Upstream(_) => {
                 "The proxies of this site are not set up correctly: tell your administrator."
@@ -281,7 +312,7 @@ impl Refusal {
     }
 
     /// All names, for counters.
-    pub const NAMES: [&'static str; 38] = [
+    pub const NAMES: [&'static str; 41] = [
         "blocked",
         "warned",
         "malformed",
@@ -304,6 +335,9 @@ impl Refusal {
         "too_large_to_inspect",
         "request_body",
         "client",
+        "login",
+        "login_failed",
+        "login_limit",
         "connections",
         "certificate_expired",
         "certificate_not_yet_valid",

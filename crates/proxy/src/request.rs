@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gauntlet_mail::CanonicalUrl;
 use gauntlet_mail::url::canonical;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, REFERER, UPGRADE, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, REFERER, UPGRADE, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::refusal::Refusal;
@@ -32,6 +32,8 @@ pub struct WebRequest {
     /// The server that the client connected to, if a router handed the connection over. The name
     /// in the URL is then what the client says.
     pub original: Option<SocketAddr>,
+    /// Credentials for the next proxy, if the settings hand them on.
+    pub credentials: Option<HeaderValue>,
     /// Fields that rules may ask for.
     pub fields: Fields,
 }
@@ -94,6 +96,7 @@ impl WebRequest {
             url,
             port,
             original,
+            credentials: None,
             fields: Fields::read(headers),
         })
     }
@@ -135,6 +138,7 @@ impl WebRequest {
             url,
             port,
             original: None,
+            credentials: None,
             fields: Fields::read(request.headers()),
         })
     }

@@ -7,14 +7,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gauntlet_web::pac::Speaks;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
 use crate::access_log::{AccessLog, NoLog};
+use crate::auth::{LoginError, Logins};
 use crate::client::Client;
 use crate::connection::{builder, serve_stream};
 use crate::counters::Counters;
@@ -28,13 +32,16 @@ use crate::service::{References, Service};
 use crate::settings::{Settings, SettingsError};
 use crate::shared::{Now, Shared};
 use crate::stop::{Phase, Stop};
-use crate::tls::{Interceptor, OriginTls, TlsError};
+use crate::stream::Stream;
+use crate::tls::{Interceptor, OriginTls, TlsError, with_protocols};
 use crate::transparent::{self, socket};
 
 /// How long connections that are told to end may take to say so.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a client beyond the limits has to send its request and take the page.
 const REFUSE: Duration = Duration::from_secs(5);
+/// Bytes of plain text that one connection may hold back for a client that does not read.
+const TLS_BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// After an error of `accept`, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -46,11 +53,22 @@ pub struct Parts {
     pub resolver: Option<Arc<dyn Resolve>>,
     /// Keeps records of requests.
     pub log: Arc<dyn AccessLog>,
+    /// Checks logins; none takes the files that the settings name, if they ask for logins.
+    pub logins: Option<Arc<Logins>>,
+    /// Clients of the explicit listeners speak TLS to the proxy itself, and are shown this; which
+    /// protocols they may choose from is the proxy's to say.
+    pub tls: Option<ServerConfig>,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Parts { judge: Arc::new(AllowAll), resolver: None, log: Arc::new(NoLog) }
+        Parts {
+            judge: Arc::new(AllowAll),
+            resolver: None,
+            log: Arc::new(NoLog),
+            logins: None,
+            tls: None,
+        }
     }
 }
 
@@ -63,6 +81,9 @@ pub enum StartError {
     /// The certificate authority, or the roots.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Logins.
+    #[error(transparent)]
+    Login(#[from] LoginError),
     /// An address that cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
@@ -118,9 +139,14 @@ impl Server {
         explicit: Vec<std::net::TcpListener>,
         transparent: Vec<std::net::TcpListener>,
         settings: Settings,
-        parts: Parts,
+        mut parts: Parts,
     ) -> Result<Self, StartError> {
         settings.check()?;
+        parts.logins = match (settings.login.is_on() && !explicit.is_empty(), parts.logins) {
+            (false, _) => None,
+            (true, Some(logins)) => Some(logins),
+            (true, None) => Some(Arc::new(Logins::new(&settings.login, None)?)),
+        };
         let counters = Arc::default();
         let wait_max = Duration::from_secs(settings.times.connect_seconds_max);
         let origin_tls = Arc::new(OriginTls::new(&settings.tls, wait_max)?);
@@ -155,9 +181,12 @@ impl Server {
         let (alive, mut all_gone) = mpsc::channel(1);
         let shared = Arc::new(Shared::new(service(&self, stopping)?, alive));
         let mut accepting = JoinSet::new();
+        let tls = self.parts.tls.map(|config| TlsAcceptor::from(with_protocols(config)));
         for listener in self.listeners {
-            let shared = Arc::clone(&shared);
-            accepting.spawn(accept(listener, move |stream, peer| admit(stream, peer, &shared)));
+            let (shared, tls) = (Arc::clone(&shared), tls.clone());
+            accepting.spawn(accept(listener, move |stream, peer| {
+                admit(stream, peer, &shared, tls.as_ref());
+            }));
         }
         for listener in self.transparent {
             let (address, shared) = (listener.local_addr(), Arc::clone(&shared));
@@ -202,6 +231,8 @@ fn service(server: &Server, stop: Stop) -> Result<Service, SettingsError> {
         settings,
         counters,
         forwarder,
+        speaks: if server.parts.tls.is_some() { Speaks::Tls } else { Speaks::Plain },
+        logins: server.parts.logins.clone(),
         interceptor: server.interceptor.clone(),
         carry: interception::carry,
         stop,
@@ -221,7 +252,7 @@ async fn accept(listener: TcpListener, admit: impl Fn(TcpStream, SocketAddr)) {
     }
 }
 
-fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
+fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared, tls: Option<&TlsAcceptor>) {
     let address = peer.ip().to_canonical();
     // Without it, small pieces would wait for acknowledgements; an error changes nothing else.
     let _ = stream.set_nodelay(true);
@@ -231,31 +262,72 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared) {
     if let Some(place) = is_known.then(|| shared.admission.take(address)).flatten() {
         let times = &service.settings.times;
         let client = Arc::new(Client::new(address, times, place, shared.alive.clone()));
-        tokio::spawn(serve(stream, client, service));
+        tokio::spawn(serve(stream, client, service, tls.cloned()));
     } else if let Ok(permit) = Arc::clone(&shared.refusing).try_acquire_owned() {
+        let tls = tls.cloned();
         tokio::spawn(async move {
             let _permit = permit;
-            let _ = timeout(REFUSE, refuse(stream, peer, refusal, &service)).await;
+            let refuse = async {
+                match tls {
+                    None => refuse(stream, peer, refusal, &service).await,
+                    Some(tls) => match tls.accept(stream).await {
+                        Ok(stream) => refuse(stream, peer, refusal, &service).await,
+                        Err(_) => service.counters.client_tls_failures.add(1),
+                    },
+                }
+            };
+            let _ = timeout(REFUSE, refuse).await;
         });
     } else {
         service.counters.connections_dropped.add(1);
     }
 }
 
-async fn serve(stream: TcpStream, client: Arc<Client>, service: Arc<Service>) {
+async fn serve(
+    stream: TcpStream,
+    client: Arc<Client>,
+    service: Arc<Service>,
+    tls: Option<TlsAcceptor>,
+) {
     let _now = Now::new(&service.counters);
-    serve_stream(stream, client, service, None).await;
+    let Some(tls) = tls else { return serve_stream(stream, client, service, None).await };
+    // Small enough that a client who does not read holds little back.
+    let limited = |c: &mut ServerConnection| c.set_buffer_limit(Some(TLS_BUFFER_BYTES_MAX));
+    let wait_max = Duration::from_secs(service.settings.times.header_seconds_max);
+    let accepted = tokio::select! {
+        accepted = timeout(wait_max, tls.accept_with(stream, limited)) => accepted,
+        () = service.stop.clone().begun(Phase::Draining) => return,
+    };
+    match accepted {
+        Ok(Ok(stream)) => serve_stream(stream, client, service, None).await,
+        Ok(Err(error)) => {
+            service.counters.client_tls_failures.add(1);
+            tracing::debug!(client = %client.address, %error, "no TLS with a client");
+        }
+        Err(_) => service.counters.header_timeouts.add(1),
+    }
 }
 
 /// Tells a client that is not taken why.
-async fn refuse(stream: TcpStream, peer: SocketAddr, refusal: Refusal, service: &Arc<Service>) {
+async fn refuse(
+    stream: impl Stream + 'static,
+    peer: SocketAddr,
+    refusal: Refusal,
+    service: &Arc<Service>,
+) {
     let (settings, counters) = (Arc::clone(&service.settings), Arc::clone(&service.counters));
     let each = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         counters.refused(&refusal);
         let url = request.uri().to_string();
         let client = peer.ip().to_canonical();
-        let about =
-            About { url: &url, client, evidence: "", reference: "-", proxy: &settings.name };
+        let about = About {
+            url: &url,
+            client,
+            evidence: "",
+            reference: "-",
+            proxy: &settings.name,
+            release: None,
+        };
         let form = Form::wanted(request.headers());
         let page = error_page::response(&refusal, &about, form);
         async move { Ok::<_, Infallible>(page) }

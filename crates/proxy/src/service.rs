@@ -1,20 +1,26 @@
 //! A request's way: checks, judge, server, and back.
 
+mod release;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
+use gauntlet_web::pac::Speaks;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{ALLOW, ALT_SVC, CONNECTION, EXPECT, HeaderValue, LOCATION, UPGRADE};
+use hyper::header::{
+    ALLOW, ALT_SVC, CONNECTION, EXPECT, HeaderValue, LOCATION, PROXY_AUTHORIZATION, UPGRADE,
+};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
-use crate::access_log::{AccessLog, Outcome, Peer};
+use crate::access_log::{AccessLog, Peer};
+use crate::auth::Logins;
 use crate::body::{AnyBody, Watched, empty, hold, release_on_continue};
 use crate::client::Client;
 use crate::counters::Counters;
@@ -24,17 +30,17 @@ use crate::forward::{Forwarder, Received};
 use crate::headers::{self, Forwards, Framing};
 use crate::inspect::inspect;
 use crate::judge::{BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead};
+use crate::meter::Metered;
 use crate::pac;
 use crate::pool::Key;
-use crate::progress::Progress;
 use crate::refusal::Refusal;
+use crate::relay::relay;
 use crate::request::{Kind, WebRequest};
 use crate::settings::Settings;
 use crate::smuggling;
 use crate::stop::{Phase, Stop};
 use crate::stream::Stream;
 use crate::tls::{Inside, Interceptor, Route};
-use crate::tunnel::{self, End};
 
 /// What answers requests.
 pub(crate) struct Service {
@@ -43,6 +49,10 @@ pub(crate) struct Service {
     pub(crate) log: Arc<dyn AccessLog>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) forwarder: Forwarder,
+    /// What clients of explicit listeners speak with the proxy itself.
+    pub(crate) speaks: Speaks,
+    /// None: nobody is asked who they are.
+    pub(crate) logins: Option<Arc<Logins>>,
     /// None: tunnels are not decrypted.
     pub(crate) interceptor: Option<Arc<Interceptor>>,
     /// What carries tunnels; it serves the requests inside by this service again.
@@ -109,7 +119,12 @@ impl Service {
             }
             Err(refusal) => {
                 exchange.refused(&refusal);
+                let release = match form {
+                    Form::Html => self.release_form(&refusal, &exchange.record),
+                    Form::Text => None,
+                };
                 let about = About {
+                    release,
                     url: &exchange.record.url,
                     client: client.address,
                     evidence: &exchange.record.note.evidence,
@@ -134,17 +149,21 @@ impl Service {
         exchange: &mut Exchange,
         mut request: Request<Incoming>,
     ) -> Result<Answer, Refusal> {
+        smuggling::check(&request)?;
+        if let Some(answer) = self.take_form(client, exchange, &mut request).await? {
+            return Ok(Answer::Response(answer));
+        }
         let route = match request.extensions_mut().remove() {
             None => None,
             Some(Inside::Route(route)) => Some(route),
             Some(Inside::Refused(refusal)) => return Err(refusal),
         };
         smuggling::check(&request)?;
-        let script = pac::answer(&request, &self.settings.pac);
+        let script = pac::answer(&request, &self.settings.pac, self.speaks);
         if let Some(script) = script.filter(|_| client.original.is_none()) {
             return Ok(Answer::Response(script));
         }
-        let web = WebRequest::read(client.address, client.original, &request, &self.settings)?;
+        let mut web = WebRequest::read(client.address, client.original, &request, &self.settings)?;
         note(exchange, &web);
         if headers::is_loop(request.headers(), &self.settings) {
             return Err(Refusal::Loop);
@@ -154,6 +173,7 @@ impl Service {
         if web.method == Method::TRACE || is_stray {
             return Err(Refusal::Method(web.method.to_string()));
         }
+        self.log_in(client, route.is_some(), exchange, &request, &mut web).await?;
         if route.is_none() {
             self.forwarder.check_port(&web)?;
         }
@@ -170,6 +190,7 @@ impl Service {
             }
             Decision::Redirect(to) => return redirect(&to).map(Answer::Response),
         };
+        self.meter(exchange, &web);
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
         match web.kind {
@@ -178,6 +199,36 @@ impl Service {
                 self.pass(&web, route.as_ref(), exchange, request, inspector).await
             }
         }
+    }
+
+    /// Notes who asks. Within a tunnel it is who asked for the tunnel; clients that know nothing of
+    /// the proxy cannot log in.
+    async fn log_in<B>(
+        &self,
+        client: &Client,
+        is_inside: bool,
+        exchange: &mut Exchange,
+        request: &Request<B>,
+        web: &mut WebRequest,
+    ) -> Result<(), Refusal> {
+        let user = match &self.logins {
+            Some(logins) if !is_inside && client.original.is_none() => {
+                logins.check(client.address, request, &self.counters).await?
+            }
+            _ => client.user.clone(),
+        };
+        if let Some(user) = user {
+            exchange.record.user = Some(user.to_string());
+            web.user = Some(user.to_string());
+            web.credentials =
+                self.settings.login.pass_to_upstream.then(|| basic(request)).flatten();
+        }
+        Ok(())
+    }
+
+    /// What the request uses is counted from now on.
+    fn meter(&self, exchange: &mut Exchange, web: &WebRequest) {
+        exchange.metered = self.judge.meter(web).map(|meter| Metered::new(meter, web));
     }
 
     fn peer(&self, web: &WebRequest) -> Peer {
@@ -215,6 +266,7 @@ impl Service {
                 return Err(Refusal::Blocked(BlockReason { rule, text }));
             }
         }
+        self.meter(exchange, &web);
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
         let server = self.forwarder.tunnel(&web).await?;
@@ -411,22 +463,13 @@ impl Service {
     /// The same, when both sides are there.
     pub(crate) async fn relay(
         &self,
-        mut exchange: Exchange,
+        exchange: Exchange,
         client: impl Stream,
         server: Box<dyn Stream>,
     ) {
         let idle_max = Duration::from_secs(self.settings.times.tunnel_idle_seconds_max);
-        let progress = Progress::new(idle_max);
-        let bytes = tunnel::Bytes::default();
         let stop = self.stop.clone().begun(Phase::Ended);
-        let end = tunnel::relay(client, server, &progress, &bytes, stop).await;
-        exchange.record.bytes_out = bytes.to_client.into_inner();
-        exchange.record.bytes_in = bytes.from_client.into_inner();
-        exchange.record.outcome = match end {
-            // Many programs close a tunnel by a reset.
-            End::Closed | End::Broken => Outcome::Tunnel,
-            End::Idle | End::Stopped => Outcome::Aborted,
-        };
+        relay(exchange, client, server, self.judge.as_ref(), idle_max, stop).await;
     }
 }
 
@@ -447,6 +490,17 @@ fn upgraded(upgrade: OnUpgrade) -> BoxFuture<'static, Option<Box<dyn Stream>>> {
 fn without_alternatives(mut response: Response<AnyBody>) -> Response<AnyBody> {
     response.headers_mut().remove(ALT_SVC);
     response
+}
+
+/// The field with Basic credentials, which another proxy can read as well.
+fn basic<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let mut field = request.headers().get(PROXY_AUTHORIZATION)?.clone();
+    let scheme = field.as_bytes().split(|b| *b == b' ').next()?;
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    field.set_sensitive(true);
+    Some(field)
 }
 
 /// Notes what the log says about a request.

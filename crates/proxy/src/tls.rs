@@ -4,6 +4,7 @@
 //! forward ─▶ origin       verified at full strength; faults have names
 //! interception ─▶ interceptor ─▶ certificates ─▶ authority    issued for what was verified
 //!                             └▶ learned                      where decrypting does not work
+//! listener                the certificate of an explicit proxy itself
 //! inside                  requests of a decrypted tunnel, and where they go
 //! ```
 
@@ -14,6 +15,7 @@ mod fault;
 mod inside;
 mod interceptor;
 mod learned;
+mod listener;
 mod lru;
 mod origin;
 mod replay;
@@ -22,5 +24,9 @@ pub use error::TlsError;
 pub(crate) use inside::{Inside, Route, Tunneled};
 pub(crate) use interceptor::{ClientFailure, Interceptor};
 pub(crate) use learned::Lesson;
+pub use listener::ListenerCertificate;
+pub(crate) use listener::with_protocols;
 pub(crate) use origin::{HTTP1, HTTP2, OriginTls, Protocols, Secured, Unsecured, Verified};
 pub(crate) use replay::Replay;
+/// TLS of listeners.
+pub use tokio_rustls::rustls::ServerConfig;

@@ -22,6 +22,8 @@ pub(crate) enum End {
     Idle,
     /// The proxy stops.
     Stopped,
+    /// What the client may use is used up.
+    UsedUp,
 }
 
 /// Bytes that passed.
@@ -29,6 +31,13 @@ pub(crate) enum End {
 pub(crate) struct Bytes {
     pub(crate) from_client: AtomicU64,
     pub(crate) to_client: AtomicU64,
+}
+
+impl Bytes {
+    /// Both ways.
+    pub(crate) fn all(&self) -> u64 {
+        self.from_client.load(Ordering::Relaxed) + self.to_client.load(Ordering::Relaxed)
+    }
 }
 
 /// Passes bytes on. A side that ends its direction may still receive.

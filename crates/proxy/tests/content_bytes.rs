@@ -43,6 +43,7 @@ fn judge() -> ContentJudge {
 fn request() -> Option<WebRequest> {
     Some(WebRequest {
         original: None,
+        credentials: None,
         user: None,
         client: [192, 0, 2, 7].into(),
         method: Method::GET,

@@ -45,7 +45,8 @@ impl Icap {
 
     pub(crate) async fn with(settings: Settings, judge: Arc<dyn Judge>) -> Self {
         let log = Arc::new(Log::default());
-        let parts = Parts { judge, log: Arc::clone(&log) as Arc<dyn AccessLog>, resolver: None };
+        let parts =
+            Parts { judge, log: Arc::clone(&log) as Arc<dyn AccessLog>, ..Parts::default() };
         let server = IcapServer::bind(settings, parts).await.unwrap();
         let (address, counters) = (server.addresses()[0], server.counters());
         let (stop, stopped) = oneshot::channel();

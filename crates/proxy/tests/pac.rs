@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use gauntlet_proxy::settings::Pac;
-use gauntlet_web::pac::script;
+use gauntlet_web::pac::{Speaks, script};
 
 use crate::common::{Proxy, program, settings};
 
@@ -20,7 +20,7 @@ async fn the_proxys_port_serves_the_script() {
     let mut with_pac = settings();
     with_pac.pac = pac();
     let proxy = Proxy::start(with_pac).await;
-    let expected = script(&pac(), &proxy.address.to_string()).unwrap();
+    let expected = script(&pac(), &proxy.address.to_string(), Speaks::Plain).unwrap();
     for path in ["/proxy.pac", "/wpad.dat", "/wpad.dat?x"] {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", proxy.address);
@@ -57,7 +57,7 @@ const isInNetEx = (h, net) => net === "fd00::/8" && h.startsWith("fd");
 #[test]
 fn an_engine_finds_the_way_that_the_settings_say() {
     let Some(node) = program("node") else { return };
-    let script = script(&pac(), "proxy.example:3128").unwrap();
+    let script = script(&pac(), "proxy.example:3128", Speaks::Plain).unwrap();
     let proxy = "PROXY proxy.example:3128";
     let cases = [
         ("intranet", "DIRECT"),

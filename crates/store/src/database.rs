@@ -44,7 +44,8 @@ pub fn open_busy(path: &Path, migrations: &[&str]) -> Result<Connection, StoreEr
     Ok(connection)
 }
 
-/// Opens an existing file for reading. The schema must be current: the writer opens it first.
+/// Opens an existing file for reading. The schema must be current, because the writer opens it
+/// first, or its reader has to ask for the [`version`].
 pub fn open_read(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
     let db = StoreError::db(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -81,7 +82,8 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<u32> {
+/// Version of a file's schema.
+pub fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 

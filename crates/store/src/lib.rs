@@ -23,6 +23,7 @@ pub mod replay;
 pub mod spool;
 pub mod users;
 pub mod web_log;
+pub mod web_releases;
 
 pub use clock::Clock;
 pub use content::{BodyKeys, Content, ContentHash};
@@ -36,3 +37,4 @@ pub use record::{Delivery, Event, LogRecord, Outcome, Stage};
 pub use spool::{Spool, SpoolError, SpoolOptions};
 pub use users::{Role, User, UserDatabase, Users};
 pub use web_log::WebLog;
+pub use web_releases::WebReleases;

@@ -103,12 +103,12 @@ pub struct Report {
     pub changes: Vec<ChangedDecision>,
 }
 
-/// Progress of a replay, which runs from the newest mail to the oldest.
+/// Progress of a replay, which runs from the newest item to the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Messages replayed so far.
-    pub messages: u64,
-    /// Time of reception of the last of them, in Unix milliseconds.
+    /// Messages, or web requests, replayed so far.
+    pub items: u64,
+    /// When the last of them came, in Unix milliseconds.
     pub reached_ms: i64,
 }
 
@@ -138,7 +138,7 @@ pub fn replay(
             replay_message(&compared, request, record, body, rescan, &mut report);
         }
         let reached_ms = page.messages.last().map_or(request.since_ms, |m| m.received_ms);
-        let go_on = progress(Progress { messages: report.messages, reached_ms });
+        let go_on = progress(Progress { items: report.messages, reached_ms });
         match page.next {
             Some(next) if go_on => query.after = Some(next),
             Some(_) => {

@@ -8,7 +8,9 @@
 //! is: a queue that is full drops lines and counts them, and rows become durable within
 //! [`BATCH_WAIT`].
 
+mod listed;
 mod query;
+pub mod replay;
 mod schema;
 mod summary;
 mod writer;
@@ -26,6 +28,7 @@ use gauntlet_web::WebRecord;
 
 use crate::error::StoreError;
 use crate::files;
+use crate::replay::Progress;
 
 pub use self::query::{WebCursor, WebPage, WebQuery, WebRow};
 pub use self::summary::{WebCount, WebHour, WebSummary};
@@ -117,6 +120,30 @@ impl WebLog {
     /// A day cannot be read.
     pub fn search(&self, query: &WebQuery) -> Result<WebPage, StoreError> {
         query::search(&self.folder, query)
+    }
+
+    /// Tries another policy on requests of the log.
+    ///
+    /// # Errors
+    /// See [`replay::replay`].
+    pub fn replay(
+        &self,
+        request: &replay::WebReplayRequest<'_>,
+        progress: impl FnMut(Progress) -> bool,
+    ) -> Result<replay::WebReplayReport, StoreError> {
+        replay::replay(&self.folder, request, progress)
+    }
+
+    /// Counts requests of a log that another process writes.
+    ///
+    /// # Errors
+    /// A day cannot be read.
+    pub fn read_summary(
+        folder: &Path,
+        since_ms: i64,
+        until_ms: i64,
+    ) -> Result<WebSummary, StoreError> {
+        summary::summary(folder, since_ms, until_ms)
     }
 
     /// Counts requests of a span of time, in milliseconds since 1970.

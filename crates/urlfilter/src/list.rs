@@ -52,6 +52,11 @@ impl UrlList {
         &self.name
     }
 
+    /// What it is for.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
     /// Entries.
     pub fn entries(&self) -> u64 {
         self.map.entries()

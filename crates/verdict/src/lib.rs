@@ -11,6 +11,7 @@
 pub mod calibration;
 pub mod data_loss;
 pub mod disposition;
+mod listed_url;
 pub mod lists;
 mod released_by;
 pub mod removal;
@@ -20,6 +21,7 @@ pub mod verdict;
 pub use calibration::{SiteCalibration, ThresholdCheck};
 pub use data_loss::{DataEvidence, DataFinding, DataLoss};
 pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
+pub use listed_url::ListedUrl;
 pub use lists::List;
 pub use removal::{Original, Removal, RemovedPart, RenamedPart};
 pub use thresholds::{Thresholds, probability_reached_by};

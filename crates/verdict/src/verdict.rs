@@ -6,6 +6,7 @@ use gauntlet_mail::{Defect, Hit};
 use serde::{Deserialize, Serialize};
 
 use crate::data_loss::DataLoss;
+use crate::listed_url::ListedUrl;
 
 /// The kinds of item, from harmless to unjudgeable. The order is that of severity.
 #[derive(
@@ -121,6 +122,10 @@ pub struct Verdict {
     /// What data loss prevention found, masked; none if no rule of the policy asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_loss: Option<DataLoss>,
+    /// URLs of the item that are on lists of URLs, whatever these say of mail, in the order of the
+    /// item; bounded by the filter that asks the lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub url_lists: Vec<ListedUrl>,
     /// Log odds that the item is unwanted, as if nobody here knew its author and without what the
     /// site has learned in its favour: a sample of good mail for the thresholds, if it is one. Not
     /// written down with the verdict.

@@ -10,8 +10,13 @@ mod disposition;
 mod item;
 pub mod pac;
 mod record;
+pub mod release;
 pub mod settings;
 
 pub use self::disposition::{WebAction, WebChange, WebDisposition};
 pub use self::item::{Listed, RequestKind, WebItem, WebResponse};
-pub use self::record::{WebOutcome, WebRecord};
+pub use self::record::{WebListed, WebOutcome, WebRecord};
+pub use self::release::{RELEASED_ACTION, RELEASED_RULE};
+
+/// Paths, on any site, that are pages of the proxy's own: forms are sent there.
+pub const OWN_PATHS: &str = "/.well-known/gauntlet/";

@@ -47,8 +47,17 @@ impl Pac {
     }
 }
 
+/// What browsers speak with the proxy itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP.
+    Plain,
+    /// HTTP over TLS.
+    Tls,
+}
+
 /// The script, which sends browsers to this proxy (`host:port`); none if that is no host and port.
-pub fn script(pac: &Pac, proxy: &str) -> Option<String> {
+pub fn script(pac: &Pac, proxy: &str, speaks: Speaks) -> Option<String> {
     let proxy = if pac.proxy.is_empty() { proxy } else { &pac.proxy };
     if !is_proxy(proxy) {
         return None;
@@ -77,7 +86,11 @@ pub fn script(pac: &Pac, proxy: &str) -> Option<String> {
     // Not all browsers have `isInNetEx`.
     networks("isIPv6 && typeof isInNetEx === \"function\"", &v6);
     let fallback = if pac.fallback { "; DIRECT" } else { "" };
-    script.push_str(&format!("  return \"PROXY {proxy}{fallback}\";\n}}\n"));
+    let word = match speaks {
+        Speaks::Plain => "PROXY",
+        Speaks::Tls => "HTTPS",
+    };
+    script.push_str(&format!("  return \"{word} {proxy}{fallback}\";\n}}\n"));
     Some(script)
 }
 
@@ -150,16 +163,19 @@ mod tests {
   return "PROXY proxy.example:3128";
 }
 "#;
-        assert_eq!(script(&pac(), "proxy.example:3128").as_deref(), Some(expected));
+        let plain = script(&pac(), "proxy.example:3128", Speaks::Plain);
+        assert_eq!(plain.as_deref(), Some(expected));
+        let tls = script(&pac(), "proxy.example:3128", Speaks::Tls).unwrap();
+        assert_eq!(tls, expected.replace("PROXY ", "HTTPS "));
         let fallback = Pac { proxy: "[::1]:1".to_owned(), fallback: true, ..Pac::default() };
-        let script = script(&fallback, "proxy.example:3128").unwrap();
+        let script = script(&fallback, "proxy.example:3128", Speaks::Plain).unwrap();
         assert!(script.ends_with("  return \"PROXY [::1]:1; DIRECT\";\n}\n"), "{script}");
     }
 
     #[test]
     fn nothing_that_a_client_sends_ends_the_text_that_it_stands_in() {
         for host in ["", "a", "a:0", "a:x", "a\":1", "a\\:1", "a;b:1", "a b:1", "u@a:1", "a:1/"] {
-            assert_eq!(script(&pac(), host), None, "{host:?}");
+            assert_eq!(script(&pac(), host, Speaks::Plain), None, "{host:?}");
         }
     }
 

@@ -38,6 +38,22 @@ pub struct WebRecord {
     pub bytes_in: u64,
     /// Bytes of the response's body, or from the tunnel to the client.
     pub bytes_out: u64,
+    /// What the policy decided before the request was sent: a name of [`crate::WebAction`], or
+    /// [`crate::RELEASED_ACTION`]; empty if it was not asked. None in days of older versions.
+    pub action: Option<String>,
+    /// Lists that the URL was on; none in days of older versions and if the policy was not asked.
+    pub listed: Option<Vec<WebListed>>,
+    /// Bytes of the response's body by its header.
+    pub bytes_declared: Option<u64>,
+}
+
+/// A list that a URL was on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebListed {
+    /// The list's name.
+    pub list: String,
+    /// The entry's category.
+    pub category: String,
 }
 
 /// How a request ended.

@@ -6,6 +6,7 @@
 pub mod content;
 mod hosts;
 mod icap;
+mod login;
 mod tls;
 mod transparent;
 
@@ -20,7 +21,8 @@ use serde::{Deserialize, Serialize};
 pub use crate::pac::Pac;
 use content::{ContentSettings, ContentSettingsError};
 pub use hosts::Hosts;
-pub use icap::IcapSettings;
+pub use icap::{IcapSettings, UserEncoding};
+pub use login::{LoginMethod, LoginSettings};
 pub use tls::{ClientCertificate, TlsSettings, TunnelPolicy};
 pub use transparent::{Destination, Mode, Other, Transparent, VerifyNames};
 
@@ -53,6 +55,8 @@ pub struct Settings {
     pub upgrades: Vec<String>,
     /// A proxy through which every request goes.
     pub upstream: Option<Upstream>,
+    /// Who has to log in.
+    pub login: LoginSettings,
     /// Connections that a router hands over.
     pub transparent: Transparent,
     /// What browsers are told about the proxy.
@@ -86,6 +90,7 @@ impl Default for Settings {
             forwarded: Forwarded::Off,
             upgrades: vec!["websocket".to_owned()],
             upstream: None,
+            login: LoginSettings::default(),
             transparent: Transparent::default(),
             pac: Pac::default(),
             tls: TlsSettings::default(),
@@ -173,6 +178,9 @@ pub struct Times {
     pub tunnel_idle_seconds_max: u64,
     /// Requests and tunnels when the proxy stops.
     pub stop_seconds_max: u64,
+    /// How often what people have used of quotas is written, if it has changed; a crash loses as
+    /// much.
+    pub quota_write_seconds: u64,
 }
 
 impl Default for Times {
@@ -187,6 +195,7 @@ impl Default for Times {
             continue_seconds_max: 1,
             tunnel_idle_seconds_max: 900,
             stop_seconds_max: 30,
+            quota_write_seconds: 30,
         }
     }
 }
@@ -226,6 +235,9 @@ pub struct Limits {
     pub addresses_max: usize,
     /// Bytes of a body that an inspector may hold back.
     pub held_bytes_max: u64,
+    /// Pairs of quota and person of whom it is known what they have used; beyond, those who came
+    /// last the longest time ago are forgotten.
+    pub quota_people_max: usize,
 }
 
 impl Default for Limits {
@@ -242,6 +254,7 @@ impl Default for Limits {
             lookups_max: 64,
             addresses_max: 8,
             held_bytes_max: 16 * 1024 * 1024,
+            quota_people_max: 100_000,
         }
     }
 }
@@ -334,6 +347,9 @@ pub enum SettingsError {
     /// Not a network.
     #[error("icap.trusted_networks: {0}")]
     TrustedNetwork(String),
+    /// A setting of `[login]`.
+    #[error("login: {0}")]
+    Login(String),
     /// A name that cannot stand in a header.
     #[error("name = {0:?} may have letters, digits, '-', '.' and '_' only, at least one")]
     Name(String),
@@ -380,6 +396,11 @@ impl Settings {
         self.networks()?;
         self.pac.check().map_err(SettingsError::Pac)?;
         self.tls.check()?;
+        self.login.check()?;
+        if self.login.pass_to_upstream && self.tls.is_intercepting() {
+            let text = "pass_to_upstream: connections of decrypted tunnels are shared by people";
+            return Err(SettingsError::Login(text.to_owned()));
+        }
         self.icap.check()?;
         self.content.check()?;
         let (t, l) = (&self.times, &self.limits);
@@ -394,6 +415,7 @@ impl Settings {
             ("times.continue_seconds_max", t.continue_seconds_max, 0, 60),
             ("times.tunnel_idle_seconds_max", t.tunnel_idle_seconds_max, 1, 7 * DAY),
             ("times.stop_seconds_max", t.stop_seconds_max, 0, 3600),
+            ("times.quota_write_seconds", t.quota_write_seconds, 1, 3600),
             // hyper's buffers have at least 8 KiB.
             ("limits.header_bytes_max", size(l.header_bytes_max), 8192, 1 << 20),
             ("limits.header_fields_max", size(l.header_fields_max), 10, 1000),
@@ -407,6 +429,7 @@ impl Settings {
             ("limits.lookups_max", size(l.lookups_max), 1, 10_000),
             ("limits.addresses_max", size(l.addresses_max), 1, 64),
             ("limits.held_bytes_max", l.held_bytes_max, 0, 1 << 40),
+            ("limits.quota_people_max", size(l.quota_people_max), 100, 10_000_000),
         ] {
             if value < min || value > max {
                 return Err(SettingsError::Bounds { name, value, min, max });

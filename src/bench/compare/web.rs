@@ -33,6 +33,8 @@ pub(super) fn run(args: &Args, time: Duration) -> anyhow::Result<ExitCode> {
         entries: args.entries,
         sizes: args.sizes.clone(),
         beside: args.beside.as_deref().map(std::path::absolute).transpose()?,
+        squid: args.squid.clone(),
+        download_bytes: args.download_bytes,
     };
     let report = beside::run(&options, &mut |line| eprintln!("{line}"))?;
     if report.contests.is_empty() {

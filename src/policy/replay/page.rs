@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gauntlet_mail::date;
 use gauntlet_store::replay::Report;
+use gauntlet_store::web_log::replay::WebReplayReport;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Changes listed on the page.
@@ -21,8 +22,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 small { opacity: .8 }";
 
 /// The report as a page of HTML that needs no other file.
-pub(super) fn of(report: &Report, title: &str) -> String {
-    let unknown: u64 = report.unknown.values().sum();
+pub(super) fn of(mail: Option<&Report>, web: Option<&WebReplayReport>, title: &str) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -34,20 +34,60 @@ pub(super) fn of(report: &Report, title: &str) -> String {
             }
             body {
                 h1 { "Replay of " (title) }
-                p {
-                    (report.messages) " messages (" (report.whole) " with their body), "
-                    (report.recipients) " recipients: " (report.same) " the same, "
-                    strong { (report.different) " different" } ", " (unknown) " unknown."
-                }
-                (counts("What would have changed", "From what to what", &report.transitions))
-                (counts("By rule", "Rule that decides now", &report.rules))
-                (counts("By recipient", "Recipient", &report.users))
-                (counts("Unknown", "Rule that asks for what was not kept", &report.unknown))
-                (changes(report))
+                @if let Some(report) = mail { (of_mail(report)) }
+                @if let Some(report) = web { (of_web(report)) }
             }
         }
     };
     page.into_string()
+}
+
+fn of_mail(report: &Report) -> Markup {
+    let unknown: u64 = report.unknown.values().sum();
+    html! {
+        p {
+            (report.messages) " messages (" (report.whole) " with their body), "
+            (report.recipients) " recipients: " (report.same) " the same, "
+            strong { (report.different) " different" } ", " (unknown) " unknown."
+        }
+        (counts("What would have changed", "From what to what", &report.transitions))
+        (counts("By rule", "Rule that decides now", &report.rules))
+        (counts("By recipient", "Recipient", &report.users))
+        (counts("Unknown", "Rule that asks for what was not kept", &report.unknown))
+        (changes(report))
+    }
+}
+
+fn of_web(report: &WebReplayReport) -> Markup {
+    html! {
+        h2 { "Web requests" }
+        p {
+            (report.requests) " requests: " (report.same + report.same_by_other_rule) " the same ("
+            (report.same_by_other_rule) " by another rule), "
+            strong { (report.different) " different" } ", " (report.unknown_requests()) " unknown, "
+            (report.not_asked) " not for the policy."
+        }
+        @for (rule, field) in &report.not_replayable {
+            p { "Rule “" (rule) "” cannot be replayed: it asks for " (field)
+                ", which the log does not keep." }
+        }
+        @for (rule, fields) in &report.unknown {
+            @for (field, n) in fields {
+                p { (n) " requests are unknown: rule “" (rule) "” asks for " (field) "." }
+            }
+        }
+        @for change in &report.changes {
+            h3 { (super::web::line(change)) ": " (change.requests) " requests" }
+            p { @for host in &change.hosts { (host.name) " (" (host.requests) ") " } }
+            p { @for client in &change.clients { (client.name) " (" (client.requests) ") " } }
+            div.scroll { table { tbody {
+                @for example in &change.examples { tr {
+                    td { (date::rfc5322(example.at_ms)) } td { (example.client) }
+                    td { (example.method) " " (example.url) br; small { (example.reference) } }
+                } }
+            } } }
+        }
+    }
 }
 
 fn counts(title: &str, of: &str, counts: &BTreeMap<String, u64>) -> Markup {

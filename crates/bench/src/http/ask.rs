@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tokio_rustls::rustls::pki_types::ServerName;
+
 /// Digits that a request's number is written with.
 const DIGITS: usize = 12;
 
@@ -31,6 +33,10 @@ pub struct Ask {
     number_at: Option<usize>,
     /// The CONNECT that opens a tunnel for it, over a connection of its own.
     pub(crate) connect: Option<Vec<u8>>,
+    /// Whom TLS is spoken to, inside the tunnel if there is one; none for no TLS.
+    pub(crate) server_name: Option<ServerName<'static>>,
+    /// The next request may go through the same tunnel.
+    pub(crate) keeps_tunnel: bool,
     pub(crate) expects: Expect,
 }
 
@@ -47,7 +53,7 @@ impl Ask {
         }
         let rest = format!("{after} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n");
         bytes.extend_from_slice(rest.as_bytes());
-        Ask { bytes, number_at, connect: None, expects }
+        Ask { bytes, number_at, connect: None, server_name: None, keeps_tunnel: false, expects }
     }
 
     /// The same through a tunnel to the host (`HOST:PORT`), which is made for it alone.
@@ -55,6 +61,14 @@ impl Ask {
     pub fn through_tunnel(self, host: &str) -> Ask {
         let connect = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         Ask { connect: Some(connect.into_bytes()), ..self }
+    }
+
+    /// The same within TLS, whose certificate must be that of this host; `keeps`: the next request
+    /// may go the same way.
+    #[must_use]
+    pub fn within_tls(self, host: &str, keeps: bool) -> Ask {
+        let server_name = ServerName::try_from(host.to_owned()).ok();
+        Ask { server_name, keeps_tunnel: keeps, ..self }
     }
 
     /// Writes the request with this number.

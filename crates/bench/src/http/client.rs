@@ -9,6 +9,7 @@
 
 mod slot;
 mod turns;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -20,11 +21,13 @@ use anyhow::{Context, anyhow};
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
+use tokio_rustls::rustls::ClientConfig;
 
 use super::ask::{Ask, Right};
 use crate::histogram::latency_histogram;
 use slot::{Phase, Slot, Step};
 use turns::Turns;
+use wire::Wire;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -62,6 +65,8 @@ pub struct Plan {
     pub threads: usize,
     /// Answers after which a thread stops; 0 for no limit.
     pub requests: u64,
+    /// How TLS is spoken where requests want it; none speaks none.
+    pub tls: Option<Arc<ClientConfig>>,
 }
 
 /// What came of it.
@@ -278,7 +283,7 @@ impl<'a> Worker<'a> {
         slot.begun = at;
         slot.ask = which;
         ask.write(self.number, &mut slot.request);
-        if ask.connect.is_some() {
+        if ask.connect.is_some() && !ask.keeps_tunnel {
             slot.stream = None;
         }
         if slot.stream.is_some() {
@@ -314,7 +319,7 @@ impl<'a> Worker<'a> {
         let connected = TcpStream::connect(self.plan.target).and_then(|mut stream| {
             let both = Interest::READABLE | Interest::WRITABLE;
             self.poll.registry().register(&mut stream, Token(number), both)?;
-            slot.stream = Some(stream);
+            slot.stream = Some(Wire::plain(stream));
             Ok(())
         });
         if let Err(error) = connected {
@@ -331,8 +336,8 @@ impl<'a> Worker<'a> {
             }
             return;
         }
-        let connect = self.plan.asks.get(slot.ask).and_then(|ask| ask.connect.as_deref());
-        match slot.advance(connect, &mut self.buffer, closed) {
+        let Some(ask) = self.plan.asks.get(slot.ask) else { return };
+        match slot.advance((ask, self.plan.tls.as_ref()), &mut self.buffer, closed) {
             Ok(Step::Wait) => {}
             Ok(Step::Answered) => self.answered(number, closed),
             Err(error) => self.fail(number, &error),
@@ -358,7 +363,8 @@ impl<'a> Worker<'a> {
             let nanos = u64::try_from((now - slot.begun).as_nanos()).unwrap_or(u64::MAX);
             counts.latency.saturating_record(nanos);
         }
-        if closed || !(self.plan.keep_alive && slot.answer.keep) || ask.connect.is_some() {
+        let ends = ask.connect.is_some() && !ask.keeps_tunnel;
+        if closed || !(self.plan.keep_alive && slot.answer.keep) || ends {
             slot.stream = None;
         }
         if self.turns.is_some() {

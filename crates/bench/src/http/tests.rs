@@ -39,6 +39,7 @@ fn options(url: &str) -> Options {
         download: None,
         calibrate: false,
         calibration_asks: Arc::default(),
+        tls: None,
     }
 }
 

@@ -75,6 +75,7 @@ pub fn run(options: &Options, version: &str) -> anyhow::Result<Report> {
             timeout: Duration::from_secs(5),
             threads: options.threads,
             requests: 0,
+            tls: None,
         };
         let cpu = usage::cpu_seconds();
         let counts = client::run(&plan)?;

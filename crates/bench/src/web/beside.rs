@@ -5,6 +5,8 @@
 //! half of what the slower of them does, in open loop, latency is measured, beside that without a
 //! proxy.
 
+pub mod download;
+mod intercepting;
 pub mod page;
 pub mod peers;
 
@@ -15,8 +17,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
+use tokio_rustls::rustls::ClientConfig;
 
+use self::download::Downloads;
+use self::peers::Origin;
 use super::own;
+use super::tls::{self, Authority};
 use super::workload::{self, Form, Workload};
 use crate::compare::OTHER_BUILD;
 use crate::compare::server::{self, Server, folder};
@@ -81,6 +87,10 @@ pub struct Options {
     pub sizes: Vec<u64>,
     /// Another build of this program, which is measured in turn.
     pub beside: Option<PathBuf>,
+    /// Squid's program for decrypted TLS, if it is not the system's.
+    pub squid: Option<PathBuf>,
+    /// Bytes of the large download; 0 for none.
+    pub download_bytes: u64,
 }
 
 /// What a server came to.
@@ -144,6 +154,8 @@ pub struct Report {
     pub origin: String,
     /// By peer and job.
     pub contests: Vec<Contest>,
+    /// Large downloads, by peer.
+    pub downloads: Vec<Downloads>,
     /// Peers that were not measured, with the reason.
     pub missing: Vec<String>,
     /// The machine and the program that the figures are of.
@@ -164,35 +176,55 @@ impl Report {
 /// cannot be started is reported as missing.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
     anyhow::ensure!(!options.sizes.contains(&0), "objects of no bytes");
-    let origin = peers::origin(&options.sizes)?;
+    let large = (options.download_bytes > 0).then_some(options.download_bytes);
+    let sizes: Vec<u64> = options.sizes.iter().copied().chain(large).collect();
+    let origin = peers::origin(&sizes)?;
     let lists = folder()?;
     let domains = own::write_domains(lists.path(), "domains.txt", options.entries, str::to_owned)?;
     let null = NullServer::http()?;
-    let (mut contests, mut missing) = (Vec::new(), Vec::new());
+    let authority = Authority::make(&options.program, lists.path().join("ca"))?;
+    let (mut held, mut missing) = (Held::default(), Vec::new());
     for &peer in &options.peers {
         progress(&format!("{peer:?}: starting"));
-        let field = Field { options, origin: &origin, null: null.address, domains: &domains };
-        if let Err(error) = field.contests(peer, &mut contests, progress) {
+        let (origin, authority, domains) = (&origin, &authority, domains.as_path());
+        let field = Field { options, origin, null: null.address, domains, authority };
+        if let Err(error) = field.contests(peer, &mut held, progress) {
             progress(&format!("{peer:?}: {error:#}"));
             missing.push(format!("{peer:?}: {error:#}"));
+        }
+        if intercepting::can(peer)
+            && let Err(error) = field.decrypting(peer, &mut held, progress)
+        {
+            progress(&format!("{peer:?}, decrypting: {error:#}"));
+            missing.push(format!("{peer:?}, decrypting: {error:#}"));
         }
     }
     Ok(Report {
         date: options.date.clone(),
         entries: options.entries,
-        origin: origin.version.clone(),
-        contests,
+        origin: origin.server.version.clone(),
+        contests: held.contests,
+        downloads: held.downloads,
         missing,
         manifest: Manifest::here(&options.version),
     })
 }
 
+/// What was held so far.
+#[derive(Default)]
+struct Held {
+    contests: Vec<Contest>,
+    downloads: Vec<Downloads>,
+}
+
 /// What all contests share.
 struct Field<'a> {
     options: &'a Options,
-    origin: &'a Server,
+    origin: &'a Origin,
     null: SocketAddr,
     domains: &'a Path,
+    /// By which ours decrypts, and Squid.
+    authority: &'a Authority,
 }
 
 /// What is asked of each server.
@@ -200,53 +232,124 @@ struct Job {
     name: String,
     bytes: u64,
     is_tunnelled: bool,
+    keep_alive: bool,
+    /// Within TLS, and how the client speaks it.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 impl Field<'_> {
     fn contests(
         &self,
         peer: WebPeer,
-        contests: &mut Vec<Contest>,
+        held: &mut Held,
         progress: &mut dyn FnMut(&str),
     ) -> anyhow::Result<()> {
-        let theirs = peers::start(peer, self.origin.address, self.options)?;
+        let theirs = peers::start(peer, self.origin.server.address, self.options)?;
+        let mut servers = self.own(peer, false)?;
+        servers.push(theirs);
+        let plain = self.options.sizes.iter().map(|&bytes| Job {
+            name: format!("forward {bytes} bytes over kept connections"),
+            bytes,
+            is_tunnelled: false,
+            keep_alive: true,
+            tls: None,
+        });
+        let tunnel = Job {
+            name: "a new tunnel (CONNECT) for each request".to_owned(),
+            bytes: TUNNEL_BYTES,
+            is_tunnelled: true,
+            keep_alive: true,
+            tls: None,
+        };
+        let inside = Job {
+            name: "a new tunnel with a new session of TLS in it for each request".to_owned(),
+            bytes: TUNNEL_BYTES,
+            is_tunnelled: true,
+            keep_alive: false,
+            tls: Some(tls::client(&[&self.origin.files.certificate])?),
+        };
+        let is_plain_alone = matches!(peer, WebPeer::Nginx | WebPeer::Mitmproxy);
+        for job in plain.chain((!is_plain_alone).then_some([tunnel, inside]).into_iter().flatten())
+        {
+            progress(&format!("{peer:?}: {}", job.name));
+            held.contests.push(self.hold(peer, &job, &servers, progress)?);
+        }
+        if self.options.download_bytes > 0 && peer != WebPeer::Nginx {
+            progress(&format!("{peer:?}: one download"));
+            held.downloads.push(self.download(peer, &servers)?);
+        }
+        Ok(())
+    }
+
+    /// Our proxy, and another build of it.
+    fn own(&self, peer: WebPeer, decrypts: bool) -> anyhow::Result<Vec<Server>> {
         let list = (peer != WebPeer::Nginx).then_some(self.domains);
+        let authority = decrypts.then_some((self.authority, &*self.origin.files.certificate));
         let own = |program: &Path, name, version: &str| {
             let connections = self.options.connections;
-            own::Proxy { program, version, name, domains: list, connections, workers: 1 }.start()
+            let domains = list;
+            own::Proxy { program, version, name, domains, connections, workers: 1, authority }
+                .start()
         };
         let mut servers = vec![own(&self.options.program, "gauntlet", &self.options.version)?];
         if let Some(other) = &self.options.beside {
             let version = server::version(other, "--version");
             servers.push(own(other, OTHER_BUILD, &version)?);
         }
-        servers.push(theirs);
-        let plain = self.options.sizes.iter().map(|&bytes| Job {
-            name: format!("forward {bytes} bytes over kept connections"),
-            bytes,
-            is_tunnelled: false,
-        });
-        let tunnel = Job {
-            name: "a new tunnel (CONNECT) for each request".to_owned(),
-            bytes: TUNNEL_BYTES,
-            is_tunnelled: true,
-        };
-        let is_plain_alone = matches!(peer, WebPeer::Nginx | WebPeer::Mitmproxy);
-        for job in plain.chain((!is_plain_alone).then_some(tunnel)) {
+        Ok(servers)
+    }
+
+    /// TLS that the proxies decrypt: new sessions, and requests within kept ones.
+    fn decrypting(
+        &self,
+        peer: WebPeer,
+        held: &mut Held,
+        progress: &mut dyn FnMut(&str),
+    ) -> anyhow::Result<()> {
+        let theirs = intercepting::start(peer, self.options, self.origin, self.authority)?;
+        let ours = self.authority.certificate();
+        // The origin's own, for what is asked without a proxy.
+        let trusted = [&*ours, &*theirs.certificate, &*self.origin.files.certificate];
+        let tls = tls::client(&trusted)?;
+        let mut servers = self.own(peer, true)?;
+        servers.push(theirs.server);
+        for (name, keep_alive) in [
+            ("decrypted TLS, a new session for each request", false),
+            ("decrypted TLS, sessions kept", true),
+        ] {
+            let (name, tls) = (name.to_owned(), Some(Arc::clone(&tls)));
+            let job = Job { name, bytes: TUNNEL_BYTES, is_tunnelled: true, keep_alive, tls };
             progress(&format!("{peer:?}: {}", job.name));
-            contests.push(self.hold(peer, &job, &servers, progress)?);
+            held.contests.push(self.hold(peer, &job, &servers, progress)?);
         }
         Ok(())
     }
 
+    fn download(&self, peer: WebPeer, servers: &[Server]) -> anyhow::Result<Downloads> {
+        let (bytes, rounds) = (self.options.download_bytes, self.options.rounds);
+        let job =
+            Job { name: String::new(), bytes, is_tunnelled: false, keep_alive: false, tls: None };
+        let workload = self.workload(&job);
+        let direct = workload.one(bytes, Form::Origin);
+        let asked = workload.one(bytes, Form::Proxy);
+        let origin = (self.origin.server.address, direct);
+        download::run((peer, bytes, rounds), origin, servers, &asked)
+    }
+
+    /// Where the origin takes such requests.
+    fn origin_of(&self, job: &Job) -> SocketAddr {
+        if job.tls.is_some() { self.origin.secure } else { self.origin.server.address }
+    }
+
     fn workload(&self, job: &Job) -> Workload {
         Workload {
-            origin: self.origin.address,
+            origin: self.origin_of(job),
             hot_share: HOT_SHARE,
             blocked_share: 0.0,
             blocked: workload::blocked_hosts(self.options.entries, CHECKED_HOSTS),
             is_tunnelled: job.is_tunnelled,
-            keep_alive: true,
+            keep_alive: job.keep_alive,
+            is_secure: job.tls.is_some(),
         }
     }
 
@@ -256,7 +359,7 @@ impl Field<'_> {
             connections: self.options.connections,
             rate: None,
             threads: 1,
-            keep_alive: true,
+            keep_alive: job.keep_alive,
             time: self.options.time,
             timeout: ANSWER_MAX,
             rounds: self.options.rounds,
@@ -265,7 +368,28 @@ impl Field<'_> {
             download: None,
             calibrate: true,
             calibration_asks: self.workload(job).asks(job.bytes, Form::Origin),
+            tls: job.tls.clone(),
         }
+    }
+
+    /// Requests/s of the client against a server that does nothing; within TLS against the origin.
+    fn ceiling(&self, job: &Job, http: &http::Options) -> anyhow::Result<f64> {
+        if job.tls.is_none() {
+            return http::ceiling(http, self.null);
+        }
+        let asks = Arc::clone(&http.calibration_asks);
+        let direct = Target::named("no proxy", self.origin.secure, None, asks);
+        let http = http::Options { time: http.time.min(WARM_UP_MAX), ..http.clone() };
+        Ok(http::measure(&http, &direct, http.connections, None)?.requests_per_second)
+    }
+
+    /// Whether servers block what the list has, asked without TLS: not how they tell a client
+    /// matters here.
+    fn check(&self, server: &Server, job: &Job) -> anyhow::Result<Option<String>> {
+        let (name, tls) = (job.name.clone(), None);
+        let is_tunnelled = job.is_tunnelled && job.tls.is_none();
+        let job = Job { name, tls, is_tunnelled, keep_alive: true, ..*job };
+        check(server, &self.workload(&job), &job)
     }
 
     /// Lets the servers do the job in turn; the last is the peer.
@@ -285,9 +409,9 @@ impl Field<'_> {
         let mut unblocked = Vec::new();
         for server in servers {
             let is_checked = peer != WebPeer::Nginx;
-            unblocked.push(if is_checked { check(server, &workload, job)? } else { None });
+            unblocked.push(if is_checked { self.check(server, job)? } else { None });
         }
-        let ceiling = http::ceiling(&http, self.null)?;
+        let ceiling = self.ceiling(job, &http)?;
         let connections = http.connections;
         let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); servers.len()];
         for round in 0..=self.options.rounds.clamp(1, ROUNDS_MAX) {
@@ -315,7 +439,7 @@ impl Field<'_> {
             Ok((Latency::of(&measured.histogram), measured.invalid))
         };
         let direct = workload.asks(job.bytes, Form::Origin);
-        let (direct, _) = half(&Target::named("no proxy", self.origin.address, None, direct))?;
+        let (direct, _) = half(&Target::named("no proxy", self.origin_of(job), None, direct))?;
         let mut entries = Vec::new();
         let theirs = rounds.last().cloned().unwrap_or_default();
         for ((at, server), (rounds, unblocked)) in
@@ -355,6 +479,7 @@ fn check(server: &Server, workload: &Workload, job: &Job) -> anyhow::Result<Opti
         time: ANSWER_MAX * 6,
         timeout: ANSWER_MAX,
         threads: 1,
+        tls: None,
     };
     let counts = client::run(&plan)?;
     let is_right = counts.failed == 0 && counts.blocked == blocked.len() as u64;

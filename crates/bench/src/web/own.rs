@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::Context;
 use gauntlet_urlfilter::{compile, sources};
 
+use super::tls::Authority;
 use super::workload::domains;
 use crate::compare::peers::Around;
 use crate::compare::server::{Server, Start, folder, free_address, write};
@@ -28,6 +29,8 @@ pub(crate) struct Proxy<'a> {
     pub(crate) connections: usize,
     /// Threads that serve sockets.
     pub(crate) workers: usize,
+    /// What it decrypts by, and the certificate of the origin that it is to trust.
+    pub(crate) authority: Option<(&'a Authority, &'a Path)>,
 }
 
 impl Proxy<'_> {
@@ -41,12 +44,20 @@ impl Proxy<'_> {
         command.args(["proxy", "--listen", &address.to_string()]);
         command.args(["--allow-network", "127.0.0.0/8", "--allow-network", "::1/128"]);
         let kept = self.connections.min(KEPT_MAX);
-        let text = format!(
+        let mut text = format!(
             "connect_ports = [\"1-65535\"]\n[limits]\nconnections_max = 1000000\n\
-             client_connections_max = 1000000\nkept_origin_connections_max = {kept}\n"
+             client_connections_max = 1000000\nkept_origin_connections_max = {kept}\n\
+             [times]\nkeep_alive_seconds_max = 600\n"
         );
+        if let Some((authority, origin)) = self.authority {
+            text.push_str(&format!("[tls]\nmore_roots = [{origin:?}]\n"));
+            command.arg("--ca").arg(authority.folder());
+        }
         command.arg("--settings").arg(write(folder.path(), "proxy.toml", &text)?);
         let mut notes = vec![format!("{} thread(s) for sockets, no access log", self.workers)];
+        if self.authority.is_some() {
+            notes.push("decrypts tunnels, each server verified".to_owned());
+        }
         if let Some(domains) = self.domains {
             let out = folder.path().join("list.urls");
             let (built, _) = compile(&sources::collect(domains, None, None)?.files, &out)?;

@@ -1,6 +1,7 @@
 //! Load of a proxy as tables and charts.
 
 use super::Report;
+use super::held::Held;
 use super::slow::SlowCounts;
 use crate::http::page;
 use crate::report::{Page, Table};
@@ -25,6 +26,7 @@ pub fn sheet(report: &Report) -> Page {
             .extend(page::invalid(&size.http).into_iter().map(|why| format!("{objects}: {why}")));
     }
     tables.extend(report.slow.as_ref().map(slow));
+    tables.extend(report.held.as_ref().map(held));
     if let Some(table) = tables.first_mut() {
         table.notes.push(report.workload.clone());
         table.notes.extend(report.notes.iter().map(|note| format!("{}: {note}", report.subject)));
@@ -35,6 +37,32 @@ pub fn sheet(report: &Report) -> Page {
         table.notes.extend(missing);
     }
     Page { title: "Web".to_owned(), invalid, tables, charts, manifest: report.manifest.clone() }
+}
+
+fn held(held: &Held) -> Table {
+    let heads = [
+        "held",
+        "memory before MB",
+        "with them MB",
+        "bytes each",
+        "new ones: median ms",
+        "99 % ms",
+    ];
+    let mut table = Table::new("Connections that are held open", &heads);
+    let megabytes = |bytes: Option<u64>| {
+        bytes.map_or("not read".to_owned(), |bytes| format!("{:.1}", bytes as f64 / 1e6))
+    };
+    table.rows = vec![vec![
+        format!("{} of {}", held.open, held.wanted),
+        megabytes(held.memory_before),
+        megabytes(held.memory_held),
+        held.bytes_per_connection.map_or("not read".to_owned(), |bytes| format!("{bytes:.0}")),
+        page::milliseconds(held.new_answer.p50_us),
+        page::milliseconds(held.new_answer.p99_us),
+    ]];
+    table.notes.push("one request was answered over each; of the proxy's memory".to_owned());
+    table.notes.extend(held.first_error.iter().map(|error| format!("not held: {error}")));
+    table
 }
 
 fn slow(counts: &SlowCounts) -> Table {

@@ -55,6 +55,7 @@ fn workload(is_tunnelled: bool) -> Workload {
         blocked: workload::blocked_hosts(1_000, 10),
         is_tunnelled,
         keep_alive: true,
+        is_secure: false,
     }
 }
 
@@ -70,6 +71,7 @@ fn plan(target: SocketAddr, asks: Arc<[Ask]>) -> Plan {
         timeout: Duration::from_secs(20),
         threads: 2,
         requests: 200,
+        tls: None,
     }
 }
 
@@ -157,6 +159,7 @@ fn settings_that_make_no_sense_are_refused() {
         ladder: Vec::new(),
         recovery_max: Duration::from_secs(1),
         download_bytes: 1,
+        tls: None,
     };
     assert!(check(&options).is_ok());
     for wrong in [
@@ -169,6 +172,8 @@ fn settings_that_make_no_sense_are_refused() {
             subject: Subject::Origin { process: None },
             ..options.clone()
         },
+        // Which authority the client is to trust is known of our own proxy alone.
+        Options { tls: Some(tls::Tls::Intercepted), ..options.clone() },
     ] {
         assert!(check(&wrong).is_err(), "{wrong:?}");
     }

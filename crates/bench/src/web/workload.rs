@@ -15,7 +15,7 @@ const CYCLE: u64 = 2_000;
 /// Different objects that are asked for again and again.
 const HOT_OBJECTS: u64 = 100;
 /// Name of the origin in URLs: every system has it without the network.
-const ORIGIN: &str = "localhost";
+pub(crate) const ORIGIN: &str = "localhost";
 
 /// Requests and their shares.
 #[derive(Debug, Clone)]
@@ -30,8 +30,10 @@ pub struct Workload {
     pub blocked: Vec<String>,
     /// Each request goes through a tunnel (CONNECT) of its own.
     pub is_tunnelled: bool,
-    /// Connections are used again.
+    /// Connections are used again; within TLS, tunnels are, too.
     pub keep_alive: bool,
+    /// Requests are within TLS: to a proxy through a tunnel, whatever that does with it.
+    pub is_secure: bool,
 }
 
 /// In which form requests are.
@@ -81,11 +83,16 @@ impl Workload {
             Some(_) => Expect::Block(bytes),
             None => Expect::Bytes(bytes),
         };
-        let is_plain = form == Form::Proxy && !self.is_tunnelled;
+        let is_tunnelled = self.is_tunnelled || self.is_secure;
+        let is_plain = form == Form::Proxy && !is_tunnelled;
         let target = if is_plain { format!("http://{host}{path}") } else { path };
-        let keep_alive = self.keep_alive && !self.is_tunnelled;
+        let keep_alive = self.keep_alive && (self.is_secure || !is_tunnelled);
         let ask = Ask::get(&target, &host, keep_alive, expects);
-        match self.is_tunnelled && form == Form::Proxy {
+        let ask = match self.is_secure {
+            true => ask.within_tls(blocked.unwrap_or(ORIGIN), keep_alive),
+            false => ask,
+        };
+        match is_tunnelled && form == Form::Proxy {
             true => ask.through_tunnel(&host),
             false => ask,
         }
@@ -142,6 +149,7 @@ mod tests {
             blocked: blocked_hosts(1_000, 10),
             is_tunnelled: false,
             keep_alive: true,
+            is_secure: false,
         }
     }
 
@@ -170,5 +178,10 @@ mod tests {
         );
         assert_eq!(tunnelled.one(5, Form::Origin)[0].connect, None);
         assert!(hosts_of(Path::new("/nowhere")).is_err());
+        let secure = Workload { is_secure: true, ..workload() };
+        let ask = &secure.one(5, Form::Proxy)[0];
+        assert!(ask.connect.is_some() && ask.server_name.is_some() && ask.keeps_tunnel);
+        let ask = &secure.one(5, Form::Origin)[0];
+        assert!(ask.connect.is_none() && ask.server_name.is_some());
     }
 }

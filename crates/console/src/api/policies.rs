@@ -124,7 +124,7 @@ pub(super) fn replayed(app: &App, request: &RequestContext) -> Result<Response, 
 fn replay_json(job: &Job) -> Value {
     let outcome = job.outcome();
     let mut value = json!({ "number": job.number, "done": outcome.is_some(),
-        "messages": job.messages(), "percent": job.percent(), "days": job.trial.days });
+        "messages": job.messages(), "requests": job.requests(), "percent": job.percent(), "days": job.trial.days });
     match outcome {
         Some(Ok(report)) => value["report"] = json!(*report),
         Some(Err(why)) => value["failed"] = json!(why.to_string()),

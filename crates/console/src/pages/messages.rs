@@ -98,38 +98,33 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
 
 fn filter(request: &RequestContext) -> Markup {
     let value = |name| request.field(name);
-    let classes = Class::ALL.map(Class::name);
-    let more = ["domain", "rule", "outcome", "since", "until", "message_id", "id", "client"];
-    let open = more.iter().any(|name| !value(name).is_empty());
-    html! {
-        form.filter.card method="get" action="/messages" role="search" {
-            div.fields {
-                (layout::input("subject", t("Subject words"), value("subject"), "search", t("invoice pay*")))
-                (layout::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
-                (layout::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
-                (layout::select("class", t("Class"), value("class"), &classes))
-                (layout::select("action", t("Disposition"), value("action"), &ACTIONS))
-            }
-            details open[open] {
-                summary { (t("More")) }
-                div.fields {
-                    (layout::input("domain", t("Domain, either side"), value("domain"), "search", "example.com"))
-                    (layout::input("rule", t("Rule that hit"), value("rule"), "search", "URL_TEXT_MISMATCH"))
-                    (layout::select("outcome", t("Delivery"), value("outcome"), &OUTCOMES))
-                    (layout::input("since", t("From day"), value("since"), "date", ""))
-                    (layout::input("until", t("To day"), value("until"), "date", ""))
-                    (layout::input("message_id", t("Message-ID"), value("message_id"), "search", ""))
-                    (layout::input("id", t("Reference code"), value("id"), "search", ""))
-                    (layout::input("client", t("Client address"), value("client"), "search", "192.0.2.1"))
-                }
-            }
-            div.actions {
-                button.main type="submit" { (t("Find")) }
-                a.button.quiet href="/messages" { (t("Clear")) }
-                a.button.quiet href={ "/messages.csv?" (layout::kept(request)) } download { "CSV" }
-            }
-        }
-    }
+    let search = |name, label, hint| layout::input(name, label, value(name), "search", hint);
+    let day = |name, label| layout::input(name, label, value(name), "date", "");
+    let select = |name, label, names: &[&str]| layout::select(name, label, value(name), names);
+    let fields = html! {
+        (layout::input("subject", t("Subject words"), value("subject"), "search", t("invoice pay*")))
+        (layout::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
+        (layout::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
+        (select("class", t("Class"), &Class::ALL.map(Class::name)))
+        (select("action", t("Disposition"), &ACTIONS))
+    };
+    let more = layout::More {
+        names: &["domain", "rule", "outcome", "since", "until", "message_id", "id", "client"],
+        fields: html! {
+            (search("domain", t("Domain, either side"), "example.com"))
+            (search("rule", t("Rule that hit"), "URL_TEXT_MISMATCH"))
+            (select("outcome", t("Delivery"), &OUTCOMES))
+            (day("since", t("From day")))
+            (day("until", t("To day")))
+            (search("message_id", t("Message-ID"), ""))
+            (search("id", t("Reference code"), ""))
+            (search("client", t("Client address"), "192.0.2.1"))
+        },
+    };
+    let csv = html! {
+        a.button.quiet href={ "/messages.csv?" (layout::kept(request)) } download { "CSV" }
+    };
+    layout::filter(request, "/messages", &fields, &more, &csv)
 }
 
 /// Messages as a table that becomes cards where it is narrow.

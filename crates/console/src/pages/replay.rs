@@ -1,4 +1,4 @@
-//! A policy tried on the mail of the last days, before it is in force.
+//! A policy tried on the mail and the web requests of the last days, before it is in force.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use gauntlet_store::replay::{ChangedDecision, Report};
 use maud::{Markup, Render, html};
 
 use super::messages::number;
-use super::policy;
+use super::{policy, replay_web};
 use crate::app::App;
 use crate::error::RequestError;
-use crate::replays::{DAYS_MAX, Job, MESSAGES_MAX, Trial};
+use crate::replays::{DAYS_MAX, Found, Job, MESSAGES_MAX, Trial};
 use crate::request::RequestContext;
 use crate::response;
 use crate::text::{t, translatable};
@@ -66,11 +66,17 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 p.crumbs { a href="/policy" { (t("Policy")) } }
                 h1 { (t("Replay over {} days").with(job.trial.days)) }
                 @match &outcome {
-                    Ok(report) => (found(report)),
+                    Ok(all) => (found(&all.mail)),
                     Err(why) => p.notice.poor role="alert" { (why) },
                 }
+                @if let Ok(Found { web: Some(web), .. }) = outcome.as_deref() {
+                    (replay_web::found(web))
+                }
                 (next(request, &job))
-                @if let Ok(report) = &outcome { (details(report)) }
+                @if let Ok(all) = &outcome {
+                    (details(&all.mail))
+                    @if let Some(web) = &all.web { (replay_web::details(web)) }
+                }
             };
             Ok(policy::page(request, StatusCode::OK, &body))
         }
@@ -83,7 +89,12 @@ fn under_way(request: &RequestContext, job: &Job) -> Response {
         p.crumbs { a href="/policy" { (t("Policy")) } }
         h1 { (t("Replay over {} days").with(job.trial.days)) }
         section.card {
-            p role="status" { (t("{} messages looked at, {} % of the time. This page renews itself.").with(format::count(job.messages())).with(percent)) }
+            p role="status" {
+                (t("{} messages and {} web requests looked at, {} % of the time. This page renews itself.")
+                    .with(format::count(job.messages()))
+                    .with(format::count(job.requests()))
+                    .with(percent))
+            }
             p { label { span { (t("Progress")) }
                 progress max="100" value=(percent) { (percent) " %" } } }
             form method="post" action="/policy/replay/stop" {

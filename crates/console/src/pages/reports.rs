@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use gauntlet_store::Role;
 use maud::{Markup, html};
 
 use super::messages::number;
@@ -11,7 +12,8 @@ use crate::error::RequestError;
 use crate::format;
 use crate::layout;
 use crate::plot::{self, Column};
-use crate::report::{Accuracy, DAYS_MAX, Domain, Name, Report, csv, pdf, percent, report};
+use crate::report::web::{self, ClientsShown, WebReport};
+use crate::report::{Accuracy, DAYS_MAX, Domain, Name, Report, csv, pdf, percent, report, span};
 use crate::request::RequestContext;
 use crate::response;
 use crate::text::{t, translatable};
@@ -28,7 +30,23 @@ pub(crate) fn asked(app: &App, request: &RequestContext) -> Result<Report, Reque
         return Err(RequestError::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")));
     }
     let until = super::messages::day(request, "until")?.unwrap_or(request.now_ms);
-    Ok(report(&app.state.log, days, until.min(request.now_ms))?)
+    let until = until.min(request.now_ms);
+    let mut report = report(&app.state.log, days, until)?;
+    // Who may see the web log sees what it comes to.
+    let log = app.state.web_log.as_ref().filter(|_| request.role() == Role::Administrator);
+    if let Some(log) = log {
+        let (since_ms, end_ms) = span(days, until);
+        let summary = log.summary(since_ms, end_ms)?;
+        report.web = Some(WebReport::new(summary, clients_shown(app)));
+    }
+    Ok(report)
+}
+
+/// How the node's settings let clients stand in reports.
+fn clients_shown(app: &App) -> ClientsShown {
+    let settings = app.state.node.settings();
+    let setting = settings.iter().find(|setting| setting.key == "web.log_clients");
+    ClientsShown::of_setting(setting.map_or("", |setting| &setting.value))
 }
 
 /// `GET /reports`.
@@ -62,6 +80,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
             section.card { h2 { (t("Top recipients")) } (names(&report.recipients, "recipient")) }
             section.card { h2 { (t("Top rules")) } (names(&report.rules, "rule")) }
         }
+        @if let Some(report) = &report.web { (of_web(report)) }
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/reports", t("Reports"), &body)))
 }
@@ -145,6 +164,30 @@ fn domains(all: &[Domain]) -> Markup {
 fn names(names: &[Name], field: &str) -> Markup {
     let names: Vec<(String, u64)> = names.iter().map(|n| (n.name.clone(), n.messages)).collect();
     plot::tops(&names, |name| format!("/messages?{field}={}", format::percent(name)))
+}
+
+fn of_web(report: &WebReport) -> Markup {
+    let fields = ["host", "host", "client", "rule", "category"];
+    html! {
+        h2 { (t("Web requests")) }
+        p.lead {
+            (t("{} requests, {} blocked, {} to clients.")
+                .with(html! { b { (format::count(report.requests)) } })
+                .with(format::count(report.blocked))
+                .with(format::bytes(report.bytes_out)))
+        }
+        div.halves {
+            @for ((title, counts, number), field) in report.tops().into_iter().zip(fields) {
+                section.card {
+                    h2 { (t(title)) }
+                    @let names: Vec<(String, u64)> = counts.iter()
+                        .map(|count| (web::name(count).to_owned(), number(count)))
+                        .collect();
+                    (plot::tops(&names, |name| format!("/web?{field}={}", format::percent(name))))
+                }
+            }
+        }
+    }
 }
 
 /// `GET /reports.csv`.

@@ -64,12 +64,16 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 pre { "[[listener]]\nrole = \"proxy\"\naddress = \"127.0.0.1:3128\"" }
             }
         },
-        Some(log) => requests(log, request)?,
+        Some(log) => requests(app, log, request)?,
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/web", t("Web"), &body)))
 }
 
-fn requests(log: &WebLog, request: &RequestContext) -> Result<Markup, RequestError> {
+fn requests(app: &App, log: &WebLog, request: &RequestContext) -> Result<Markup, RequestError> {
+    let waiting = match &app.state.web_releases {
+        Some(releases) => releases.open_requests()?,
+        None => 0,
+    };
     let query = query(request)?;
     let page = log.search(&query)?;
     let live = query.after.is_none();
@@ -78,6 +82,10 @@ fn requests(log: &WebLog, request: &RequestContext) -> Result<Markup, RequestErr
     Ok(html! {
         div.title {
             h1 { (t("Web")) }
+            a.button href="/web/releases" {
+                (t("Release requests"))
+                @if waiting > 0 { " (" (format::count(waiting)) ")" }
+            }
             @if live { label.live hidden { input type="checkbox" data-live-switch checked; (t("Live")) } }
         }
         (day_of(&summary))
@@ -131,33 +139,26 @@ fn first_line(text: &str) -> &str {
 
 fn filter(request: &RequestContext) -> Markup {
     let value = |name| request.field(name);
-    let more = ["user", "rule", "category", "reference", "since", "until"];
-    let open = more.iter().any(|name| !value(name).is_empty());
-    html! {
-        form.filter.card method="get" action="/web" role="search" {
-            div.fields {
-                (layout::input("host", t("Host"), value("host"), "search", ".example.com"))
-                (layout::input("text", t("Part of the URL"), value("text"), "search", ""))
-                (layout::input("client", t("Client address"), value("client"), "search", "192.0.2.1"))
-                (layout::select("outcome", t("Outcome"), value("outcome"), &OUTCOMES))
-            }
-            details open[open] {
-                summary { (t("More")) }
-                div.fields {
-                    (layout::input("user", t("Login"), value("user"), "search", ""))
-                    (layout::input("rule", t("Rule that matched"), value("rule"), "search", ""))
-                    (layout::input("category", t("Category"), value("category"), "search", ""))
-                    (layout::input("reference", t("Reference code"), value("reference"), "search", ""))
-                    (layout::input("since", t("From day"), value("since"), "date", ""))
-                    (layout::input("until", t("To day"), value("until"), "date", ""))
-                }
-            }
-            div.actions {
-                button.main type="submit" { (t("Find")) }
-                a.button.quiet href="/web" { (t("Clear")) }
-            }
-        }
-    }
+    let search = |name, label, hint| layout::input(name, label, value(name), "search", hint);
+    let day = |name, label| layout::input(name, label, value(name), "date", "");
+    let fields = html! {
+        (search("host", t("Host"), ".example.com"))
+        (search("text", t("Part of the URL"), ""))
+        (search("client", t("Client address"), "192.0.2.1"))
+        (layout::select("outcome", t("Outcome"), value("outcome"), &OUTCOMES))
+    };
+    let more = layout::More {
+        names: &["user", "rule", "category", "reference", "since", "until"],
+        fields: html! {
+            (search("user", t("Login"), ""))
+            (search("rule", t("Rule that matched"), ""))
+            (search("category", t("Category"), ""))
+            (search("reference", t("Reference code"), ""))
+            (day("since", t("From day")))
+            (day("until", t("To day")))
+        },
+    };
+    layout::filter(request, "/web", &fields, &more, &html! {})
 }
 
 /// Requests as a table that becomes cards where it is narrow.

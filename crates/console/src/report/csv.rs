@@ -1,8 +1,10 @@
-//! A report as CSV (RFC 4180): one table, its first column says what a line is about.
+//! A report as CSV (RFC 4180): one table, its first column says what a line is about. Lines about
+//! the web count requests, and its bytes are those to clients; class is `blocked` or empty.
 
 use gauntlet_verdict::Class;
 
 use super::Report;
+use super::web::{WebReport, name};
 use crate::csv::{self, Cell};
 
 /// The report as CSV; lines end in CRLF.
@@ -47,5 +49,30 @@ pub fn csv(report: &Report) -> String {
     for name in &report.rules {
         line("rule", &name.name, "", name.messages, None);
     }
+    if let Some(report) = &report.web {
+        web(report, &mut line);
+    }
     out
+}
+
+/// Lines about the web.
+fn web(report: &WebReport, line: &mut impl FnMut(&str, &str, &str, u64, Option<u64>)) {
+    let mut both = |section: &str, name: &str, (requests, blocked): (u64, u64), bytes: u64| {
+        line(section, name, "", requests, Some(bytes));
+        line(section, name, "blocked", blocked, None);
+    };
+    for day in &report.days {
+        both("web day", &day.day, (day.requests, day.blocked), day.bytes_out);
+    }
+    for (section, counts) in [
+        ("web site", &report.hosts),
+        ("web blocked site", &report.blocked_hosts),
+        ("web client", &report.clients),
+        ("web rule", &report.rules),
+        ("web category", &report.categories),
+    ] {
+        for count in counts {
+            both(section, name(count), (count.requests, count.blocked), count.bytes_out);
+        }
+    }
 }

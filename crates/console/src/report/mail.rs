@@ -1,5 +1,6 @@
 //! A report as a mail: a few lines to read, the whole as PDF and CSV beside them.
 
+use super::web::{WebReport, name};
 use super::{Report, csv::csv, pdf::pdf, percent};
 use crate::digest::{base64_lines, encoded_words, part, rfc5322};
 use crate::format;
@@ -83,5 +84,28 @@ pub fn summary(report: &Report, texts: &Texts) -> String {
             out.push_str(&format!("  {n:>10}  {name}\r\n"));
         }
     }
+    if let Some(report) = &report.web {
+        web(report, texts, &mut out);
+    }
     out
+}
+
+/// The web part.
+fn web(report: &WebReport, texts: &Texts, out: &mut String) {
+    let [all, blocked] = [report.requests, report.blocked].map(format::count);
+    let bytes = format::bytes(report.bytes_out);
+    out.push_str("\r\n");
+    let sentence = translatable("Web: {} requests, {} blocked, {} to clients.");
+    out.push_str(&texts.say(sentence, &[&all, &blocked, &bytes]));
+    out.push_str("\r\n");
+    for (title, counts, number) in report.tops() {
+        if counts.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("\r\n{}:\r\n", texts.say(title, &[])));
+        for count in counts.iter().take(10) {
+            let (n, name) = (format::count(number(count)), format::plain(name(count)));
+            out.push_str(&format!("  {n:>10}  {name}\r\n"));
+        }
+    }
 }

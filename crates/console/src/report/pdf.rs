@@ -4,6 +4,7 @@
 use gauntlet_verdict::Class;
 use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str};
 
+use super::web::{WebReport, name};
 use super::{Report, percent};
 use crate::format;
 use crate::text::{Texts, translatable};
@@ -108,9 +109,43 @@ pub fn pdf(report: &Report, node: &str, texts: &Texts) -> Vec<u8> {
             pages.row(PLAIN, &name.name, &[(WIDTH - MARGIN, format::count(name.messages))]);
         }
     }
+    if let Some(report) = &report.web {
+        web(&mut pages, report, texts);
+    }
     let Pages { mut done, now, .. } = pages;
     done.push(now.finish().into_vec());
     assemble(&done)
+}
+
+fn web(pages: &mut Pages, report: &WebReport, texts: &Texts) {
+    let columns = [WIDTH - MARGIN - 180.0, WIDTH - MARGIN - 90.0, WIDTH - MARGIN];
+    let head = |pages: &mut Pages, title: &str| {
+        let names = ["requests", "blocked", "bytes"].map(|name| texts.say(name, &[]));
+        let cells: Vec<(f32, String)> = columns.into_iter().zip(names).collect();
+        pages.row(BOLD, &texts.say(title, &[]), &cells);
+    };
+    let row = |pages: &mut Pages, name: &str, (requests, blocked, bytes): (u64, u64, u64)| {
+        let cells = [format::count(requests), format::count(blocked), format::bytes(bytes)];
+        let cells: Vec<(f32, String)> = columns.into_iter().zip(cells).collect();
+        let name: String = name.chars().take(44).collect();
+        pages.row(PLAIN, &name, &cells);
+    };
+    pages.heading(&texts.say("Web requests", &[]));
+    head(pages, "Day");
+    for day in &report.days {
+        row(pages, &day.day, (day.requests, day.blocked, day.bytes_out));
+    }
+    row(pages, &texts.say("all", &[]), (report.requests, report.blocked, report.bytes_out));
+    for (title, counts, _) in report.tops() {
+        if counts.is_empty() {
+            continue;
+        }
+        pages.room(LINE);
+        head(pages, title);
+        for count in counts {
+            row(pages, name(count), (count.requests, count.blocked, count.bytes_out));
+        }
+    }
 }
 
 fn plot(pages: &mut Pages, report: &Report) {

@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 
+use gauntlet_engine::UrlListMeaning;
 use gauntlet_web::WebRecord;
 use gauntlet_web::settings::Settings;
 use serde::{Deserialize, Serialize};
 
 use super::address::socket_address;
 use super::error::ConfigError;
-use super::receiving::ListenerSettings;
+use super::receiving::{ListenerRole, ListenerSettings};
 use crate::network::Network;
 
 /// Most lists of URLs.
@@ -45,7 +46,7 @@ pub enum LoggedClients {
     None,
 }
 
-/// A list of URLs that the policy may ask for.
+/// A list of URLs that the policy may ask for, of requests and of mail.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UrlListSettings {
@@ -55,6 +56,8 @@ pub struct UrlListSettings {
     pub file: PathBuf,
     /// It undoes entries of all other lists.
     pub allow: bool,
+    /// What it means for mail that a URL of a message is on it.
+    pub mail: UrlListMeaning,
 }
 
 impl WebSettings {
@@ -109,6 +112,14 @@ pub(super) fn check<'a>(
             let message = format!("{:?} is no address and port", listener.address);
             return wrong("listener.address", message);
         }
+        if listener.implicit_tls && listener.role != ListenerRole::Proxy {
+            let message = "only clients of role = \"proxy\" and of mail speak TLS with the node";
+            return wrong("listener.implicit_tls", message.into());
+        }
+        if listener.certificate.len() != listener.key.len() {
+            let message = "each certificate needs its key, in the same order";
+            return wrong("listener.key", message.into());
+        }
         let bad = listener.networks.iter().find_map(|n| n.parse::<Network>().err());
         if let Some(problem) = bad {
             return wrong("listener.networks", problem.to_string());
@@ -123,6 +134,10 @@ pub(super) fn check<'a>(
         }
         if lists[..i].iter().any(|other| other.name == list.name) {
             return wrong("url_list.name", format!("two lists are called {:?}", list.name));
+        }
+        if list.allow && list.mail != UrlListMeaning::None {
+            let message = "a list that allows cannot say what is bad mail; remove one of them";
+            return wrong("url_list.mail", message.into());
         }
     }
     match web.log_retention_days {

@@ -27,8 +27,8 @@ use crate::clock::Clock;
 const CHECKS_MAX: usize = 2;
 /// Logins whose outcome is remembered for [`REMEMBER_FOR`].
 const REMEMBERED_MAX: usize = 10_000;
-/// A password that was checked is remembered for this long: a changed one works on for so long at
-/// most.
+/// A password that was checked is remembered for this long: one that another process changed works
+/// on for so long at most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
 /// Why nothing of a person's lets a mail program in.
 const ONE_TIME_PASSWORD_WAITS: &str = "the one-time password was not replaced yet: SMTP AUTH works once the \
@@ -97,6 +97,8 @@ impl Logins {
             let mut hash = blake3::Hasher::new_keyed(&self.key);
             hash.update(&(login.len() as u64).to_le_bytes());
             hash.update(login.as_bytes()).update(password.as_bytes());
+            // What was found out of other passwords is not found again.
+            hash.update(&self.users.password_changes().to_le_bytes());
             hash.finalize()
         };
         if let Some(known) = self.remembered(&name) {

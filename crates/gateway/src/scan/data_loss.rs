@@ -242,6 +242,7 @@ impl MessageData {
             }
         }
         verdict.defects.iter_mut().for_each(|defect| self.mask_text(&mut defect.detail));
+        verdict.url_lists.iter_mut().for_each(|listed| self.mask_text(&mut listed.url));
     }
 
     /// The text with every value masked that was found anywhere in the message.

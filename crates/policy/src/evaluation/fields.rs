@@ -7,13 +7,15 @@ use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::file_kind::object::{Object, PropertyKind};
 use gauntlet_mail::names::{extension, interpretations};
 use gauntlet_mail::{Facts, NameKind, Part, fields, file_kind};
+use gauntlet_verdict::ListedUrl;
 
 use super::{All, Answer, Evaluation};
 use crate::condition::{
-    AttachmentCondition, AuthCondition, Condition, HeaderCondition, RateCondition, RateKey,
+    AttachmentCondition, AuthCondition, Condition, HeaderCondition, ListedUrlCondition,
+    RateCondition, RateKey,
 };
 use crate::language;
-use crate::pattern::OneOrMany;
+use crate::pattern::{OneOrMany, Pattern};
 use crate::people::RecipientClass;
 
 impl Evaluation<'_> {
@@ -142,6 +144,13 @@ impl Evaluation<'_> {
             let found = hosts.into_iter().find(|h| patterns.matching(h).is_some());
             all.and(found.is_some(), || format!("URL host {}", found.unwrap_or("not found")));
         }
+        if let Some(wanted) = &when.url {
+            let found = self.input.verdict.url_lists.iter().find(|l| is_listed_as(l, wanted));
+            all.and(found.is_some(), || match found {
+                Some(l) => format!("URL on list {} ({}: {})", l.list, l.category, l.pattern),
+                None => "no such URL on a list".into(),
+            });
+        }
         if let Some(patterns) = &when.language {
             let languages = self.languages.get_or_init(|| language::of(message));
             let fits = languages.iter().any(|l| patterns.matching(l).is_some());
@@ -208,6 +217,13 @@ impl Evaluation<'_> {
         }
         all.answer()
     }
+}
+
+fn is_listed_as(listed: &ListedUrl, wanted: &ListedUrlCondition) -> bool {
+    let fits = |patterns: &Option<OneOrMany<Pattern>>, value: &str| {
+        patterns.as_ref().is_none_or(|p| p.matching(value).is_some())
+    };
+    fits(&wanted.list, &listed.list) && fits(&wanted.category, &listed.category)
 }
 
 /// Whether the part is a file, or files are encoded in it.

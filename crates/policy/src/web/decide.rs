@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::evaluation::Evaluation;
 use crate::file::Policy;
+use crate::web_rules::{QuotaUse, WebQuota};
 
 /// What web rules are tried on.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +15,8 @@ pub struct WebInput<'a> {
     pub item: &'a WebItem<'a>,
     /// Names of rules whose warning this client has answered, and may go on.
     pub continued: &'a [String],
+    /// What this person has used of quotas, by their names; of others nothing.
+    pub used: &'a [(String, QuotaUse)],
 }
 
 /// A disposition with the way it came about.
@@ -38,9 +41,26 @@ impl Policy {
         WebExplanation { disposition, trace }
     }
 
+    /// Quotas that a request counts for, in their order.
+    pub fn quotas_of(&self, item: &WebItem<'_>) -> Vec<&WebQuota> {
+        let eval = Evaluation { item, used: &[], policy: self, explains: false };
+        self.web_quotas.iter().filter(|quota| eval.counts(quota)).collect()
+    }
+
+    /// Quotas for which this rule matches: those that it asks for, that the request counts for, and
+    /// that are used up.
+    pub fn used_up(&self, rule: &str, input: &WebInput<'_>) -> Vec<(&WebQuota, QuotaUse)> {
+        let rule = self.web.iter().find(|r| r.name == rule);
+        let Some(when) = rule.and_then(|rule| rule.when.as_ref()) else { return Vec::new() };
+        let eval = Evaluation { item: input.item, used: input.used, policy: self, explains: false };
+        let asked = self.web_quotas.iter().filter(|quota| when.names_quota(&quota.name));
+        asked.filter_map(|quota| Some((quota, eval.used_up(quota)?))).collect()
+    }
+
     fn try_web(&self, input: &WebInput<'_>, mut trace: Option<&mut Vec<Trace>>) -> WebDisposition {
         let mut disposition = WebDisposition::default();
-        let eval = Evaluation { item: input.item, policy: self, explains: trace.is_some() };
+        let explains = trace.is_some();
+        let eval = Evaluation { item: input.item, used: input.used, policy: self, explains };
         for rule in &self.web {
             if rule.asks_response() && input.item.response.is_none() {
                 disposition.asks_response |= disposition.decided_by.is_none();

@@ -5,11 +5,12 @@ use gauntlet_web::{RequestKind, WebItem};
 use crate::evaluation::{All, Answer};
 use crate::file::Policy;
 use crate::pattern::{OneOrMany, Pattern};
-use crate::web_rules::WebRule;
 use crate::web_rules::condition::{ClientCondition, ContentCondition, UrlCondition, WebCondition};
+use crate::web_rules::{QuotaUse, WebQuota, WebRule};
 
 pub(super) struct Evaluation<'e> {
     pub(super) item: &'e WebItem<'e>,
+    pub(super) used: &'e [(String, QuotaUse)],
     pub(super) policy: &'e Policy,
     /// Answers say what decided them; else their texts are empty, and nothing is formatted.
     pub(super) explains: bool,
@@ -21,6 +22,36 @@ impl Evaluation<'_> {
             Some(when) => self.table(when),
             None => (true, self.always()),
         }
+    }
+
+    /// The request counts for the quota.
+    pub(super) fn counts(&self, quota: &WebQuota) -> bool {
+        quota.when.as_ref().is_none_or(|when| self.table(when).0)
+    }
+
+    /// What was used of a quota that the request counts for, if it is used up.
+    pub(super) fn used_up(&self, quota: &WebQuota) -> Option<QuotaUse> {
+        let used = self.used.iter().find(|(name, _)| *name == quota.name)?.1;
+        (quota.is_used_up(used) && self.counts(quota)).then_some(used)
+    }
+
+    /// One of the quotas is used up.
+    fn quota(&self, all: &mut All, when: Option<&OneOrMany<String>>) {
+        let Some(names) = when else { return };
+        let asked = self.policy.web_quotas.iter().filter(|q| names.as_slice().contains(&q.name));
+        let found = asked.clone().find(|quota| self.used_up(quota).is_some());
+        all.and(found.is_some(), || {
+            let describe = |quota: &WebQuota| {
+                let used = self.used.iter().find(|(name, _)| *name == quota.name);
+                quota.describe(used.map(|(_, used)| *used).unwrap_or_default())
+            };
+            let counts = asked.clone().any(|quota| self.counts(quota));
+            match found.or_else(|| asked.clone().next()) {
+                _ if !counts => "the request does not count for the quota".to_owned(),
+                Some(quota) => format!("quota {}", describe(quota)),
+                None => "no such quota".to_owned(),
+            }
+        });
     }
 
     fn always(&self) -> String {
@@ -39,6 +70,7 @@ impl Evaluation<'_> {
         if let Some(time) = &when.time {
             all.and(time.contains(self.item.at), || format!("the time is {}", self.item.at));
         }
+        self.quota(&mut all, when.quota.as_ref());
         self.url(&mut all, when.url.as_ref());
         self.client(&mut all, when.client.as_ref());
         self.content(&mut all, when.content.as_ref());

@@ -5,6 +5,7 @@ use gauntlet_web::{Listed, RequestKind, WebAction, WebChange, WebItem, WebRespon
 use super::{WebExplanation, WebInput};
 use crate::file::Policy;
 use crate::groups::Groups;
+use crate::web_rules::QuotaUse;
 
 fn policy(text: &str) -> Policy {
     Policy::parse(text, &Groups::default()).unwrap()
@@ -31,7 +32,7 @@ fn item(url: &CanonicalUrl) -> WebItem<'_> {
 
 /// What is done with an item; that `decide` and `explain` agree is checked each time.
 fn explain(policy: &Policy, item: &WebItem<'_>) -> WebExplanation {
-    let input = WebInput { item, continued: &[] };
+    let input = WebInput { item, continued: &[], used: &[] };
     let explained = policy.explain_web(&input);
     assert_eq!(policy.decide_web(&input), explained.disposition);
     explained
@@ -140,7 +141,7 @@ fn who_answered_a_warning_goes_on() {
     let item = item(&url);
     assert_eq!(action(&policy, &item), "warn");
     let continued = ["w".to_owned()];
-    let input = WebInput { item: &item, continued: &continued };
+    let input = WebInput { item: &item, continued: &continued, used: &[] };
     assert_eq!(policy.decide_web(&input).action, WebAction::Allow);
 }
 
@@ -170,4 +171,64 @@ fn mistakes_are_named_by_line() {
     let other =
         "[[web_rule]]\nname = \"a\"\ndo = \"allow\"\n[[web_rule]]\nname = \"b\"\ndo = \"log\"\n";
     assert_eq!(policy(other).warnings[0].message, "never tried: \"a\" (line 1) stops before it");
+}
+
+const SOCIAL: &str = "[[web_quota]]\nname = \"Social\"\nwhen = { url.category = \"social\" }\n\
+                      minutes = 60\nbytes = \"500 MB\"\n\
+                      [[web_rule]]\nname = \"r\"\nwhen.quota = \"Social\"\n\
+                      do = { block = \"Enough.\" }\n";
+
+#[test]
+fn a_quota_that_is_used_up_is_a_condition_of_the_requests_that_count() {
+    let policy = policy(SOCIAL);
+    let url = url("http://a.example/");
+    let social = [Listed { list: "ut1", category: "social", pattern: "domain a.example".into() }];
+    let mut item = item(&url);
+    let act = |item: &WebItem<'_>, minutes: u32| {
+        let used = [("Social".to_owned(), QuotaUse { minutes, bytes: 1 << 20 })];
+        let input = WebInput { item, continued: &[], used: &used };
+        let explained = policy.explain_web(&input);
+        assert_eq!(policy.decide_web(&input), explained.disposition);
+        let used_up = policy.used_up("r", &input).len();
+        let because = explained.trace[0].because.clone();
+        (explained.disposition.action.name(), used_up, because)
+    };
+    let (action, used_up, because) = act(&item, 60);
+    assert_eq!((action, used_up), ("allow", 0), "{because}");
+    assert_eq!(because, "the request does not count for the quota");
+    item.listed = &social;
+    assert_eq!(policy.quotas_of(&item).len(), 1);
+    let before = act(&item, 59);
+    assert_eq!((before.0, before.1), ("allow", 0));
+    assert_eq!(before.2, "quota Social: 59 of 60 minutes and 1 MB of 500 MB this day");
+    let after = act(&item, 60);
+    assert_eq!((after.0, after.1), ("block", 1));
+}
+
+#[test]
+fn mistakes_of_quotas_are_named() {
+    let problem = |text: &str| Policy::parse(text, &Groups::default()).unwrap_err().to_string();
+    for (what, instead, why) in [
+        ("when.quota = \"Social\"", "when.quota = \"Sociel\"", "did you mean \"Social\"?"),
+        (
+            "when.quota = \"Social\"",
+            "when.quota = \"Other things\"",
+            "define it with [[web_quota]]",
+        ),
+        ("minutes = 60\nbytes = \"500 MB\"", "", "it limits nothing"),
+        ("minutes = 60", "minutes = 0", "minutes are 1 to 1440 (period: day)"),
+        ("minutes = 60", "minutes = 61\nperiod = \"hour\"", "minutes are 1 to 60 (period: hour)"),
+        ("\"500 MB\"", "0", "lets nothing pass"),
+        ("url.category = \"social\"", "quota = \"Social\"", "cannot ask for a quota"),
+        ("url.category = \"social\"", "content.type = \"video/*\"", "before their response"),
+        ("minutes = 60", "minutes = 60\nutc_offset_minutes = 900", "-720 to 840"),
+        ("minutes = 60", "minutes = 60\nhours = 1", "unknown field `hours`"),
+    ] {
+        let text = SOCIAL.replace(what, instead);
+        assert!(problem(&text).contains(why), "{instead}: {}", problem(&text));
+    }
+    let twice = format!("{SOCIAL}[[web_quota]]\nname = \"Social\"\nminutes = 1\n");
+    assert!(problem(&twice).contains("two quotas have this name"));
+    let unasked = policy("[[web_quota]]\nname = \"Q\"\nminutes = 1\n");
+    assert!(unasked.warnings[0].message.contains("no web rule asks for it"));
 }

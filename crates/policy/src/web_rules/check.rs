@@ -3,11 +3,13 @@
 use gauntlet_web::{WebAction, WebChange};
 
 use super::condition::WebCondition;
+use super::quota::{QUOTAS_MAX, WebQuota};
 use super::rule::{WEB_RULES_MAX, WebRule};
 use crate::condition::CONDITION_DEPTH_MAX;
 use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
 use crate::pattern::OneOrMany;
+use crate::suggestion::nearest;
 
 /// Longest text on a page, in bytes.
 const TEXT_BYTES_MAX: usize = 2_000;
@@ -20,8 +22,12 @@ const NEEDED: [&str; 6] =
 const RATE_MIN: u64 = 1024;
 
 /// Rejects contradictions and unknown names; returns warnings.
-pub(crate) fn check(rules: &[WebRule], groups: &Groups) -> Result<Vec<Finding>, PolicyError> {
-    let mut warnings = Vec::new();
+pub(crate) fn check(
+    rules: &[WebRule],
+    quotas: &[WebQuota],
+    groups: &Groups,
+) -> Result<Vec<Finding>, PolicyError> {
+    let mut warnings = check_quotas(rules, quotas, groups)?;
     if let Some(rule) = rules.get(WEB_RULES_MAX) {
         return Err(finding(rule, format!("more than {WEB_RULES_MAX} web rules")).into());
     }
@@ -40,6 +46,78 @@ pub(crate) fn check(rules: &[WebRule], groups: &Groups) -> Result<Vec<Finding>, 
         }
     }
     Ok(warnings)
+}
+
+/// The same for quotas, and for rules that ask for them.
+fn check_quotas(
+    rules: &[WebRule],
+    quotas: &[WebQuota],
+    groups: &Groups,
+) -> Result<Vec<Finding>, PolicyError> {
+    let found = |quota: &WebQuota, message| Finding::new(&quota.name, quota.line, message);
+    if let Some(quota) = quotas.get(QUOTAS_MAX) {
+        return Err(found(quota, format!("more than {QUOTAS_MAX} quotas")).into());
+    }
+    for (i, quota) in quotas.iter().enumerate() {
+        if quotas[..i].iter().any(|other| other.name == quota.name) {
+            return Err(found(quota, "two quotas have this name".into()).into());
+        }
+        if let Some(problem) = quota_problem(quota, groups) {
+            return Err(found(quota, problem).into());
+        }
+    }
+    let mut asked = Vec::new();
+    for rule in rules {
+        let before = asked.len();
+        rule.when.iter().for_each(|when| quotas_of(when, &mut asked));
+        for name in asked.iter().skip(before) {
+            if !quotas.iter().any(|quota| quota.name == *name) {
+                let names = quotas.iter().map(|quota| quota.name.clone());
+                let hint = nearest(name, names).map(|n| format!("; did you mean {n:?}?"));
+                let hint = hint.unwrap_or_else(|| "; define it with [[web_quota]]".to_owned());
+                return Err(finding(rule, format!("no quota {name:?}{hint}")).into());
+            }
+        }
+    }
+    let unasked = quotas.iter().filter(|quota| !asked.contains(&quota.name.as_str()));
+    let message = "it is counted, but no web rule asks for it (when = { quota = \"NAME\" })";
+    Ok(unasked.map(|quota| found(quota, message.to_owned())).collect())
+}
+
+/// Names of quotas that a condition asks for.
+fn quotas_of<'a>(when: &'a WebCondition, names: &mut Vec<&'a str>) {
+    names.extend(when.quota.iter().flat_map(OneOrMany::as_slice).map(String::as_str));
+    when.inner().for_each(|inner| quotas_of(inner, names));
+}
+
+fn quota_problem(quota: &WebQuota, groups: &Groups) -> Option<String> {
+    if quota.name.trim().is_empty() || quota.name.chars().any(char::is_control) {
+        return Some("a quota needs a name: rules and pages have it".into());
+    }
+    if quota.minutes.is_none() && quota.bytes.is_none() {
+        return Some("it limits nothing; say minutes, bytes, or both".into());
+    }
+    let most = quota.period.seconds() / 60;
+    if quota.minutes.is_some_and(|minutes| minutes == 0 || i64::from(minutes) > most) {
+        let period = quota.period;
+        let rest = "to block everything, write a rule without a quota";
+        return Some(format!("minutes are 1 to {most} (period: {period}); {rest}"));
+    }
+    if quota.bytes == Some(0) {
+        return Some("bytes = 0 lets nothing pass; write a rule that blocks".into());
+    }
+    // Zones of the world are from 12 hours behind to 14 ahead.
+    if !(-12 * 60..=14 * 60).contains(&quota.utc_offset_minutes) {
+        return Some("utc_offset_minutes are -720 to 840".into());
+    }
+    let when = quota.when.as_ref()?;
+    if when.asks_response() {
+        return Some("requests are counted before their response is here".into());
+    }
+    if when.asks_quota() {
+        return Some("a quota cannot ask for a quota".into());
+    }
+    condition_problem(when, groups)
 }
 
 fn finding(rule: &WebRule, message: String) -> Finding {

@@ -23,6 +23,8 @@ pub struct WebCondition {
     /// What the server answers. A rule that asks for it is tried when the header of the response
     /// is here.
     pub content: Option<ContentCondition>,
+    /// A quota (`[[web_quota]]`) that the request counts for, and that this person has used up.
+    pub quota: Option<OneOrMany<String>>,
     /// When the request came.
     pub time: Option<TimeCondition>,
     /// Every one of these.
@@ -91,6 +93,17 @@ impl WebCondition {
     /// Some part of it asks for the response.
     pub fn asks_response(&self) -> bool {
         self.content.is_some() || self.inner().any(Self::asks_response)
+    }
+
+    /// Some part of it asks for this quota.
+    pub fn names_quota(&self, name: &str) -> bool {
+        let names = self.quota.iter().flat_map(OneOrMany::as_slice);
+        names.into_iter().any(|n| n == name) || self.inner().any(|inner| inner.names_quota(name))
+    }
+
+    /// Some part of it asks for a quota.
+    pub fn asks_quota(&self) -> bool {
+        self.quota.is_some() || self.inner().any(Self::asks_quota)
     }
 
     /// How deep `all`, `any` and `not` nest; 1 for a flat table.

@@ -13,6 +13,8 @@ use super::scan::ScanDownload;
 use super::shared::Shared;
 use super::{evidence, rewrite};
 use crate::judge::{Decision, Inspect, Judge, ResponseDecision, ResponseHead, TlsDecision};
+use crate::meter::Meter;
+use crate::releases::Desk;
 use crate::request::WebRequest;
 use crate::settings::content::{ContentSettings, Partial};
 
@@ -110,8 +112,20 @@ impl Judge for ContentJudge {
         self.inner.version() ^ phrases.rotate_left(32)
     }
 
+    fn meter(&self, request: &WebRequest) -> Option<Arc<dyn Meter>> {
+        self.inner.meter(request)
+    }
+
     fn tls(&self, request: &WebRequest) -> TlsDecision {
         self.inner.tls(request)
+    }
+
+    fn desk(&self) -> Option<&Arc<Desk>> {
+        self.inner.desk()
+    }
+
+    fn is_releasable(&self, rule: &str) -> bool {
+        self.inner.is_releasable(rule)
     }
 
     fn rewrite(&self, request: &WebRequest, headers: &mut HeaderMap, uri: &mut Uri) {

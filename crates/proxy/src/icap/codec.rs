@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use gauntlet_web::settings::UserEncoding;
+
 /// Limits of everything that is read from a client; `[icap]` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodecLimits {
@@ -153,7 +155,39 @@ pub struct IcapRequest {
     /// `X-Client-IP`.
     pub client: Option<IpAddr>,
     /// `X-Authenticated-User`, else `X-Client-Username`.
-    pub user: Option<String>,
+    pub user: Option<UserField>,
+}
+
+/// The name of a user as an ICAP client wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserField {
+    /// `X-Authenticated-User`: `AUTH_SCHEME://PATH`, usually in Base64
+    /// (draft-stecher-icap-subid-00, section 3.4).
+    Authenticated(Vec<u8>),
+    /// `X-Client-Username` of Squid.
+    Client(Vec<u8>),
+}
+
+impl UserField {
+    /// The name itself, without the scheme (`Local://`) before it. None if there is none, or if it
+    /// is not in the encoding that it should be in.
+    pub fn name(&self, encoding: UserEncoding) -> Option<String> {
+        let (value, is_usual) = match self {
+            UserField::Authenticated(value) => (value, true),
+            UserField::Client(value) => (value, false),
+        };
+        let is_encoded = match encoding {
+            UserEncoding::Header => is_usual,
+            UserEncoding::Base64 => true,
+            UserEncoding::Plain => false,
+        };
+        let name = match is_encoded {
+            true => user(&base64_simd::STANDARD.decode_to_vec(value.trim_ascii()).ok()?),
+            false => user(value),
+        };
+        let name = name.split_once("://").map_or(name.as_str(), |(_, name)| name).to_owned();
+        Some(name).filter(|name| !name.is_empty())
+    }
 }
 
 /// Parts behind an ICAP header (RFC 3507 section 4.4.1); offsets count from its end.
@@ -243,8 +277,8 @@ struct Wanted<'a> {
     trailers: Option<String>,
     is_last: bool,
     client: Option<IpAddr>,
-    client_user: Option<String>,
-    authenticated_user: Option<String>,
+    client_user: Option<Vec<u8>>,
+    authenticated_user: Option<Vec<u8>>,
 }
 
 impl<'a> Wanted<'a> {
@@ -261,11 +295,9 @@ impl<'a> Wanted<'a> {
             let value = text().ok().and_then(|text| text.parse().ok());
             once(&mut self.client, value.ok_or(CodecError::Field("X-Client-IP"))?, "X-Client-IP")?;
         } else if is("X-Client-Username") {
-            once(&mut self.client_user, user(value), "X-Client-Username")?;
+            once(&mut self.client_user, value.to_vec(), "X-Client-Username")?;
         } else if is("X-Authenticated-User") {
-            let value = base64_simd::STANDARD.decode_to_vec(value);
-            let value = user(value.as_deref().unwrap_or_default());
-            once(&mut self.authenticated_user, value, "X-Authenticated-User")?;
+            once(&mut self.authenticated_user, value.to_vec(), "X-Authenticated-User")?;
         } else if is("Trailer") {
             let value = text().map_err(|_| CodecError::Field("Trailer"))?;
             once(&mut self.trailers, value.to_owned(), "Trailer")?;
@@ -297,6 +329,7 @@ impl<'a> Wanted<'a> {
             (None, IcapMethod::Options) => Encapsulated::default(),
             (None, _) => return Err(CodecError::Encapsulated("it is missing")),
         };
+        let authenticated = self.authenticated_user.map(UserField::Authenticated);
         Ok(IcapRequest {
             method,
             path,
@@ -306,7 +339,7 @@ impl<'a> Wanted<'a> {
             trailers: self.trailers.filter(|_| self.allows_trailers),
             is_last: self.is_last,
             client: self.client,
-            user: self.authenticated_user.or(self.client_user).filter(|user| !user.is_empty()),
+            user: authenticated.or_else(|| self.client_user.map(UserField::Client)),
         })
     }
 }
@@ -427,9 +460,27 @@ mod tests {
             trailers: Some("X-A".to_owned()),
             is_last: false,
             client: Some([192, 0, 2, 7].into()),
-            user: Some("Local://bob".to_owned()),
+            user: Some(UserField::Authenticated(b"TG9jYWw6Ly9ib2I=".to_vec())),
         };
         assert_eq!(request, expected);
+    }
+
+    #[test]
+    fn a_user_is_read_in_the_encoding_that_the_settings_say() {
+        let authenticated = |text: &str| UserField::Authenticated(text.into());
+        let client = |text: &str| UserField::Client(text.into());
+        for (field, encoding, name) in [
+            (authenticated("TG9jYWw6Ly9ib2I="), UserEncoding::Header, Some("bob")),
+            (authenticated("bob!"), UserEncoding::Header, None),
+            (authenticated("bob"), UserEncoding::Plain, Some("bob")),
+            (client("ann"), UserEncoding::Header, Some("ann")),
+            (client("YW5u"), UserEncoding::Base64, Some("ann")),
+            (client("LDAP://cn=ann,o=x"), UserEncoding::Plain, Some("cn=ann,o=x")),
+            (client(" "), UserEncoding::Header, None),
+            (client("a\rb"), UserEncoding::Header, Some("ab")),
+        ] {
+            assert_eq!(field.name(encoding).as_deref(), name, "{field:?} {encoding:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use gauntlet_mail::Network;
+use hyper::header::CONTENT_LENGTH;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 
 use crate::access_log::{AccessLog, AccessRecord};
@@ -116,7 +117,9 @@ impl Service {
     ) -> (IpAddr, Option<String>) {
         let is_trusted = self.trusted.iter().any(|network| network.contains(peer));
         let client = request.client.filter(|_| is_trusted);
-        (client.map_or(peer, |ip| ip.to_canonical()), request.user.take().filter(|_| is_trusted))
+        let user = request.user.take().filter(|_| is_trusted);
+        let user = user.and_then(|user| user.name(self.settings.icap.user_encoding));
+        (client.map_or(peer, |ip| ip.to_canonical()), user)
     }
 
     /// The request as a judge sees it.
@@ -156,6 +159,7 @@ impl Service {
             Decision::Warn(reason, warning) => return Err(Refusal::Warned(reason, warning)),
             Decision::Redirect(to) => return redirect(&to).map(Verdict::Redirect),
         };
+        self.meter(web, question.response.as_ref());
         let has_body = question.has_body;
         let inspector = match question.response {
             None => inspector,
@@ -171,6 +175,15 @@ impl Service {
         Ok(inspector.filter(|_| has_body).map_or(Verdict::Pass, Verdict::Inspect))
     }
 
+    /// Counts what a request uses: of its response, as many bytes as that says that it has, since
+    /// they do not come by here.
+    fn meter(&self, web: &WebRequest, response: Option<&(StatusCode, HeaderMap)>) {
+        let Some(meter) = self.judge.meter(web) else { return };
+        let length = response.and_then(|(_, fields)| fields.get(CONTENT_LENGTH));
+        let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+        meter.passed(length.unwrap_or(0));
+    }
+
     /// The page for a refusal, in the form that the browser behind the ICAP client wants.
     pub(crate) fn page(
         &self,
@@ -184,6 +197,7 @@ impl Service {
             evidence: &record.note.evidence,
             reference: &record.reference,
             proxy: &self.settings.name,
+            release: None,
         };
         error_page::response(refusal, &about, form)
     }

@@ -32,6 +32,14 @@ pub enum TlsError {
          servers by: install the system's (ca-certificates), or name a PEM bundle in tls.roots"
     )]
     Unverifiable,
+    /// The certificate of a listener, or its key.
+    #[error("{path}: {why}")]
+    Listener {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// The library refuses its settings.
     #[error("TLS: {0}")]
     Library(String),

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gauntlet_policy::people::{People, Strictness, Wishes};
@@ -20,6 +21,20 @@ use super::{
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
+
+/// Methods after which a password that was right may be wrong, or the other way round.
+const CHANGE_PASSWORDS: [&str; 10] = [
+    "create_first_administrator",
+    "add",
+    "remove",
+    "set_password",
+    "change_rights",
+    "user_from_single_sign_on",
+    "enable_totp",
+    "remove_totp",
+    "add_app_password",
+    "revoke_app_password",
+];
 
 /// Most distinct static strings of received errors: the program has some dozen.
 const INTERNED_MAX: usize = 256;
@@ -40,6 +55,7 @@ pub trait Remote: std::fmt::Debug + Send + Sync {
 pub struct Users {
     backend: Arc<Backend>,
     attempts: Attempts,
+    password_changes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -64,14 +80,22 @@ impl Users {
 
     fn at(backend: Backend) -> Self {
         let backend = Arc::new(backend);
-        Users { attempts: Attempts::backed_by(backend.clone(), Clock::system()), backend }
+        let attempts = Attempts::backed_by(backend.clone(), Clock::system());
+        Users { attempts, backend, password_changes: AtomicU64::new(0) }
+    }
+
+    /// How often a password, or whose it is, may have changed by this handle: whoever remembers
+    /// what was right forgets it then. Changes by other processes are not seen.
+    pub fn password_changes(&self) -> u64 {
+        self.password_changes.load(Ordering::Acquire)
     }
 
     /// The same with another clock for the limits of sign-in attempts.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         let backend = self.backend;
-        Users { attempts: Attempts::backed_by(backend.clone(), clock), backend }
+        let attempts = Attempts::backed_by(backend.clone(), clock);
+        Users { attempts, backend, password_changes: self.password_changes }
     }
 
     /// Rate limits of passwords and codes, for all users of this handle.
@@ -221,12 +245,16 @@ macro_rules! requests {
             /// # Errors
             /// The same, or if the process that has the database does not reply.
             pub fn $method(&self $(, $argument: $type)*) -> Result<$value, StoreError> {
-                match &*self.backend {
+                let answer = match &*self.backend {
                     Backend::Local(database) => database.$method($($argument),*),
                     Backend::Remote { remote, interned } => {
                         call(&**remote, interned, stringify!($method), &($($argument,)*))
                     }
+                };
+                if CHANGE_PASSWORDS.contains(&stringify!($method)) {
+                    self.password_changes.fetch_add(1, Ordering::Release);
                 }
+                answer
             }
         )*}
 
@@ -352,6 +380,7 @@ mod tests {
         let users = Users::remote(Arc::new(Wire(database)));
         let password = users.create_first_administrator(1).unwrap().unwrap();
         assert!(users.verify("admin", &password).unwrap().unwrap().must_change);
+        assert_eq!(users.password_changes(), 1, "verifying changes nothing");
         assert_eq!(users.verify("admin", "wrong").unwrap(), None);
         let error = users.set_password("admin", "short", false, "admin", 2).unwrap_err();
         assert!(matches!(error, StoreError::Invalid { what: "password", .. }), "{error}");

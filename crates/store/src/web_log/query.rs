@@ -8,7 +8,8 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 use serde::{Deserialize, Serialize};
 
-use super::schema::MIGRATIONS;
+use super::listed::read_listed;
+use super::schema::{MIGRATIONS, later_columns};
 use super::{day_path, days};
 use crate::database;
 use crate::error::StoreError;
@@ -127,9 +128,10 @@ fn search_day(
     wanted: usize,
 ) -> rusqlite::Result<Vec<WebRow>> {
     let (conditions, values) = conditions(query, day);
+    let later = later_columns(database::version(connection)?);
     let sql = format!(
         "SELECT row, at_ms, took_ms, reference, client, user, method, host, url, status, outcome, \
-         rule, category, evidence, content_type, bytes_in, bytes_out FROM request \
+         rule, category, evidence, content_type, bytes_in, bytes_out, {later} FROM request \
          WHERE {conditions} ORDER BY row DESC LIMIT {wanted}"
     );
     let mut statement = connection.prepare(&sql)?;
@@ -210,6 +212,9 @@ fn read(row: &Row<'_>, day: i64) -> rusqlite::Result<WebRow> {
             content_type: row.get(14)?,
             bytes_in: unsigned(row.get(15)?),
             bytes_out: unsigned(row.get(16)?),
+            action: row.get(17)?,
+            listed: row.get::<_, Option<String>>(18)?.map(|text| read_listed(&text)),
+            bytes_declared: row.get::<_, Option<i64>>(19)?.map(unsigned),
         },
     })
 }

@@ -1,7 +1,8 @@
 //! The tables of a day.
 
 /// Version N of the schema is what the first N make.
-pub(super) const MIGRATIONS: &[&str] = &["
+pub(super) const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE request (
         row INTEGER PRIMARY KEY,
         at_ms INTEGER NOT NULL,
@@ -25,4 +26,22 @@ pub(super) const MIGRATIONS: &[&str] = &["
     CREATE INDEX request_client ON request (client);
     CREATE INDEX request_rule ON request (rule) WHERE rule <> '';
     CREATE INDEX request_reference ON request (reference) WHERE reference <> '';
-"];
+",
+    "
+    ALTER TABLE request ADD COLUMN action TEXT;
+    ALTER TABLE request ADD COLUMN listed TEXT;
+    ALTER TABLE request ADD COLUMN bytes_declared INTEGER;
+",
+];
+
+/// Columns that came with version 2.
+const COLUMNS_2: [&str; 3] = ["action", "listed", "bytes_declared"];
+
+/// The columns of version 2 in a day of this version: of an older one they are empty.
+pub(super) fn later_columns(version: u32) -> String {
+    let column = |name: &str| match version {
+        0 | 1 => format!("NULL AS {name}"),
+        _ => name.to_owned(),
+    };
+    COLUMNS_2.map(column).join(", ")
+}

@@ -30,6 +30,8 @@ pub struct WebSummary {
     pub hours: Vec<WebHour>,
     /// Hosts, by requests.
     pub hosts: Vec<WebCount>,
+    /// Hosts, by requests that were blocked.
+    pub blocked_hosts: Vec<WebCount>,
     /// Clients, by requests.
     pub clients: Vec<WebCount>,
     /// Rules and other reasons of blocked requests, by requests.
@@ -65,8 +67,9 @@ pub struct WebCount {
 }
 
 /// Columns that requests are counted by.
-const COLUMNS: [(&str, &str); 4] = [
+const COLUMNS: [(&str, &str); 5] = [
     ("host", "1"),
+    ("host", "outcome = 'blocked'"),
     ("client", "client <> ''"),
     ("rule", "rule <> '' AND outcome = 'blocked'"),
     ("category", "category <> ''"),
@@ -79,7 +82,7 @@ pub(super) fn summary(
 ) -> Result<WebSummary, StoreError> {
     let span = since_ms.div_euclid(DAY_MS)..=until_ms.div_euclid(DAY_MS);
     let mut all = WebSummary::default();
-    let mut names: [BTreeMap<String, WebCount>; 4] = Default::default();
+    let mut names: [BTreeMap<String, WebCount>; 5] = Default::default();
     for day in days(folder)?.into_iter().filter(|day| span.contains(day)) {
         let Some(connection) = open(folder, day)? else { continue };
         add_day(&connection, (since_ms, until_ms), &mut all, &mut names)
@@ -90,15 +93,15 @@ pub(super) fn summary(
         all.blocked += hour.blocked;
         all.bytes_out += hour.bytes_out;
     }
-    let [hosts, clients, rules, categories] = names.map(most);
-    Ok(WebSummary { hosts, clients, rules, categories, ..all })
+    let [hosts, blocked_hosts, clients, rules, categories] = names.map(most);
+    Ok(WebSummary { hosts, blocked_hosts, clients, rules, categories, ..all })
 }
 
 fn add_day(
     connection: &Connection,
     (since_ms, until_ms): (i64, i64),
     all: &mut WebSummary,
-    names: &mut [BTreeMap<String, WebCount>; 4],
+    names: &mut [BTreeMap<String, WebCount>; 5],
 ) -> rusqlite::Result<()> {
     const COUNTS: &str = "count(*), sum(outcome = 'blocked'), sum(bytes_out)";
     let sql = format!(

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use gauntlet_mail::date::DAY_MS;
-use gauntlet_web::{WebOutcome, WebRecord};
+use gauntlet_web::{WebListed, WebOutcome, WebRecord};
 
 use super::{WebLog, WebQuery};
 
@@ -83,6 +83,11 @@ fn summaries_count() {
     let all = log.summary(DAY, DAY + DAY_MS).unwrap();
     assert_eq!((all.requests, all.blocked, all.bytes_out), (30, 10, 3_000));
     assert_eq!((all.hosts[0].name.as_str(), all.hosts[0].requests), ("www.example.org", 20));
+    let blocked = &all.blocked_hosts;
+    assert_eq!(
+        (blocked.len(), blocked[0].name.as_str(), blocked[0].blocked),
+        (1, "bad.example", 10)
+    );
     assert_eq!((all.categories[0].name.as_str(), all.categories[0].blocked), ("games", 10));
     assert_eq!((all.clients.len(), all.rules.len(), all.hours.len()), (2, 1, 1));
 }
@@ -110,4 +115,32 @@ fn a_folder_that_cannot_be_written_costs_lines_and_no_more() {
     log.append(record(1));
     log.flush();
     assert_eq!((log.written(), log.dropped()), (2, 1));
+}
+
+#[test]
+fn days_of_older_versions_are_read_and_written_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("2026-11-26.db");
+    let first = &super::schema::MIGRATIONS[..1];
+    let old = crate::database::open_write(&path, first).unwrap();
+    let insert = "INSERT INTO request VALUES (1, ?1, 5, '', '10.0.0.1', '', 'GET', 'a.example', \
+                  'http://a.example/', 200, 'passed', '', '', '', '', 0, 7)";
+    old.execute(insert, [DAY]).unwrap();
+    drop(old);
+    let found = WebLog::read(folder.path(), &WebQuery::default()).unwrap().requests;
+    assert_eq!((found[0].record.bytes_out, &found[0].record.action), (7, &None));
+    let log = WebLog::open(folder.path()).unwrap();
+    let listed = vec![WebListed { list: "bad".into(), category: "a\tb".into() }];
+    let new = WebRecord {
+        action: Some("block".into()),
+        listed: Some(listed),
+        bytes_declared: Some(3),
+        ..record(0)
+    };
+    log.append(new);
+    log.flush();
+    let found = log.search(&WebQuery::default()).unwrap().requests;
+    assert_eq!((found.len(), found[0].record.bytes_declared), (2, Some(3)));
+    assert_eq!(found[0].record.listed.as_ref().unwrap()[0].category, "a b");
+    assert_eq!(found[1].record.listed, None);
 }

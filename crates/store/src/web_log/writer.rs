@@ -11,6 +11,7 @@ use gauntlet_mail::date::DAY_MS;
 use gauntlet_web::WebRecord;
 use rusqlite::{Connection, params};
 
+use super::listed::write_listed;
 use super::schema::MIGRATIONS;
 use super::{BATCH_WAIT, Counts, day_path, days};
 use crate::database;
@@ -152,10 +153,13 @@ fn insert(connection: &mut Connection, records: &[&WebRecord]) -> rusqlite::Resu
     let batch = connection.transaction()?;
     let mut statement = batch.prepare_cached(
         "INSERT INTO request (at_ms, took_ms, reference, client, user, method, host, url, status, \
-         outcome, rule, category, evidence, content_type, bytes_in, bytes_out) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+         outcome, rule, category, evidence, content_type, bytes_in, bytes_out, action, listed, \
+         bytes_declared) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
+         ?19)",
     )?;
     for r in records {
+        let listed = r.listed.as_deref().map(write_listed);
         statement.execute(params![
             r.at_ms,
             signed(r.took_ms),
@@ -173,6 +177,9 @@ fn insert(connection: &mut Connection, records: &[&WebRecord]) -> rusqlite::Resu
             bounded(&r.content_type),
             signed(r.bytes_in),
             signed(r.bytes_out),
+            r.action.as_deref().map(bounded),
+            listed.as_deref().map(bounded),
+            r.bytes_declared.map(signed),
         ])?;
     }
     drop(statement);

@@ -17,6 +17,8 @@ pub struct IcapSettings {
     /// Networks of ICAP clients whose `X-Client-IP`, `X-Client-Username` and `X-Authenticated-User`
     /// are believed. For all others, the client is the one that connects.
     pub trusted_networks: Vec<String>,
+    /// How they write names of users.
+    pub user_encoding: UserEncoding,
     /// Answer by the method on every path; without it, only `/reqmod` and `/respmod` exist.
     pub any_path: bool,
     /// Bytes of a body that clients are asked to send with the header, and the most that is taken.
@@ -39,11 +41,25 @@ pub struct IcapSettings {
     pub idle_seconds_max: u64,
 }
 
+/// How ICAP clients write names of users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UserEncoding {
+    /// As the field has it: `X-Authenticated-User` in Base64, `X-Client-Username` as it is.
+    #[default]
+    Header,
+    /// Both in Base64 (Squid's `icap_client_username_encode on`).
+    Base64,
+    /// Both as they are (Squid's `icap_client_username_encode off`).
+    Plain,
+}
+
 impl Default for IcapSettings {
     fn default() -> Self {
         IcapSettings {
             listen: Vec::new(),
             trusted_networks: vec!["127.0.0.0/8".to_owned(), "::1".to_owned()],
+            user_encoding: UserEncoding::Header,
             any_path: true,
             // Requests and responses are judged by their headers. A preview would make the header
             // of a response wait for its body, which an event stream may not send for minutes.

@@ -1,10 +1,13 @@
 //! A connection of the client: how far it is, and its next steps.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Instant;
 
-use mio::net::TcpStream;
+use tokio_rustls::rustls::ClientConfig;
 
+use super::wire::Wire;
+use crate::http::ask::Ask;
 use crate::http::head::{self, Head};
 
 /// Bytes of an answer's head at most.
@@ -32,7 +35,7 @@ pub(super) enum Phase {
 
 /// A connection and the request that it has under way.
 pub(super) struct Slot {
-    pub(super) stream: Option<TcpStream>,
+    pub(super) stream: Option<Wire>,
     pub(super) phase: Phase,
     /// When the request was begun, or was due.
     pub(super) begun: Instant,
@@ -81,41 +84,45 @@ impl Slot {
         !matches!(self.phase, Phase::Resting(_) | Phase::Idle)
     }
 
-    /// Goes on until it has to wait or has its answer. `connect` opens a tunnel first; `closed`:
-    /// the system says that no more comes than what is there.
+    /// Goes on with this request until it has to wait or has its answer. `closed`: the system says
+    /// that no more comes than what is there.
     pub(super) fn advance(
         &mut self,
-        connect: Option<&[u8]>,
+        asked: (&Ask, Option<&Arc<ClientConfig>>),
         buffer: &mut [u8],
         closed: bool,
     ) -> io::Result<Step> {
-        let Some(stream) = self.stream.take() else { return Ok(Step::Wait) };
-        let step = self.advance_on(&stream, connect, buffer, closed);
+        let Some(mut stream) = self.stream.take() else { return Ok(Step::Wait) };
+        let step = self.advance_on(&mut stream, asked, buffer, closed);
         self.stream = Some(stream);
         step
     }
 
     fn advance_on(
         &mut self,
-        mut stream: &TcpStream,
-        connect: Option<&[u8]>,
+        stream: &mut Wire,
+        (ask, tls): (&Ask, Option<&Arc<ClientConfig>>),
         buffer: &mut [u8],
         closed: bool,
     ) -> io::Result<Step> {
         if self.phase == Phase::Connecting {
-            if let Some(error) = stream.take_error()? {
+            if let Some(error) = stream.socket.take_error()? {
                 return Err(error);
             }
-            match stream.peer_addr() {
-                Ok(_) => stream.set_nodelay(true)?,
+            match stream.socket.peer_addr() {
+                Ok(_) => stream.socket.set_nodelay(true)?,
                 Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Step::Wait),
                 Err(error) => return Err(error),
             }
-            self.phase = connect.map_or(Phase::Asking(0), |_| Phase::Opening(0));
+            self.phase = ask.connect.as_ref().map_or(Phase::Asking(0), |_| Phase::Opening(0));
         }
+        stream.flush()?;
         if self.has_to_write() {
+            if matches!(self.phase, Phase::Asking(_)) {
+                stream.secure(ask, tls)?;
+            }
             // The answer makes an event of its own; to look for it now is mostly in vain.
-            if !self.write(stream, connect.unwrap_or_default())? || !closed {
+            if !self.write(stream, ask)? || !closed {
                 return Ok(Step::Wait);
             }
         }
@@ -131,11 +138,14 @@ impl Slot {
             if self.take(piece)? {
                 return Ok(Step::Answered);
             }
-            if self.has_to_write() && !self.write(stream, &[])? {
-                return Ok(Step::Wait);
+            if self.has_to_write() {
+                stream.secure(ask, tls)?;
+                if !self.write(stream, ask)? {
+                    return Ok(Step::Wait);
+                }
             }
             // Less than there was room for: nothing is left, and what comes next makes an event.
-            if count < buffer.len() && !closed {
+            if count < buffer.len() && !closed && !stream.is_secure() {
                 return Ok(Step::Wait);
             }
         }
@@ -146,7 +156,8 @@ impl Slot {
     }
 
     /// Writes what is to be written; whether that was all.
-    fn write(&mut self, mut stream: &TcpStream, connect: &[u8]) -> io::Result<bool> {
+    fn write(&mut self, stream: &mut Wire, ask: &Ask) -> io::Result<bool> {
+        let connect = ask.connect.as_deref().unwrap_or_default();
         let (bytes, mut written, next) = match self.phase {
             Phase::Opening(written) => (connect, written, Phase::Opened),
             Phase::Asking(written) => (self.request.as_slice(), written, Phase::Head),

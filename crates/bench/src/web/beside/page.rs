@@ -1,5 +1,6 @@
 //! Proxies beside each other as tables.
 
+use super::download::Downloads;
 use super::{Contest, Entry, Report};
 use crate::http::page::milliseconds;
 use crate::load::page::estimate;
@@ -22,6 +23,7 @@ const COLUMNS: [&str; 10] = [
 /// For the terminal and the page.
 pub fn sheet(report: &Report) -> Page {
     let mut tables: Vec<Table> = report.contests.iter().map(table).collect();
+    tables.extend(report.downloads.iter().map(downloads));
     let mut notes = vec![
         format!("{}, a list of {} domains, origin {}", report.date, report.entries, report.origin),
         "client, origin and proxies share the machine; runs in turn; ratios by run with 95 % \
@@ -52,6 +54,19 @@ pub fn sheet(report: &Report) -> Page {
     }
 }
 
+fn downloads(downloads: &Downloads) -> Table {
+    let Downloads { peer, bytes, direct, entries } = downloads;
+    let title = format!("{peer:?}: one download of {bytes} bytes");
+    let mut table = Table::new(&title, &["proxy", "MB/s", "of that without a proxy"]);
+    table.rows = vec![vec!["none".to_owned(), estimate(direct), String::new()]];
+    table.rows.extend(entries.iter().map(|entry| {
+        let share = entry.of_direct.as_ref();
+        let share = share.map_or_else(|| "-".to_owned(), |s| format!("{} times", estimate(s)));
+        vec![entry.name.clone(), estimate(&entry.megabytes_per_second), share]
+    }));
+    table
+}
+
 fn table(contest: &Contest) -> Table {
     let Contest { peer, job, connections, .. } = contest;
     let title = format!("{peer:?}: {job}, {connections} connections");
@@ -77,7 +92,7 @@ fn table(contest: &Contest) -> Table {
     table.notes = contest.entries.iter().map(setting).collect();
     table.notes.push(format!(
         "at half load ({:.0} requests/s) without a proxy: median {} ms, 99 % {} ms; this client against a \
-         server that does nothing: {:.0} requests/s",
+         server that does nothing (within TLS: against the origin): {:.0} requests/s",
         contest.half_rate,
         milliseconds(contest.direct.p50_us),
         milliseconds(contest.direct.p99_us),

@@ -2,7 +2,7 @@
 //! without a log of requests and without a cache.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -13,6 +13,10 @@ use crate::compare::server::{
     Server, Start, folder, free_address, is_root, program, version, write,
 };
 use crate::web::own::write_domains;
+use crate::web::tls::{self, OriginFiles};
+
+/// Bytes of an object up to which its file is filled.
+const FILLED_BYTES_MAX: usize = 16 << 20;
 
 /// Starts a peer with the list of these options.
 ///
@@ -54,21 +58,42 @@ impl Described {
     }
 }
 
-/// nginx as the server behind all proxies: a file of each size, whatever stands behind its name.
+/// The server behind all proxies, without and with TLS.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) server: Server,
+    /// Where it speaks TLS.
+    pub(crate) secure: SocketAddr,
+    pub(crate) files: OriginFiles,
+}
+
+/// nginx as the server behind all proxies: a file of each size, whatever stands behind its name;
+/// large ones are holes, which cost no disk.
 ///
 /// # Errors
 /// It is not installed or does not start.
-pub(crate) fn origin(sizes: &[u64]) -> anyhow::Result<Server> {
+pub(crate) fn origin(sizes: &[u64]) -> anyhow::Result<Origin> {
     let (program, folder, address) = (program("nginx", "nginx-light")?, folder()?, free_address()?);
     for bytes in sizes.iter().chain([&super::TUNNEL_BYTES]) {
-        let text = ".".repeat(usize::try_from(*bytes).context("too large an object")?);
-        write(folder.path(), &format!("www/{bytes}"), &text)?;
+        let name = write(folder.path(), &format!("www/{bytes}"), "")?;
+        match usize::try_from(*bytes).ok().filter(|bytes| *bytes <= FILLED_BYTES_MAX) {
+            Some(bytes) => std::fs::write(&name, ".".repeat(bytes)),
+            None => std::fs::File::create(&name).and_then(|file| file.set_len(*bytes)),
+        }
+        .with_context(|| format!("cannot write {}", name.display()))?;
     }
-    let server = "root www; rewrite ^/bytes/(\\d+)/ /$1 break;";
-    let command = nginx(&program, folder.path(), "", &format!("listen {address}; {server}"))?;
+    let (files, secure) = (tls::origin_files(folder.path())?, free_address()?);
+    let server = format!(
+        "listen {address}; listen {secure} ssl; ssl_certificate {};\n\
+         ssl_certificate_key {}; root www; rewrite ^/bytes/(\\d+)/ /$1 break;",
+        files.certificate.display(),
+        files.key.display()
+    );
+    let command = nginx(&program, folder.path(), "", &server)?;
     let version = version(&program, "-v").replace("nginx version: ", "");
     let name = "nginx, the origin";
-    Described { name, version, notes: Vec::new(), address, folder }.start(None, command)
+    let server = Described { name, version, notes: Vec::new(), address, folder };
+    Ok(Origin { server: server.start(None, command)?, secure, files })
 }
 
 fn nginx(program: &Path, folder: &Path, http: &str, server: &str) -> anyhow::Result<Command> {
@@ -103,17 +128,26 @@ fn nginx_proxy(origin: SocketAddr, connections: usize) -> anyhow::Result<Server>
     Described { name: "nginx", version, notes, address, folder }.start(None, command)
 }
 
-/// Squid in one process; `further` says what is denied or who is asked.
-fn squid_with(
-    name: &'static str,
+/// What makes one Squid differ from another.
+pub(super) struct SquidParts<'a> {
+    pub(super) name: &'static str,
+    pub(super) program: PathBuf,
+    /// What its port does beside taking requests.
+    pub(super) port: &'a str,
+    /// What is denied, or who is asked.
+    pub(super) further: &'a str,
+    pub(super) note: String,
+}
+
+/// Squid in one process.
+pub(super) fn squid_with(
     folder: tempfile::TempDir,
-    further: &str,
-    note: String,
+    parts: SquidParts<'_>,
 ) -> anyhow::Result<Server> {
-    let (program, address) = (program("squid", "squid")?, free_address()?);
-    let root = folder.path().display();
+    let SquidParts { name, program, port, further, note } = parts;
+    let (address, root) = (free_address()?, folder.path().display());
     let text = format!(
-        "http_port {address}\n{further}acl here src 127.0.0.1\nhttp_access allow here\n\
+        "http_port {address} {port}\n{further}acl here src 127.0.0.1\nhttp_access allow here\n\
          cache deny all\naccess_log none\ncache_log {root}/cache.log\ncache_store_log none\n\
          pid_filename none\ncoredump_dir {root}\nshutdown_lifetime 0 seconds\npinger_enable off\n\
          visible_hostname squid.bench.example\n"
@@ -128,9 +162,21 @@ fn squid_with(
 
 fn squid(entries: u64) -> anyhow::Result<Server> {
     let folder = folder()?;
-    let list = write_domains(folder.path(), "domains", entries, |domain| format!(".{domain}"))?;
-    let deny = format!("acl bad dstdomain \"{}\"\nhttp_access deny bad\n", list.display());
-    squid_with("Squid", folder, &deny, format!("{entries} domains as dstdomain"))
+    let deny = squid_list(folder.path(), entries)?;
+    let parts = SquidParts {
+        name: "Squid",
+        program: program("squid", "squid")?,
+        port: "",
+        further: &deny,
+        note: format!("{entries} domains as dstdomain"),
+    };
+    squid_with(folder, parts)
+}
+
+/// What denies the domains of the list.
+pub(super) fn squid_list(folder: &Path, entries: u64) -> anyhow::Result<String> {
+    let list = write_domains(folder, "domains", entries, |domain| format!(".{domain}"))?;
+    Ok(format!("acl bad dstdomain \"{}\"\nhttp_access deny bad\n", list.display()))
 }
 
 /// Squid with one squidGuard, which answers one question at a time.
@@ -154,7 +200,9 @@ fn squidguard(entries: u64) -> anyhow::Result<Server> {
         config.display()
     );
     let note = format!("one squidGuard with a database of {entries} domains; its CPU time counts");
-    squid_with("Squid and squidGuard", folder, &ask, note)
+    let program = program("squid", "squid")?;
+    let name = "Squid and squidGuard";
+    squid_with(folder, SquidParts { name, program, port: "", further: &ask, note })
 }
 
 /// Where Debian keeps e2guardian's configuration.
@@ -269,6 +317,11 @@ addons = [List()]
 ";
 
 fn mitmproxy(entries: u64) -> anyhow::Result<Server> {
+    Ok(mitmproxy_with(entries, &[])?.0)
+}
+
+/// mitmproxy with further arguments, and its folder.
+pub(super) fn mitmproxy_with(entries: u64, further: &[&str]) -> anyhow::Result<(Server, PathBuf)> {
     let (program, folder, address) =
         (program("mitmdump", "mitmproxy")?, folder()?, free_address()?);
     let list = write_domains(folder.path(), "domains", entries, str::to_owned)?;
@@ -278,8 +331,10 @@ fn mitmproxy(entries: u64) -> anyhow::Result<Server> {
     command.args(["-q", "--listen-host", &address.ip().to_string()]);
     command.args(["-p", &address.port().to_string(), "--set"]);
     command.arg(format!("confdir={}", folder.path().join("conf").display()));
-    command.arg("-s").arg(addon);
+    command.arg("-s").arg(addon).args(further);
     let notes = vec![format!("{entries} domains as a set of Python, in an addon of nine lines")];
     let version = version(&program, "--version");
-    Described { name: "mitmproxy", version, notes, address, folder }.start(None, command)
+    let path = folder.path().to_owned();
+    let described = Described { name: "mitmproxy", version, notes, address, folder };
+    Ok((described.start(None, command)?, path))
 }

@@ -1,0 +1,13 @@
+//! Fragments of one packet in any order, with overlaps, by every policy.
+//!
+//! `cargo +nightly fuzz run defrag`
+
+#![no_main]
+
+#[allow(dead_code, reason = "each target feeds one of them")]
+#[path = "../../crates/packet/tests/it/bytes.rs"]
+mod packet_bytes;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| packet_bytes::feed_fragments(input));

@@ -1,0 +1,206 @@
+//! One list of URLs for mail and web: the same URL has the same list, category and entry in a
+//! message, for the proxy and by ICAP.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gauntlet_store::web_log::{WebQuery, WebRow};
+use gauntlet_store::{Log, LogRecord, Query, WebLog};
+use gauntlet_verdict::Class;
+
+use crate::common::{Node, Smtp, program};
+
+const FEED: &str = "evil.example/login\n";
+const ADS: &str = "||ads.example^\n@@||ads.example/terms^\n";
+const POLICY: &str = "\
+[[rule]]\nname = \"advertisements\"\nwhen.url = { list = \"ads\", category = \"advert*\" }\n\
+do = { quarantine = \"advertisements\" }\n\
+[[rule]]\nname = \"phishing\"\nwhen.class = \"phishing\"\ndo = { reject = \"no phishing\" }\n\
+[[web_rule]]\nname = \"on a list\"\nwhen.url.list = \"*\"\ndo = { block = \"Not here.\" }\n";
+
+/// Compiles a list, as its name says, in a folder that the node may read.
+fn compile(folder: &Path, name: &str, category: &str, lines: &str) -> PathBuf {
+    std::fs::create_dir_all(folder.join("urls")).unwrap();
+    let (source, out) = (folder.join(format!("{name}.txt")), folder.join(format!("urls/{name}")));
+    std::fs::write(&source, lines).unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["urls", "compile", "--category", category, "--out"])
+        .args([&out, &source])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    out
+}
+
+struct Site {
+    node: Node,
+    curl: PathBuf,
+}
+
+impl Site {
+    fn start() -> Option<Self> {
+        let curl = program("curl")?;
+        let folder = tempfile::tempdir().unwrap();
+        let feed = compile(folder.path(), "feed", "phishing", FEED);
+        let ads = compile(folder.path(), "ads", "advertisements", ADS);
+        let policy = folder.path().join("policy.toml");
+        std::fs::write(&policy, POLICY).unwrap();
+        let config = format!(
+            "[[listener]]\nrole = \"proxy\"\naddress = \"127.0.0.1:0\"\n\
+             [[listener]]\nrole = \"icap\"\naddress = \"127.0.0.1:0\"\n\
+             [[url_list]]\nname = \"feed\"\nfile = {feed:?}\nmail = \"phishing\"\n\
+             [[url_list]]\nname = \"ads\"\nfile = {ads:?}\n[policy]\npath = {policy:?}\n"
+        );
+        Some(Site { node: Node::start_in(folder, &config), curl })
+    }
+
+    /// Sends a message with this URL; its record in the log.
+    fn mail(&self, url: &str) -> LogRecord {
+        let mut client = Smtp::connect(self.node.smtp).unwrap();
+        let before = self.records().len();
+        let body = format!("From: a@example.org\r\nSubject: x\r\n\r\nsee {url} please\r\n");
+        client.send("a@example.org", &["b@example.net"], body.as_bytes()).unwrap();
+        self.node.wait_until("the message is in the log", || self.records().len() > before);
+        self.records().remove(0)
+    }
+
+    /// The message log; newest first.
+    fn records(&self) -> Vec<LogRecord> {
+        let log = Log::open(&self.node.data().join("log")).unwrap();
+        let page = log.search(&Query { limit: 100, ..Query::default() }).unwrap();
+        let whole = |id: &str| log.get(id).unwrap().unwrap().record;
+        page.messages.iter().map(|message| whole(&message.id)).collect()
+    }
+
+    fn by_proxy(&self, url: &str) -> String {
+        let out = Command::new(&self.curl)
+            .args(["-s", "--max-time", "20", "--noproxy", "", "-w", " %{http_code}", "-x"])
+            .arg(self.node.place("proxy"))
+            .arg(url)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    fn by_icap(&self, url: &str) -> String {
+        let mut stream = TcpStream::connect(self.node.place("icap")).unwrap();
+        let host = url.split('/').nth(2).unwrap();
+        let http = format!("GET {url} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        write!(
+            stream,
+            "REQMOD icap://x/reqmod ICAP/1.0\r\nHost: x\r\nAllow: 204\r\nConnection: close\r\n\
+             Encapsulated: req-hdr=0, null-body={}\r\n\r\n{http}",
+            http.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The web log, once it has so many requests; newest first.
+    fn web_rows(&self, count: usize) -> Vec<WebRow> {
+        let mut found = Vec::new();
+        self.node.wait_until("the web log has the requests", || {
+            let page = WebLog::read(&self.node.data().join("web"), &WebQuery::default());
+            found = page.map(|page| page.requests).unwrap_or_default();
+            found.len() >= count
+        });
+        found
+    }
+}
+
+#[test]
+fn the_same_url_is_the_same_in_a_mail_by_the_proxy_and_by_icap() {
+    let Some(site) = Site::start() else { return };
+    let urls = [
+        ("http://EVIL.example:80/login/x?y", "feed", "phishing", "prefix evil.example/login"),
+        ("http://www.ads.example/banner", "ads", "advertisements", "domain ads.example"),
+    ];
+    for (n, (url, list, category, pattern)) in urls.into_iter().enumerate() {
+        let listed = &site.mail(url).verdict.url_lists;
+        let found: Vec<[&str; 3]> =
+            listed.iter().map(|l| [&*l.list, &*l.category, &*l.pattern]).collect();
+        assert_eq!(found, [[list, category, pattern]], "{url}");
+        assert!(site.by_proxy(url).ends_with(" 403"));
+        let answer = site.by_icap(url);
+        assert!(answer.contains("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+        let rows = site.web_rows(2 * n + 2);
+        for row in &rows[..2] {
+            let of_web = (row.record.category.as_str(), row.record.evidence.as_str());
+            assert_eq!(of_web, (category, format!("{list}: {pattern}").as_str()), "{url}");
+        }
+    }
+    // The exception undoes the entry for all three.
+    let url = "http://ads.example/terms";
+    assert!(site.mail(url).verdict.url_lists.is_empty());
+    assert!(site.by_icap(url).starts_with("ICAP/1.0 204 "));
+}
+
+#[test]
+fn a_list_says_what_a_hit_means_for_mail_and_the_policy_may_ask() {
+    let Some(site) = Site::start() else { return };
+    let phishing = site.mail("http://evil.example/login");
+    assert_eq!(phishing.verdict.class, Class::Phishing);
+    let hit = phishing.verdict.hit("URL_LIST_PHISHING").unwrap();
+    let name = "url_list: feed, phishing, prefix evil.example/login";
+    assert_eq!(hit.evidence[0].name.as_deref(), Some(name));
+    assert_eq!(hit.evidence[0].text, "http://evil.example/login");
+    assert_eq!(phishing.dispositions[0].rules, ["phishing"]);
+    // Advertisements are no spam, but the policy asks for them.
+    let ads = site.mail("http://ads.example/");
+    assert_eq!(ads.verdict.hit("URL_LISTED").unwrap().score, 0.0);
+    assert_eq!(ads.dispositions[0].rules, ["advertisements"]);
+    assert!(site.mail("http://evil.example/").dispositions[0].rules.is_empty());
+}
+
+#[test]
+fn a_reload_gives_mail_and_web_the_new_list_at_once_or_neither() {
+    let Some(site) = Site::start() else { return };
+    let url = "http://new.example/";
+    assert!(site.mail(url).verdict.url_lists.is_empty());
+    let reload = |what: &str| {
+        let before = site.node.log().matches(what).count();
+        site.node.signal("-HUP");
+        site.node.wait_until("the node reloads", || site.node.log().matches(what).count() > before);
+    };
+    let folder = site.node.folder.path();
+    let before = site.mail(url).verdict.ruleset;
+    compile(folder, "feed", "phishing", "new.example\n");
+    assert!(site.mail(url).verdict.url_lists.is_empty(), "nobody said that there is a new list");
+    reload("configuration reloaded");
+    let now = site.mail(url).verdict;
+    assert_eq!((now.url_lists.len(), now.class), (1, Class::Phishing));
+    assert_ne!(now.ruleset, before, "the version of what judges has the list in it");
+    assert!(site.by_proxy(url).ends_with(" 403"));
+    std::fs::write(folder.join("urls/none"), "no list").unwrap();
+    std::fs::rename(folder.join("urls/none"), folder.join("urls/feed")).unwrap();
+    reload("configuration not reloaded");
+    assert_eq!(site.mail(url).verdict.url_lists.len(), 1, "the lists in use stay");
+    assert!(site.by_proxy(url).ends_with(" 403"));
+}
+
+#[test]
+fn a_scan_looks_urls_up_as_a_node_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let feed = compile(folder.path(), "feed", "phishing", FEED);
+    let mail = folder.path().join("mail.eml");
+    std::fs::write(&mail, "From: a@example.org\n\nsee http://evil.example/login/x\n").unwrap();
+    let scan = |argument: &str| {
+        let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["scan", "--json", "--url-list", argument])
+            .arg(&mail)
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let of_feed = scan(&format!("phishing={}", feed.display()));
+    let listed = "\"url_lists\":[{\"list\":\"feed\",\"category\":\"phishing\",\
+                  \"pattern\":\"prefix evil.example/login\",\"url\":\"http://evil.example/login/x\"}]";
+    assert!(of_feed.contains("\"class\":\"phishing\"") && of_feed.contains(listed), "{of_feed}");
+    let silent = scan(&feed.display().to_string());
+    assert!(silent.contains(listed) && !silent.contains("\"class\":\"phishing\""), "{silent}");
+}
