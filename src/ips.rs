@@ -11,11 +11,11 @@ use gauntlet_ids::config::Settings;
 
 const AFTER_HELP: &str = "\
 Rules are Suricata's, unchanged; settings are those of suricata.yaml by their names. Without
---suricata-yaml those of Suricata's stock file hold. Rules that are not understood are named and left
-out: `gauntlet ips rules check` lists them.
+--suricata-yaml those of Suricata's stock file hold. Rules that are not understood are left
+out: `gauntlet ips rules check` names them.
 
-Exit codes: 0 all was read; 1 the capture is damaged and was read as far as it goes, or `rules check`
-met a rule that cannot be used; 2 wrong usage, or a file that cannot be read.
+Exit codes: 0 all was read; 1 the capture is damaged and was read as far as it goes, or
+`rules check` met a rule that cannot be used; 2 wrong usage, or a file that cannot be read.
 
 Examples:
   gauntlet ips replay capture.pcap --rules emerging-all.rules --eve eve.json

@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE")]
     capture: PathBuf,
     /// A file of rules; may be repeated
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, required = true, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Write alerts as Suricata's EVE records into this file, a JSON object a line
     #[arg(long, value_name = "FILE")]
@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let (rules, left_out) = (summary.rules, summary.left_out);
         let (frames, alerts, dropped) = (summary.frames, summary.alerts, summary.dropped);
         writeln!(out, "{rules} rules, {left_out} left out (`gauntlet ips rules check` says why)")?;
-        writeln!(out, "{frames} frames, {alerts} alerts, {dropped} packets dropped by rules")?;
+        writeln!(out, "{frames} frames, {alerts} alerts, {dropped} frames that rules drop")?;
     }
     out.flush()?;
     if let Some(damage) = &summary.damage {
