@@ -189,6 +189,7 @@ impl<'a> Replayer<'a> {
         let program = program(options)?;
         let (mut layers, _, _) = layers(options);
         program.wants(&mut layers.protocols);
+        layers.streams.check_overlaps |= program.asks_overlaps();
         Ok(Self { options, layers, program: Arc::new(program) })
     }
 

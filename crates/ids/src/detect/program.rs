@@ -8,8 +8,11 @@ use gauntlet_protocols::{Buffer, Event, Kind, Number, Protocol, ProtocolSet};
 
 use crate::inspect::prefilter::Matcher;
 use crate::rule::address::AddressSet;
-use crate::rule::matches::{FileScope, Threshold, Track};
+use crate::rule::matches::{FileScope, Match, Threshold, Track};
 use crate::rule::{BufferKey, Rule, RuleKind, RuleSet};
+
+/// The stream event of two segments that say different things of the same bytes.
+const OVERLAP_EVENT: &str = "reassembly_overlap_different_data";
 
 /// Settings of detection.
 #[derive(Debug, Clone)]
@@ -253,6 +256,13 @@ impl Program {
                 settings.ssh.want_hassh();
             }
         }
+    }
+
+    /// Whether a rule asks for segments that overlap with other data, for which bytes are kept.
+    pub fn asks_overlaps(&self) -> bool {
+        let is_it = |name: &str| name.ends_with(OVERLAP_EVENT);
+        let asks = |check: &Match| matches!(check, Match::EngineEvent(name) if is_it(name));
+        self.rules.rules.iter().any(|rule| rule.packet.iter().any(asks))
     }
 
     /// Whether any rule looks at raw streams.
