@@ -57,6 +57,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dlp fingerprint", &["gauntlet dlp fingerprint /srv/confidential"]),
     ("ca new", &["gauntlet ca new --out /etc/gauntlet/ca --days 730"]),
     ("ca show", &["gauntlet ca show /etc/gauntlet/ca"]),
+    (
+        "ips replay",
+        &[
+            "gauntlet ips replay capture.pcap --rules local.rules --eve eve.json",
+            "gauntlet ips replay capture.pcap --rules local.rules --json | jq .alert.signature",
+            "gauntlet ips replay capture.pcap --rules local.rules --suricata-yaml suricata.yaml",
+        ],
+    ),
+    ("ips rules", &["gauntlet ips rules check emerging-all.rules local.rules"]),
+    ("ips rules check", &["gauntlet ips rules check --json local.rules"]),
     ("phrases check", &["gauntlet phrases check --json /etc/e2guardian/lists/weightedphraselist"]),
     ("phrases score", &["gauntlet phrases score casino.txt --page page.html --limit 100 --every"]),
     ("urls compile", &["gauntlet urls compile --out bad.urls /srv/blacklists"]),
