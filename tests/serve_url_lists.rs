@@ -1,10 +1,12 @@
 //! One list of URLs for mail and web: the same URL has the same list, category and entry in a
 //! message, for the proxy and by ICAP.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use gauntlet_store::web_log::{WebQuery, WebRow};
 use gauntlet_store::{Log, LogRecord, Query, WebLog};
@@ -38,6 +40,8 @@ fn compile(folder: &Path, name: &str, category: &str, lines: &str) -> PathBuf {
 struct Site {
     node: Node,
     curl: PathBuf,
+    /// Messages so far.
+    sent: Cell<usize>,
 }
 
 impl Site {
@@ -54,16 +58,20 @@ impl Site {
              [[url_list]]\nname = \"feed\"\nfile = {feed:?}\nmail = \"phishing\"\n\
              [[url_list]]\nname = \"ads\"\nfile = {ads:?}\n[policy]\npath = {policy:?}\n"
         );
-        Some(Site { node: Node::start_in(folder, &config), curl })
+        Some(Site { node: Node::start_in(folder, &config), curl, sent: Cell::new(0) })
     }
 
     /// Sends a message with this URL; its record in the log.
     fn mail(&self, url: &str) -> LogRecord {
         let mut client = Smtp::connect(self.node.smtp).unwrap();
-        let before = self.records().len();
         let body = format!("From: a@example.org\r\nSubject: x\r\n\r\nsee {url} please\r\n");
         client.send("a@example.org", &["b@example.net"], body.as_bytes()).unwrap();
-        self.node.wait_until("the message is in the log", || self.records().len() > before);
+        self.sent.set(self.sent.get() + 1);
+        self.node.wait_until("the message is in the log", || {
+            // Opening the log takes it for writing: not while the node makes the day's file.
+            std::thread::sleep(Duration::from_millis(300));
+            self.records().len() >= self.sent.get()
+        });
         self.records().remove(0)
     }
 

@@ -2,6 +2,7 @@
 //! by the script of the console and trusts the node's authority.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -137,6 +138,8 @@ fn package_repository(folder: &Path) -> Option<()> {
     let dpkg = program("dpkg-deb")?;
     let tree = folder.join("package");
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+    // dpkg-deb refuses a folder that everybody may write, as a umask of 0 makes it.
+    fs::set_permissions(tree.join("DEBIAN"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir_all(tree.join("usr/share/doc/greeting")).unwrap();
     let control = "Package: greeting\nVersion: 1.0\nArchitecture: all\n\
                    Maintainer: Ann <ann@site.example>\nDescription: says hello\n";
