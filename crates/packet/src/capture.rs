@@ -106,7 +106,7 @@ impl Capture {
     /// # Errors
     ///
     /// If reading fails otherwise than by a premature end.
-    #[allow(clippy::should_implement_trait, reason = "an iterator's items would hide the errors")]
+    #[expect(clippy::should_implement_trait, reason = "an iterator's items would hide the errors")]
     pub fn next(&mut self) -> Result<Option<Frame>, Error> {
         if self.ended {
             return Ok(None);

@@ -89,7 +89,7 @@ struct Tracker {
     /// When it is given up, in seconds since 1970.
     expires: i64,
     spans: Vec<Span>,
-    #[allow(clippy::vec_box, reason = "an insertion moves all that follow")]
+    #[expect(clippy::vec_box, reason = "an insertion moves all that follow")]
     pieces: Vec<Box<Piece>>,
     seen_last: bool,
     /// What it holds, in bytes.

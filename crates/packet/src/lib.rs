@@ -22,7 +22,7 @@ mod link;
 mod packet;
 mod settings;
 pub mod tcp;
-mod units;
+pub mod units;
 
 pub use address::{Direction, Time};
 pub use capture::{Capture, Frame};

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::host::{HostPolicies, Network};
+use crate::units::{bytes, truth};
 
 /// Ports of tunnels over UDP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,7 +207,10 @@ impl Settings {
                     }),
                 },
             ),
-            "defrag.memcap" => put(&mut self.defrag.memory_bytes_max, bytes(value)),
+            "defrag.memcap" => put(
+                &mut self.defrag.memory_bytes_max,
+                bytes(value).and_then(|bytes| usize::try_from(bytes).ok()),
+            ),
             "defrag.trackers" => put(&mut self.defrag.trackers_max, count(value)),
             "defrag.max-frags" => put(&mut self.defrag.fragments_max, count(value)),
             "defrag.timeout" => put(&mut self.defrag.timeout_seconds, seconds(value)),
@@ -237,28 +241,6 @@ fn ports(place: &mut TunnelPorts, value: &str) -> bool {
     }
 }
 
-fn truth(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "yes" | "true" | "on" | "1" => Some(true),
-        "no" | "false" | "off" | "0" => Some(false),
-        _ => None,
-    }
-}
-
 fn count(value: &str) -> Option<usize> {
     value.parse().ok().filter(|count| *count > 0)
-}
-
-/// A size such as `32mb`, `32 MiB` or `1000`.
-fn bytes(value: &str) -> Option<usize> {
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        _ => return None,
-    };
-    number.parse::<usize>().ok()?.checked_mul(1 << shift)
 }

@@ -31,25 +31,14 @@ pub(crate) mod values;
 use gauntlet_packet::Direction;
 
 use crate::parser::{Module, Pattern};
-use crate::protocol::{Carrier, Protocol};
+use crate::protocol::Protocol;
 pub use crate::settings::http::{InvalidEncoding, Settings};
 
 use crate::settings::http as settings;
+use crate::tables::stream_begins;
 
 const fn method(bytes: &'static [u8]) -> Pattern {
-    pattern(bytes, Direction::ToServer)
-}
-
-const fn pattern(bytes: &'static [u8], direction: Direction) -> Pattern {
-    Pattern {
-        carrier: Carrier::Tcp,
-        direction,
-        bytes,
-        case: false,
-        offset: 0,
-        depth: bytes.len() as u16,
-        confirm: None,
-    }
+    stream_begins(Direction::ToServer, bytes)
 }
 
 macro_rules! patterns {
@@ -59,9 +48,9 @@ macro_rules! patterns {
                 method(concat!($method, " ").as_bytes()),
                 method(concat!($method, "\t").as_bytes()),
             )*
-            pattern(b"HTTP/0.9", Direction::ToClient),
-            pattern(b"HTTP/1.0", Direction::ToClient),
-            pattern(b"HTTP/1.1", Direction::ToClient),
+            stream_begins(Direction::ToClient, b"HTTP/0.9"),
+            stream_begins(Direction::ToClient, b"HTTP/1.0"),
+            stream_begins(Direction::ToClient, b"HTTP/1.1"),
         ]
     };
 }

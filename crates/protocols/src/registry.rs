@@ -75,6 +75,13 @@ pub(crate) fn number_spec(number: Number) -> &'static NumberSpec {
     numbers().find(|spec| spec.number == number).unwrap_or(&NONE)
 }
 
+impl Protocol {
+    /// Names of the states of a transaction, by direction (to the server, to the client).
+    pub fn states(self) -> [&'static [&'static str]; 2] {
+        module(self).map_or([&[], &[]], |module| module.states)
+    }
+}
+
 impl Buffer {
     /// Of a sticky buffer's name (`http.uri`), the old name of one (`http_uri`, `file_data`) or a
     /// content modifier's.

@@ -12,6 +12,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::files::HashSettings;
 use crate::protocol::Protocol;
 
+/// What becomes of a flow once its data is encrypted (`encryption-handling`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encrypted {
+    /// Payload is not inspected any more; TLS records are still followed.
+    #[default]
+    TrackOnly,
+    /// Nothing more is looked at.
+    Bypass,
+    /// As anything else.
+    Full,
+}
+
+impl Encrypted {
+    fn of_name(name: &str) -> Self {
+        match name {
+            "bypass" => Self::Bypass,
+            "full" => Self::Full,
+            _ => Self::TrackOnly,
+        }
+    }
+}
+
 /// All settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -109,18 +131,4 @@ impl Settings {
         };
         true
     }
-}
-
-/// A size as suricata.yaml writes it (`100kb`, `100 KiB`, `4096`), in bytes.
-pub(crate) fn size(text: &str) -> Option<u64> {
-    let text = text.trim().to_ascii_lowercase();
-    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-    let factor = match text.get(digits.len()..)?.trim() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1024,
-        "m" | "mb" | "mib" => 1024 * 1024,
-        "g" | "gb" | "gib" => 1024 * 1024 * 1024,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
 }

@@ -30,7 +30,8 @@ pub(crate) use table::{MODULE, shared};
 use crate::buffer::{Bytes, Number};
 use crate::parser::{At, Input, Outcome, Parser, Wishes};
 use crate::record::Fields;
-pub use crate::settings::tls::{Encrypted, Settings};
+pub use crate::settings::Encrypted;
+pub use crate::settings::tls::Settings;
 use crate::tables::single_transaction;
 use crate::transaction::State;
 

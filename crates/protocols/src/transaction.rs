@@ -119,7 +119,6 @@ impl<T> Transactions<T> {
     }
 
     /// How many there have been.
-    #[allow(dead_code)]
     pub(crate) fn total(&self) -> u64 {
         self.next
     }

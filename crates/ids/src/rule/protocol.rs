@@ -1,5 +1,7 @@
 //! Application protocols by their names in rules, and which of them a rule's protocol stands for.
 
+use gauntlet_protocols::Protocol;
+
 /// A protocol that rules can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProtocolInfo {
@@ -109,43 +111,11 @@ pub fn common(rule: &'static str, keyword: &'static str) -> Option<&'static str>
 pub fn hook(protocol: &str, name: &str) -> Option<(super::header::Direction, u8)> {
     use super::header::Direction::{ToClient, ToServer};
     let info = find(protocol)?;
-    let (server, client): (&[&str], &[&str]) = match info.name {
-        "http" | "http1" => (
-            &["", "request_line", "request_headers", "request_body", "request_trailer"],
-            &["", "response_line", "response_headers", "response_body", "response_trailer"],
-        ),
-        "tls" => (
-            &[
-                "client_in_progress",
-                "client_hello_done",
-                "client_cert_done",
-                "client_handshake_done",
-                "client_finished",
-            ],
-            &[
-                "server_in_progress",
-                "server_hello",
-                "server_cert_done",
-                "server_hello_done",
-                "server_handshake_done",
-                "server_finished",
-            ],
-        ),
-        "ssh" => (
-            &[
-                "request_in_progress",
-                "request_banner_wait_eol",
-                "request_banner_done",
-                "request_finished",
-            ],
-            &[
-                "response_in_progress",
-                "response_banner_wait_eol",
-                "response_banner_done",
-                "response_finished",
-            ],
-        ),
-        _ => (&[], &[]),
+    let [server, client] = match info.name {
+        "http" | "http1" => Protocol::Http1.states(),
+        "tls" => Protocol::Tls.states(),
+        "ssh" => Protocol::Ssh.states(),
+        _ => [&[][..]; 2],
     };
     match name {
         "request_started" => Some((ToServer, 0)),

@@ -6,10 +6,9 @@ pub(super) struct Event(pub u8);
 
 macro_rules! events {
     ($($name:ident $text:literal,)*) => {
-        // All names are known to rules, though not all are noticed.
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms, dead_code)]
+        #[expect(non_camel_case_types, reason = "they are counted, the constants are what is used")]
         enum Place { $($name,)* }
-        #[allow(dead_code)]
+        #[expect(dead_code, reason = "all names are known to rules, not all are noticed")]
         impl Event { $(pub(super) const $name: Event = Event(Place::$name as u8);)* }
         /// Names in rules.
         pub(super) static NAMES: &[&str] = &[$($text,)*];

@@ -19,7 +19,7 @@ impl Settings {
     /// Sets one by its name in the stock file; `false` if there is no such name, or the value
     /// cannot be read.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
-        let Some(size) = crate::settings::size(value) else { return false };
+        let Some(size) = gauntlet_packet::units::bytes(value) else { return false };
         match name {
             "max-tx" => self.max_tx = size,
             "max-line-length" => {

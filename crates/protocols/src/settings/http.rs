@@ -1,6 +1,6 @@
 //! Settings of HTTP/1.
 
-use crate::settings::size;
+use gauntlet_packet::units::bytes;
 
 /// What becomes of `%` when no two hexadecimal digits follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Settings {
             "lzma-memlimit" => &mut self.lzma_bytes_max,
             _ => return self.set_count(name, value),
         };
-        size(value).map(|size| *place = size).is_some()
+        bytes(value).map(|size| *place = size).is_some()
     }
 
     fn set_count(&mut self, name: &str, value: &str) -> bool {
@@ -162,7 +162,7 @@ impl Settings {
             "max-tx" => &mut self.transactions_max,
             _ => return false,
         };
-        let size = size(value).and_then(|size| usize::try_from(size).ok());
+        let size = bytes(value).and_then(|size| usize::try_from(size).ok());
         size.map(|size| *place = size).is_some()
     }
 

@@ -30,7 +30,7 @@ impl Default for Settings {
 impl Settings {
     /// Sets one by its name in suricata.yaml.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
-        let Some(size) = crate::settings::size(value) else { return false };
+        let Some(size) = gauntlet_packet::units::bytes(value) else { return false };
         if name == "compression-bomb-limit" {
             self.bomb_bytes_max = size;
             return true;

@@ -35,7 +35,7 @@ impl Settings {
     /// cannot be read.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
         let on = matches!(value, "yes" | "true" | "1" | "on");
-        let size = crate::settings::size(value);
+        let size = gauntlet_packet::units::bytes(value);
         match name {
             "raw-extraction" => self.raw_extraction = on,
             "mime.decode-mime" => self.decode_mime = on,

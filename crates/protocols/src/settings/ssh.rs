@@ -1,16 +1,6 @@
 //! Settings of SSH.
 
-/// What becomes of a flow once both sides encrypt (`encryption-handling`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Encrypted {
-    /// Payload is not inspected any more.
-    #[default]
-    TrackOnly,
-    /// Nothing more is looked at.
-    Bypass,
-    /// As anything else.
-    Full,
-}
+use super::Encrypted;
 
 /// Settings of SSH (`app-layer.protocols.ssh`).
 #[derive(Debug, Clone, Default)]
@@ -32,11 +22,7 @@ impl Settings {
                 self.hassh_off = matches!(value, "no" | "false" | "0" | "off");
             }
             "encryption-handling" => {
-                self.encrypted = match value {
-                    "bypass" => Encrypted::Bypass,
-                    "full" => Encrypted::Full,
-                    _ => Encrypted::TrackOnly,
-                };
+                self.encrypted = Encrypted::of_name(value);
             }
             _ => return false,
         }

@@ -1,16 +1,6 @@
 //! Settings of TLS.
 
-/// What becomes of a flow once its data is encrypted (`encryption-handling`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Encrypted {
-    /// Payload is not inspected, records are still followed.
-    #[default]
-    TrackOnly,
-    /// Nothing more is looked at.
-    Bypass,
-    /// As anything else.
-    Full,
-}
+use super::Encrypted;
 
 /// Settings of TLS (`app-layer.protocols.tls`).
 #[derive(Debug, Clone, Default)]
@@ -43,11 +33,7 @@ impl Settings {
                 (self.ja4, self.ja4_off) = (switch == Some(true), switch == Some(false));
             }
             "encryption-handling" => {
-                self.encrypted = match value {
-                    "full" => Encrypted::Full,
-                    "bypass" => Encrypted::Bypass,
-                    _ => Encrypted::TrackOnly,
-                };
+                self.encrypted = Encrypted::of_name(value);
             }
             "no-reassemble" if switch == Some(true) => self.encrypted = Encrypted::Bypass,
             "no-reassemble" => {}
