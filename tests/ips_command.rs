@@ -129,3 +129,16 @@ fn rules_are_checked_with_place_and_reason() {
     let problem = &json["left_out"][0];
     assert_eq!((&problem["line"], &problem["keyword"]), (&4.into(), &"nonsense".into()), "{json}");
 }
+
+/// What the README and the handbook show.
+#[test]
+fn the_capture_of_the_handbook_prints_what_stands_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/ips.md")).unwrap();
+    let rules = "tests/captures/words.rules";
+    let out = gauntlet(&["ips", "replay", "tests/captures/words.pcap", "--rules", rules], root);
+    let checked = gauntlet(&["ips", "rules", "check", rules], root);
+    for printed in [text(&out.stdout), text(&checked.stdout)] {
+        assert!(page.contains(&printed), "{printed}");
+    }
+}
