@@ -8,7 +8,7 @@ pub(crate) mod quota_file;
 mod releases;
 mod resolver;
 
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
@@ -34,7 +34,7 @@ use gauntlet_proxy::settings::Settings;
 use gauntlet_proxy::{Parts, transparent_socket};
 use gauntlet_store::{WebLog, WebReleases};
 use gauntlet_web::pac::Speaks;
-use gauntlet_web::{WebOutcome, WebRecord};
+use gauntlet_web::{DNS_SCHEME, WebOutcome, WebRecord};
 use tokio::sync::oneshot;
 
 use self::certificates::Certificates;
@@ -54,7 +54,7 @@ const RETAIN_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The sockets of the web path, bound.
 #[derive(Debug)]
-pub(crate) struct WebSockets(Vec<(ListenerSettings, TcpListener)>);
+pub(crate) struct WebSockets(Vec<(ListenerSettings, TcpListener, Option<UdpSocket>)>);
 
 impl WebSockets {
     /// Binds the listeners of the web path.
@@ -75,10 +75,27 @@ impl WebSockets {
             let socket =
                 socket.with_context(|| format!("listener.address {}", settings.address))?;
             socket.set_nonblocking(true)?;
-            Ok((settings.clone(), socket))
+            let datagrams = datagrams(settings, &socket)?;
+            Ok((settings.clone(), socket, datagrams))
         };
         Ok(WebSockets(config.web_listeners().map(bind).collect::<anyhow::Result<_>>()?))
     }
+}
+
+/// The socket for datagrams of a DNS listener, at the same address and port; DNS over TLS has none.
+fn datagrams(
+    settings: &ListenerSettings,
+    socket: &TcpListener,
+) -> anyhow::Result<Option<UdpSocket>> {
+    if settings.role != ListenerRole::Dns || settings.implicit_tls {
+        return Ok(None);
+    }
+    let datagrams = UdpSocket::bind(socket.local_addr()?);
+    let datagrams = datagrams.map_err(|e| anyhow::anyhow!("{e}{}", remediation(&e)));
+    let datagrams =
+        datagrams.with_context(|| format!("listener.address {} (UDP)", settings.address))?;
+    datagrams.set_nonblocking(true)?;
+    Ok(Some(datagrams))
 }
 
 /// The web path while it runs.
@@ -128,7 +145,7 @@ impl WebPath {
         warn_of_few_files(&config);
         let mut servers = Vec::new();
         let mut certificates = Certificates::default();
-        for (listener, socket) in sockets.0 {
+        for (listener, socket, datagrams) in sockets.0 {
             let masked = MaskedLog { log: Arc::clone(&log), node: Arc::clone(node) };
             let parts = Parts {
                 judge: Arc::clone(&content) as _,
@@ -139,7 +156,8 @@ impl WebPath {
             };
             let settings = listener_settings(&config.proxy, &listener, &config);
             let _entered = runtime.enter();
-            servers.push(Listening::new(listener.role, socket, settings, parts)?);
+            let sockets = (socket, datagrams);
+            servers.push(Listening::new(listener.role, sockets, settings, parts)?);
         }
         let certificates = Arc::new(certificates);
         let addresses = servers.iter().flat_map(Listening::addresses).collect();
@@ -284,12 +302,19 @@ fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Con
     match listener.role {
         ListenerRole::Transparent => settings.transparent.listen = address,
         ListenerRole::Icap => settings.icap.listen = address,
+        ListenerRole::Dns => settings.dns.listen = address,
         _ => settings.listen = address,
     }
     let most = config.web_connections();
     settings.limits.connections_max = most.clients;
     settings.limits.kept_connections_max = most.kept;
     settings.icap.connections_max = settings.icap.connections_max.min(most.clients);
+    // Each query that is asked upstream has a socket of its own.
+    settings.dns.connections_max = settings.dns.connections_max.min(most.clients);
+    settings.dns.queries_max = settings.dns.queries_max.min(most.clients);
+    if settings.dns.upstream.is_empty() {
+        settings.dns.upstream.clone_from(&config.dns.servers);
+    }
     settings.tls.roots = trust_roots(&settings.tls.roots);
     if settings.name == Settings::default().name {
         settings.name = config.node.host_name();
@@ -411,6 +436,7 @@ impl AccessLog for MaskedLog {
 fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
     let since = record.at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let rest = record.url.split_once("://").map_or(record.url.as_str(), |(_, rest)| rest);
+    let rest = rest.strip_prefix(DNS_SCHEME).unwrap_or(rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host =
         authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));

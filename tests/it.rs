@@ -43,6 +43,7 @@ mod serve_console;
 mod serve_content_filter;
 mod serve_damage;
 mod serve_dlp;
+mod serve_dns;
 mod serve_exchangers;
 mod serve_exim;
 mod serve_exim_relay;

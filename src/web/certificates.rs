@@ -26,7 +26,8 @@ impl Certificates {
         socket: &TcpListener,
         secrets: &Arc<Secrets>,
     ) -> anyhow::Result<Option<ServerConfig>> {
-        if listener.role != ListenerRole::Proxy || !listener.implicit_tls {
+        let speaks_tls = matches!(listener.role, ListenerRole::Proxy | ListenerRole::Dns);
+        if !speaks_tls || !listener.implicit_tls {
             return Ok(None);
         }
         let address = &listener.address;

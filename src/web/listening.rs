@@ -1,9 +1,10 @@
 //! A listener of the web path, by its role.
 
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use gauntlet_gateway::config::ListenerRole;
+use gauntlet_proxy::dns::DnsServer;
 use gauntlet_proxy::icap::IcapServer;
 use gauntlet_proxy::settings::Settings;
 use gauntlet_proxy::{Parts, Server, StartError};
@@ -12,6 +13,7 @@ use gauntlet_proxy::{Parts, Server, StartError};
 pub(super) enum Listening {
     Proxy(Server),
     Icap(IcapServer),
+    Dns(DnsServer),
 }
 
 /// Asks for numbers by their names.
@@ -20,7 +22,7 @@ pub(super) type Numbers = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
 impl Listening {
     pub(super) fn new(
         role: ListenerRole,
-        socket: TcpListener,
+        (socket, datagrams): (TcpListener, Option<UdpSocket>),
         settings: Settings,
         parts: Parts,
     ) -> Result<Self, StartError> {
@@ -28,6 +30,10 @@ impl Listening {
         Ok(match role {
             ListenerRole::Icap => {
                 Listening::Icap(IcapServer::with_sockets(sockets, settings, parts)?)
+            }
+            ListenerRole::Dns => {
+                let datagrams = datagrams.into_iter().collect();
+                Listening::Dns(DnsServer::with_sockets(sockets, datagrams, settings, parts)?)
             }
             ListenerRole::Transparent => {
                 Listening::Proxy(Server::with_sockets(vec![], sockets, settings, parts)?)
@@ -41,6 +47,7 @@ impl Listening {
         let named = |name, all: Vec<SocketAddr>| all.into_iter().map(move |a| (name, a));
         match self {
             Listening::Icap(server) => named("icap", server.addresses()).collect(),
+            Listening::Dns(server) => named("dns", server.addresses()).collect(),
             Listening::Proxy(server) => {
                 let transparent = named("transparent", server.transparent_addresses());
                 named("proxy", server.addresses()).chain(transparent).collect()
@@ -55,6 +62,10 @@ impl Listening {
                 let counters = server.counters();
                 Box::new(move || counters.all())
             }
+            Listening::Dns(server) => {
+                let counters = server.counters();
+                Box::new(move || counters.all())
+            }
             Listening::Proxy(server) => {
                 let counters = server.counters();
                 Box::new(move || counters.all())
@@ -65,6 +76,7 @@ impl Listening {
     pub(super) async fn run(self, until: impl Future<Output = ()>) -> Result<(), StartError> {
         match self {
             Listening::Icap(server) => server.run(until).await,
+            Listening::Dns(server) => server.run(until).await,
             Listening::Proxy(server) => server.run(until).await,
         }
     }

@@ -96,7 +96,7 @@ impl Forwarder {
     pub(crate) fn check_port(&self, web: &WebRequest) -> Result<(), Refusal> {
         let allowed = match web.kind {
             Kind::Connect => &self.settings.connect_ports,
-            Kind::Plain | Kind::Upgrade => &self.settings.plain_ports,
+            Kind::Plain | Kind::Upgrade | Kind::Lookup => &self.settings.plain_ports,
         };
         match allowed.iter().any(|range| range.contains(web.port)) {
             true => Ok(()),
@@ -123,7 +123,7 @@ impl Forwarder {
         let mut kept = match web.kind {
             Kind::Plain if !is_own => self.pool.take(&key),
             Kind::Plain => None,
-            Kind::Connect | Kind::Upgrade => None,
+            Kind::Connect | Kind::Upgrade | Kind::Lookup => None,
         };
         loop {
             let is_kept = kept.is_some();

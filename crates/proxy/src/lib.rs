@@ -22,6 +22,7 @@ mod connection;
 pub mod content;
 pub mod counters;
 pub mod destination;
+pub mod dns;
 mod error_page;
 mod exchange;
 mod forward;

@@ -123,11 +123,12 @@ impl PolicyJudge {
         let used = self.used(policy, request, at);
         let input = WebInput { item: &item, continued: &continued, used: &used };
         let mut disposition = policy.decide_web(&input);
-        if !used.is_empty() && explain_quotas(policy, &input, &mut disposition) {
-            self.quotas.refused();
-        }
+        let is_used_up = !used.is_empty() && explain_quotas(policy, &input, &mut disposition);
         let mut note = note(&disposition, &listed);
         self.release(request, &mut disposition, &mut note);
+        if is_used_up && !matches!(disposition.action, WebAction::Allow) {
+            self.quotas.refused();
+        }
         (disposition, note)
     }
 
@@ -215,6 +216,10 @@ impl Judge for PolicyJudge {
             WebAction::Allow => Decision::Allow,
             WebAction::Block { text } => Decision::Block(BlockReason { rule, text }),
             WebAction::Redirect { to } => Decision::Redirect(to),
+            // The DNS shows no page to go on from.
+            WebAction::Warn { text, .. } if request.kind == Kind::Lookup => {
+                Decision::Block(BlockReason { rule, text })
+            }
             WebAction::Warn { text, minutes } => self.warn(request, rule, text, minutes),
         };
         Decision::Noted(Box::new(decision), note)
@@ -430,6 +435,7 @@ fn kind(kind: Kind) -> RequestKind {
         Kind::Plain => RequestKind::Plain,
         Kind::Connect => RequestKind::Tunnel,
         Kind::Upgrade => RequestKind::Upgrade,
+        Kind::Lookup => RequestKind::Lookup,
     }
 }
 

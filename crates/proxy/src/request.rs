@@ -27,7 +27,8 @@ pub struct WebRequest {
     /// named in `Host`: what is judged is what is asked. A tunnel's URL has the scheme `https` and
     /// no path.
     pub url: CanonicalUrl,
-    /// The port, the scheme's own if none was written; that of `original` if there is one.
+    /// The port, the scheme's own if none was written; that of `original` if there is one; 0 of a
+    /// DNS query.
     pub port: u16,
     /// The server that the client connected to, if a router handed the connection over. The name
     /// in the URL is then what the client says.
@@ -47,6 +48,8 @@ pub enum Kind {
     Connect,
     /// A request that turns the connection into another protocol, such as WebSocket.
     Upgrade,
+    /// A query for a name (DNS): nothing is sent to the host.
+    Lookup,
 }
 
 /// Selected header fields; texts that are no ASCII are left out.
@@ -82,10 +85,8 @@ impl WebRequest {
         let kind = kind(request, settings);
         let (url, port) = match (kind, original) {
             (Kind::Connect, _) => tunnel_target(uri)?,
-            (Kind::Plain | Kind::Upgrade, None) => plain_target(uri)?,
-            (Kind::Plain | Kind::Upgrade, Some(original)) => {
-                intercepted_target(uri, headers, original)?
-            }
+            (_, None) => plain_target(uri)?,
+            (_, Some(original)) => intercepted_target(uri, headers, original)?,
         };
         Ok(WebRequest {
             client,
@@ -127,7 +128,7 @@ impl WebRequest {
         let kind = kind(request, settings);
         let (url, port) = match kind {
             Kind::Connect => tunnel_target(request.uri())?,
-            Kind::Plain | Kind::Upgrade => any_target(request)?,
+            _ => any_target(request)?,
         };
         Ok(WebRequest {
             client,
@@ -140,6 +141,26 @@ impl WebRequest {
             original: None,
             credentials: None,
             fields: Fields::read(request.headers()),
+        })
+    }
+
+    /// A query for a name (DNS).
+    ///
+    /// # Errors
+    /// If it is no name of a host.
+    pub(crate) fn lookup(client: IpAddr, name: &str) -> Result<Self, Refusal> {
+        Ok(WebRequest {
+            client,
+            user: None,
+            // It is a token (RFC 9110 section 5.6.2).
+            method: Method::from_bytes(b"DNS").unwrap_or_default(),
+            version: Version::HTTP_11,
+            kind: Kind::Lookup,
+            url: url_of("https", name, "")?,
+            port: 0,
+            original: None,
+            credentials: None,
+            fields: Fields::default(),
         })
     }
 

@@ -195,7 +195,7 @@ impl Service {
         self.forwarder.verify_name(&web).await?;
         match web.kind {
             Kind::Connect => self.open_tunnel(web, request).await,
-            Kind::Plain | Kind::Upgrade => {
+            Kind::Plain | Kind::Upgrade | Kind::Lookup => {
                 self.pass(&web, route.as_ref(), exchange, request, inspector).await
             }
         }
@@ -508,7 +508,7 @@ fn note(exchange: &mut Exchange, web: &WebRequest) {
     let record = &mut exchange.record;
     record.url = match web.kind {
         Kind::Connect => web.authority(),
-        Kind::Plain | Kind::Upgrade => web.url.as_str().to_owned(),
+        Kind::Plain | Kind::Upgrade | Kind::Lookup => web.url.as_str().to_owned(),
     };
     record.referer = web.fields.referer.clone();
     record.user_agent = web.fields.user_agent.clone();

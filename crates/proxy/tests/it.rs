@@ -5,6 +5,8 @@ mod common;
 mod content;
 mod content_bytes;
 mod content_nginx;
+mod dns;
+mod dns_bytes;
 mod forwarding;
 mod hello_bytes;
 mod http2;

@@ -13,13 +13,14 @@ pub struct WebItem<'a> {
     pub client: IpAddr,
     /// Who logged in, if anybody did.
     pub user: Option<&'a str>,
-    /// As in `GET`.
+    /// As in `GET`; `DNS` of a DNS query.
     pub method: &'a str,
     /// What it is.
     pub kind: RequestKind,
-    /// Where it goes. Of a tunnel host and port alone are known: its path is empty.
+    /// Where it goes. Of a tunnel host and port alone are known, of a DNS query the host: their
+    /// path is empty.
     pub url: &'a CanonicalUrl,
-    /// The port, the scheme's own if none was written.
+    /// The port, the scheme's own if none was written; 0 of a DNS query, which is for none.
     pub port: u16,
     /// Entries of URL lists that it matches and that nothing undoes, most specific first.
     pub listed: &'a [Listed<'a>],
@@ -38,6 +39,8 @@ pub enum RequestKind {
     Tunnel,
     /// A request that turns the connection into another protocol, such as WebSocket.
     Upgrade,
+    /// A query for a name (DNS).
+    Lookup,
 }
 
 /// An entry of a URL list that a request matches.

@@ -18,5 +18,8 @@ pub use self::item::{Listed, RequestKind, WebItem, WebResponse};
 pub use self::record::{WebListed, WebOutcome, WebRecord};
 pub use self::release::{RELEASED_ACTION, RELEASED_RULE};
 
+/// What the URL of a DNS query begins with in logs (RFC 4501): `dns:example.com?type=A`.
+pub const DNS_SCHEME: &str = "dns:";
+
 /// Paths, on any site, that are pages of the proxy's own: forms are sent there.
 pub const OWN_PATHS: &str = "/.well-known/gauntlet/";

@@ -4,6 +4,7 @@
 //! bounds; a proxy is not started with such settings.
 
 pub mod content;
+mod dns;
 mod hosts;
 mod icap;
 mod login;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::pac::Pac;
 use content::{ContentSettings, ContentSettingsError};
+pub use dns::{BlockedAnswer, DnsSettings, LoggedQueries};
 pub use hosts::Hosts;
 pub use icap::{IcapSettings, UserEncoding};
 pub use login::{LoginMethod, LoginSettings};
@@ -69,6 +71,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The service for other proxies.
     pub icap: IcapSettings,
+    /// The DNS service.
+    pub dns: DnsSettings,
     /// What is looked for in content.
     pub content: ContentSettings,
 }
@@ -97,6 +101,7 @@ impl Default for Settings {
             times: Times::default(),
             limits: Limits::default(),
             icap: IcapSettings::default(),
+            dns: DnsSettings::default(),
             content: ContentSettings::default(),
         }
     }
@@ -347,6 +352,9 @@ pub enum SettingsError {
     /// Not a network.
     #[error("icap.trusted_networks: {0}")]
     TrustedNetwork(String),
+    /// A setting of `[dns]`.
+    #[error("dns: {0}")]
+    Dns(String),
     /// A setting of `[login]`.
     #[error("login: {0}")]
     Login(String),
@@ -386,6 +394,7 @@ impl Settings {
         if self.listen.is_empty()
             && self.transparent.listen.is_empty()
             && self.icap.listen.is_empty()
+            && self.dns.listen.is_empty()
         {
             return Err(SettingsError::Listen);
         }
@@ -402,6 +411,7 @@ impl Settings {
             return Err(SettingsError::Login(text.to_owned()));
         }
         self.icap.check()?;
+        self.dns.check()?;
         self.content.check()?;
         let (t, l) = (&self.times, &self.limits);
         let size = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);

@@ -25,12 +25,20 @@ pub enum ListenerRole {
     Transparent,
     /// Other proxies, such as Squid, that ask by ICAP (RFC 3507).
     Icap,
+    /// Programs that look names up: what a rule blocks does not exist for them.
+    Dns,
 }
 
 impl ListenerRole {
     /// Web requests come in by such a listener, and no mail.
     pub fn is_web(self) -> bool {
-        matches!(self, ListenerRole::Proxy | ListenerRole::Transparent | ListenerRole::Icap)
+        matches!(
+            self,
+            ListenerRole::Proxy
+                | ListenerRole::Transparent
+                | ListenerRole::Icap
+                | ListenerRole::Dns
+        )
     }
 
     /// The direction of mail that comes in by such a listener.
@@ -38,9 +46,10 @@ impl ListenerRole {
         match self {
             ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
             // Their clients are ours.
-            ListenerRole::Proxy | ListenerRole::Transparent | ListenerRole::Icap => {
-                Direction::Outbound
-            }
+            ListenerRole::Proxy
+            | ListenerRole::Transparent
+            | ListenerRole::Icap
+            | ListenerRole::Dns => Direction::Outbound,
             ListenerRole::Outbound | ListenerRole::Submission => Direction::Outbound,
         }
     }

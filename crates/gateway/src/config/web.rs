@@ -112,8 +112,10 @@ pub(super) fn check<'a>(
             let message = format!("{:?} is no address and port", listener.address);
             return wrong("listener.address", message);
         }
-        if listener.implicit_tls && listener.role != ListenerRole::Proxy {
-            let message = "only clients of role = \"proxy\" and of mail speak TLS with the node";
+        let has_tls = matches!(listener.role, ListenerRole::Proxy | ListenerRole::Dns);
+        if listener.implicit_tls && !has_tls {
+            let message =
+                "only clients of role = \"proxy\", of \"dns\" and of mail speak TLS with the node";
             return wrong("listener.implicit_tls", message.into());
         }
         if listener.certificate.len() != listener.key.len() {

@@ -51,7 +51,7 @@ impl Transaction {
     pub(crate) fn note(&mut self, web: &WebRequest) {
         self.record.url = match web.kind {
             Kind::Connect => web.authority(),
-            Kind::Plain | Kind::Upgrade => web.url.as_str().to_owned(),
+            Kind::Plain | Kind::Upgrade | Kind::Lookup => web.url.as_str().to_owned(),
         };
         self.record.referer = web.fields.referer.clone();
         self.record.user_agent = web.fields.user_agent.clone();

@@ -15,8 +15,8 @@ use gauntlet_policy::Policy;
 use gauntlet_policy::web::replay::{PastClient, PastRequest, WebReplay, WebReplayed};
 use gauntlet_policy::web_rules::WebRule;
 use gauntlet_web::{
-    Listed, OWN_PATHS, RELEASED_ACTION, RequestKind, WebAction, WebChange, WebDisposition, WebItem,
-    WebOutcome, WebRecord, WebResponse,
+    DNS_SCHEME, Listed, OWN_PATHS, RELEASED_ACTION, RequestKind, WebAction, WebChange,
+    WebDisposition, WebItem, WebOutcome, WebRecord, WebResponse,
 };
 
 use super::query::{self, WebQuery, WebRow};
@@ -179,6 +179,11 @@ fn target(record: &WebRecord) -> Option<Target> {
         let port = port.unwrap_or(443);
         // Of a tunnel nobody knows a path, so that nothing is missing.
         return Some(Target { url, port, kind: RequestKind::Tunnel, has_path: true });
+    }
+    if let Some(name) = record.url.strip_prefix(DNS_SCHEME) {
+        let name = name.split('?').next().unwrap_or_default();
+        let url = canonical(&format!("https://{name}"))?;
+        return Some(Target { url, port: 0, kind: RequestKind::Lookup, has_path: true });
     }
     let url = canonical(&record.url)?;
     if url.path_and_query().starts_with(OWN_PATHS) {

@@ -64,7 +64,8 @@ impl Conversation {
             | ListenerRole::Lmtp
             | ListenerRole::Proxy
             | ListenerRole::Transparent
-            | ListenerRole::Icap => false,
+            | ListenerRole::Icap
+            | ListenerRole::Dns => false,
             ListenerRole::Outbound => self.client.is_trusted(),
             ListenerRole::Submission => self.session.user().is_some(),
         };
