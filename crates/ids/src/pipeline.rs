@@ -10,7 +10,8 @@ mod stages;
 use std::sync::Arc;
 
 use gauntlet_packet::flow::{self, Ended, Flow, FlowTable, Lookup};
-use gauntlet_packet::{Decoder, Frame, Packet, Time, tcp};
+use gauntlet_packet::tcp::{self, ExceptionPolicy};
+use gauntlet_packet::{Decoder, Frame, Packet, Time};
 use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
@@ -115,6 +116,8 @@ impl Pipeline {
                     self.stages.in_flow(flow, packet, facts, tell);
                 }
             }
+            // Exception policies other than `ignore` keep rules from looking at the packet.
+            Lookup::Refused(policy) if policy != ExceptionPolicy::Ignore => {}
             Lookup::None | Lookup::Refused(_) => self.stages.without_flow(packet, tell),
         }
         self.ended(tell);

@@ -285,6 +285,9 @@ impl Conversation {
         if self.parser.is_some() {
             return true;
         }
+        if self.settings.detected_only.contains(&protocol) {
+            return false;
+        }
         let make = registry::module(protocol).map(|module| module.make);
         let flow = Flow { inline: self.settings.inline, ..self.flow };
         self.parser = make.and_then(|make| make(&self.settings, &flow));
@@ -324,7 +327,10 @@ impl Conversation {
 
     fn fail(&mut self, orders: &mut Orders) -> bool {
         orders.failed = true;
-        self.disable(orders);
+        // The next datagram may be fine.
+        if self.flow.carrier == Carrier::Tcp {
+            self.disable(orders);
+        }
         false
     }
 

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{Buffer, Conversation, File, FileState, Kind, Number};
 
+use super::grouping::STATES;
 use super::packet::Facts;
 use super::program::{Compiled, Engine, Look, Program};
 use super::rules::{self, Scene};
@@ -128,7 +129,7 @@ impl<'a> Inspection<'a> {
             Look::Buffer { buffer, key, kind } => {
                 self.buffer(engine, rule, (buffer, key, kind), progress, scene)
             }
-            Look::List => self.list(engine, rule, made, scene),
+            Look::List => self.list(engine, rule, (made, progress), scene),
             Look::Files => self.files(engine, rule),
         }
     }
@@ -180,8 +181,14 @@ impl<'a> Inspection<'a> {
         if matched { Result::Match } else { Result::NoMatch }
     }
 
-    /// Numbers and events: all must hold.
-    fn list(&self, engine: &Engine, rule: &Rule, made: &Compiled, scene: &Scene<'_>) -> Result {
+    /// Numbers, events and progress: all must hold.
+    fn list(
+        &self,
+        engine: &Engine,
+        rule: &Rule,
+        (made, progress): (&Compiled, u8),
+        scene: &Scene<'_>,
+    ) -> Result {
         let Some(list) = engine.list.and_then(|list| rule.buffers.get(list)) else {
             return Result::Never;
         };
@@ -192,6 +199,9 @@ impl<'a> Inspection<'a> {
                 self.conversation.protocol() == Some(event.protocol)
                     && state.is_some_and(|state| state.events.contains(&event.number))
             }),
+            Match::Protocol(ProtocolCheck { keyword: STATES, value }) => {
+                matches!(value, ProtocolValue::Number(wanted) if wanted.holds(progress.into()))
+            }
             Match::Protocol(check) => self.number(engine.direction, check, made, scene.facts),
             _ => false,
         });

@@ -16,6 +16,8 @@ use crate::rule::{BufferKey, BufferMatches, FastPattern, Rule};
 
 /// List of checks for events of transactions.
 const EVENTS: &str = "app-layer-events";
+/// List of checks on the progress of transactions.
+pub(crate) const STATES: &str = "app-layer-state";
 /// List of checks for files.
 const FILES: &str = "files";
 
@@ -25,7 +27,7 @@ pub(crate) fn looks(
     list: &BufferMatches,
     made: &mut Compiled,
 ) -> Vec<(Option<Protocol>, Direction, u8, Look)> {
-    if name == EVENTS {
+    if name == EVENTS || name == STATES {
         note_events(list, made);
         let both = [Direction::ToServer, Direction::ToClient];
         return both.map(|direction| (None, direction, 0, Look::List)).into();

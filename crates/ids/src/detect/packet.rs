@@ -183,9 +183,14 @@ pub(crate) fn holds(check: &Match, facts: &Facts<'_>, changes: &mut Changes<'_>)
         Match::AppEvent { protocol: None, event } => {
             facts.detection_events.contains(&event.as_str())
         }
+        Match::Bypass => {
+            if let Some(flow) = changes.flow.as_deref_mut() {
+                flow.bypassed = true;
+            }
+            true
+        }
         // What is done after a match, here only to be carried out.
         Match::FileStore { .. }
-        | Match::Bypass
         | Match::Config(_)
         | Match::TlsStore
         | Match::Replace

@@ -63,6 +63,8 @@ impl StreamSink for Sink<'_> {
         Orders {
             updated: done.updated,
             failed: done.failed,
+            // Without a parser nothing of it can fail.
+            parser_failed: done.failed && conversation.is_over(),
             swap: done.reverse,
             stop: done.stop,
             first_data_handled: conversation.protocol().is_some(),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gauntlet_packet::flow::{Flow, FlowCore, PacketFacts, Pseudo, flush_packets};
-use gauntlet_packet::tcp::{self, Outcome, RawPacket, Update};
+use gauntlet_packet::flow::{Flow, FlowCore, FlowState, PacketFacts, Pseudo, flush_packets};
+use gauntlet_packet::tcp::{self, DropReason, Outcome, RawPacket, Update};
 use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
@@ -79,6 +79,9 @@ impl Stages {
         facts: PacketFacts,
         tell: &mut dyn FnMut(&Event<'_>),
     ) {
+        if flow.core.state == FlowState::Bypassed && facts.pseudo.is_none() {
+            return;
+        }
         let side = facts.direction.index();
         if std::mem::take(&mut flow.upper.updated_next[side]) {
             flow.upper.updated[side] = true;
@@ -174,7 +177,14 @@ impl Stages {
         let update = if done.updated { Update::Packet } else { Update::None };
         note_update(&mut flow.upper, facts.direction, update);
         let just_decided = before != flow.upper.decided();
-        Learned { events: done.events, just_decided, ..Learned::of(facts) }
+        let mut outcome = Outcome::default();
+        if done.failed {
+            let settings = &self.streams.settings;
+            let policy = settings.parser_error_policy;
+            outcome.apply_policy(policy, DropReason::Application, settings.ips);
+            flow.core.obey(&outcome);
+        }
+        Learned { events: done.events, just_decided, outcome, ..Learned::of(facts) }
     }
 
     fn detect(
@@ -184,7 +194,7 @@ impl Stages {
         learned: &Learned,
         tell: &mut dyn FnMut(&Event<'_>),
     ) {
-        if flow.core.drops && flow.upper.detection.action == FlowActions::Drop {
+        if flow.core.drops {
             return;
         }
         if learned.outcome.no_inspection || flow.core.passes {
@@ -230,6 +240,9 @@ impl Stages {
             FlowActions::Drop => flow.core.drops = true,
             FlowActions::Pass => flow.core.passes = true,
             FlowActions::None => {}
+        }
+        if flow.upper.detection.bypassed {
+            flow.core.state = FlowState::Bypassed;
         }
     }
 

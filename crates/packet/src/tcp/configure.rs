@@ -30,6 +30,9 @@ impl Settings {
             "stream.reassembly.memcap-policy" => {
                 put(&mut chosen.reassembly_memory, choice(value).map(Some))
             }
+            "app-layer.error-policy" => {
+                put(&mut chosen.parser_error, choice(value).map(Some))
+            }
             "stream.inline" if value == "auto" => put(&mut chosen.inline, Some(None)),
             "stream.inline" => put(&mut chosen.inline, truth(value).map(Some)),
             "stream.drop-invalid" => put(&mut self.drop_invalid, truth(value)),
@@ -77,6 +80,7 @@ impl Settings {
         self.midstream_policy = policy(chosen.midstream, self.midstream);
         self.session_memory_policy = policy(chosen.session_memory, false);
         self.reassembly_memory_policy = policy(chosen.reassembly_memory, false);
+        self.parser_error_policy = policy(chosen.parser_error, false);
     }
 
     /// `exception-policy` as it was set, for what else depends on it.

@@ -68,6 +68,7 @@ pub struct Chosen {
     pub(crate) midstream: Option<Choice>,
     pub(crate) session_memory: Option<Choice>,
     pub(crate) reassembly_memory: Option<Choice>,
+    pub(crate) parser_error: Option<Choice>,
     pub(crate) inline: Option<bool>,
 }
 
@@ -104,6 +105,8 @@ pub struct Settings {
     pub reassembly_bytes_max: u64,
     /// `stream.reassembly.memcap-policy`.
     pub reassembly_memory_policy: ExceptionPolicy,
+    /// `app-layer.error-policy`: what becomes of a flow whose protocol cannot be parsed.
+    pub parser_error_policy: ExceptionPolicy,
     /// `stream.reassembly.depth`: bytes of each direction; 0: no limit.
     pub depth: u32,
     /// `stream.reassembly.toserver-chunk-size`, `toclient-chunk-size`.
@@ -142,6 +145,7 @@ impl Default for Settings {
             session_memory_policy: ExceptionPolicy::Ignore,
             reassembly_bytes_max: 256 << 20,
             reassembly_memory_policy: ExceptionPolicy::Ignore,
+            parser_error_policy: ExceptionPolicy::Ignore,
             depth: 1 << 20,
             chunk_bytes: [2560, 2560],
             raw: true,
