@@ -137,6 +137,7 @@ pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<S
     layers.flows.resolve(&layers.streams);
     layers.protocols.inline = layers.streams.inline;
     layers.protocols.midstream = layers.streams.midstream;
+    layers.protocols.http.stored_body_limit = layers.streams.depth.into();
     layers.streams.hosts = layers.packets.hosts.clone();
     if let Some(checksums) = options.checksums {
         if checksums {

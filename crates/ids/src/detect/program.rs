@@ -244,6 +244,11 @@ impl Program {
         self.limits.get(&rule).unwrap_or(&self.no_limits)
     }
 
+    /// Whether files are to be stored when this rule matches.
+    pub(crate) fn stores(&self, rule: u32) -> bool {
+        self.compiled.get(rule as usize).is_some_and(|made| made.stores.is_some())
+    }
+
     /// Turns on what is computed only if a rule asks for it.
     pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
         settings.frames |= !self.frames.is_empty();
