@@ -236,6 +236,12 @@ impl<'a> Inspection<'a> {
                 };
                 value(0).is_some_and(|named| Some(named) != sender)
             }
+            // Until when a certificate is valid.
+            ProtocolValue::Present if check.keyword.starts_with("tls_cert_") => {
+                let now = u64::try_from(facts.time().seconds).unwrap_or_default();
+                let is_expired = check.keyword == "tls_cert_expired";
+                value(0).is_some_and(|end| end != 0 && (now > end) == is_expired)
+            }
             ProtocolValue::Present => value(0).is_some(),
             ProtocolValue::Element(which, compare) => match *which {
                 ElementIndex::Any => all().any(|found| compare.holds(found)),

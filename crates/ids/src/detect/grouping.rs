@@ -11,6 +11,7 @@ use super::program::{
 };
 use super::words;
 use crate::inspect::prefilter::Matcher;
+use crate::rule::buffers;
 use crate::rule::matches::{Match, ProtocolValue};
 use crate::rule::{BufferKey, BufferMatches, FastPattern, Rule};
 
@@ -37,7 +38,7 @@ pub(crate) fn looks(
         let engines = buffer.spec().engines.iter();
         return engines.map(|e| (Some(e.protocol), e.direction, e.progress, Look::Files)).collect();
     }
-    if let Some(buffer) = Buffer::of_keyword(name) {
+    if let Some(buffer) = buffer_of(name) {
         let spec = buffer.spec();
         let look = Look::Buffer { buffer, key: list.key, kind: spec.kind };
         let engines = spec.engines.iter();
@@ -46,6 +47,13 @@ pub(crate) fn looks(
             .collect();
     }
     numbers(list, made)
+}
+
+/// The protocols' buffer. They know it by its keyword, which is not always its own name.
+fn buffer_of(name: &str) -> Option<Buffer> {
+    let chooses = |keyword: &&str| buffers::sticky(keyword).is_some_and(|it| it.buffer == name);
+    Buffer::of_keyword(name)
+        .or_else(|| buffers::sticky_keywords().filter(chooses).find_map(Buffer::of_keyword))
 }
 
 fn note_events(list: &BufferMatches, made: &mut Compiled) {
@@ -69,9 +77,10 @@ fn numbers(
     for check in &list.matches {
         let Match::Protocol(check) = check else { continue };
         let is_words = matches!(check.value, ProtocolValue::Words(_));
-        let subject = match is_words {
-            true => words::subject(check.keyword),
-            false => Some(check.keyword),
+        let subject = match check.value {
+            ProtocolValue::Words(_) => words::subject(check.keyword),
+            ProtocolValue::Present => words::subject(check.keyword).or(Some(check.keyword)),
+            _ => Some(check.keyword),
         };
         if let Some(buffer) = subject.filter(|_| is_words).and_then(Buffer::of_keyword) {
             if engines.is_empty() {

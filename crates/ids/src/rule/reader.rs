@@ -8,6 +8,7 @@
 
 mod build;
 mod bytes;
+mod certificate;
 mod check;
 mod choice;
 mod classes;

@@ -7,7 +7,7 @@ use super::draft::{Draft, Outcome, Refusal};
 use super::keyword::{Keyword, Value};
 use super::text::{OptionText, Quotes, unquote};
 use super::{
-    bytes, content, dataset, events, files, limits, meta, packet, pattern, protocol, state,
+    bytes, certificate, content, dataset, events, files, limits, meta, packet, pattern, protocol, state,
     transforms,
 };
 use crate::rule::buffers;
@@ -26,6 +26,7 @@ static KEYWORDS: LazyLock<HashMap<&'static str, Keyword>> = LazyLock::new(|| {
         dataset::KEYWORDS,
         events::KEYWORDS,
         protocol::KEYWORDS,
+        certificate::KEYWORDS,
         transforms::KEYWORDS,
     ];
     let all = tables.into_iter().flatten();
