@@ -154,6 +154,11 @@ impl Conversation {
         }
     }
 
+    /// Whether bytes of this direction were handed in.
+    pub fn has_data(&self, direction: Direction) -> bool {
+        self.side(direction).seen > 0
+    }
+
     /// The flow's protocol, once it is known.
     pub fn protocol(&self) -> Option<Protocol> {
         self.known.protocol()

@@ -11,7 +11,7 @@ use super::program::{
 };
 use super::words;
 use crate::inspect::prefilter::Matcher;
-use crate::rule::buffers;
+use crate::rule::buffers::{self, BufferKind};
 use crate::rule::matches::{Match, ProtocolValue};
 use crate::rule::{BufferKey, BufferMatches, FastPattern, Rule};
 
@@ -38,7 +38,8 @@ pub(crate) fn looks(
         let engines = buffer.spec().engines.iter();
         return engines.map(|e| (Some(e.protocol), e.direction, e.progress, Look::Files)).collect();
     }
-    if let Some(buffer) = buffer_of(name) {
+    let has_bytes = buffers::buffer(name).is_some_and(|it| it.kind != BufferKind::Generic);
+    if let Some(buffer) = buffer_of(name).filter(|_| has_bytes) {
         let spec = buffer.spec();
         let look = Look::Buffer { buffer, key: list.key, kind: spec.kind };
         let engines = spec.engines.iter();

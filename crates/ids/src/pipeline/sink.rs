@@ -47,6 +47,9 @@ impl StreamSink for Sink<'_> {
         if let Some(direction) = chunk.session.first_data {
             conversation.first_data(direction);
         }
+        if waits_for_first(conversation, chunk) {
+            return Orders { opposing_first: true, ..Orders::default() };
+        }
         let done = match chunk.gap {
             Some(len) => conversation.gap(chunk.direction, len.into()),
             None => {
@@ -74,6 +77,17 @@ impl StreamSink for Sink<'_> {
         }
         .with(&done.wishes)
     }
+}
+
+/// Whether the side that spoke first is to be heard first: its data could not be handed over yet,
+/// as with the data of a SYN.
+fn waits_for_first(conversation: &Conversation, chunk: &Chunk<'_>) -> bool {
+    let other = chunk.direction.reverse();
+    chunk.resumed.is_none()
+        && !chunk.bytes.is_empty()
+        && chunk.session.first_data == Some(other)
+        && !conversation.has_data(other)
+        && !conversation.is_over()
 }
 
 /// What parsers wish of the stream.

@@ -30,9 +30,7 @@ impl Settings {
             "stream.reassembly.memcap-policy" => {
                 put(&mut chosen.reassembly_memory, choice(value).map(Some))
             }
-            "app-layer.error-policy" => {
-                put(&mut chosen.parser_error, choice(value).map(Some))
-            }
+            "app-layer.error-policy" => put(&mut chosen.parser_error, choice(value).map(Some)),
             "stream.inline" if value == "auto" => put(&mut chosen.inline, Some(None)),
             "stream.inline" => put(&mut chosen.inline, truth(value).map(Some)),
             "stream.drop-invalid" => put(&mut self.drop_invalid, truth(value)),

@@ -7,8 +7,8 @@ use super::draft::{Draft, Outcome, Refusal};
 use super::keyword::{Keyword, Value};
 use super::text::{OptionText, Quotes, unquote};
 use super::{
-    bytes, certificate, content, dataset, events, files, limits, meta, packet, pattern, protocol, state,
-    transforms,
+    bytes, certificate, content, dataset, events, files, limits, meta, packet, pattern, protocol,
+    state, transforms,
 };
 use crate::rule::buffers;
 use crate::rule::header::Direction;
