@@ -86,8 +86,14 @@ impl<'a> Inspection<'a> {
         self.prepared.entry((buffer, key, direction)).or_insert_with(|| {
             let most = if matches!(kind, Kind::Single | Kind::Body) { 1 } else { VALUES_MAX };
             let (mut values, mut spare) = (Vec::new(), Vec::new());
-            for i in 0..most {
-                let Some(value) = conversation.buffer(place, buffer, direction, i) else { break };
+            // Behind a file that has nothing to look at others may have.
+            let files = conversation.buffers(place, buffer, direction);
+            for i in 0..files.unwrap_or(most) {
+                let value = match conversation.buffer(place, buffer, direction, i) {
+                    Some(value) => value,
+                    None if files.is_some() => continue,
+                    None => break,
+                };
                 let mut bytes = value.data.into_owned();
                 if let Some(used) = transforms.filter(|used| !used.transforms.is_empty()) {
                     let mut out = Vec::new();

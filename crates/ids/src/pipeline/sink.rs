@@ -69,7 +69,7 @@ impl StreamSink for Sink<'_> {
             // Without a parser nothing of it can fail.
             parser_failed: done.failed && conversation.is_over(),
             swap: done.reverse,
-            stop: done.stop,
+            disable: conversation.is_over(),
             first_data_handled: conversation.protocol().is_some(),
             detection_completed: completed.then_some(true),
             protocol_changes: done.wishes.change.is_some(),
@@ -100,6 +100,7 @@ impl With for Orders {
         Self {
             trigger_raw: wishes.inspect_raw,
             no_raw: [wishes.no_payload_inspection; 2],
+            stop: [wishes.no_reassembly; 2],
             bypass: wishes.no_reassembly,
             depth: wishes.depth.map(|depth| u32::try_from(depth).unwrap_or(u32::MAX)),
             ..self
