@@ -174,6 +174,11 @@ impl Conversation {
         self.known == Known::Failed
     }
 
+    /// Whether the protocol is to change, and the new one is not known yet.
+    pub fn is_changing(&self) -> bool {
+        self.change.is_some()
+    }
+
     /// Whether nothing more is parsed.
     pub fn is_over(&self) -> bool {
         self.disabled

@@ -116,10 +116,11 @@ impl Stages {
         }
         let upper = &mut flow.upper.conversation;
         let mut sink = Sink::new(upper, &self.protocols, ports(&flow.core));
-        let outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
+        let mut outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
         let Sink { events, no_payload_inspection, no_inspection, expected, .. } = sink;
         note_update(&mut flow.upper, facts.direction, outcome.update);
         self.expect(&flow.core, expected);
+        outcome.protocol_changes |= flow.upper.is_changing();
         let hides = no_inspection && !facts.no_payload_inspection;
         if outcome.protocol_changes || hides {
             if outcome.protocol_changes {
@@ -300,6 +301,10 @@ impl Learned {
 impl Upper {
     fn protocol(&self) -> Option<protocols::Protocol> {
         self.conversation.as_ref().and_then(Conversation::protocol)
+    }
+
+    fn is_changing(&self) -> bool {
+        self.conversation.as_ref().is_some_and(Conversation::is_changing)
     }
 
     /// Which sides are decided.
