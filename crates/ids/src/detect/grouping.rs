@@ -39,7 +39,7 @@ pub(crate) fn looks(
         return engines.map(|e| (Some(e.protocol), e.direction, e.progress, Look::Files)).collect();
     }
     let has_bytes = buffers::buffer(name).is_some_and(|it| it.kind != BufferKind::Generic);
-    if let Some(buffer) = buffer_of(name).filter(|_| has_bytes) {
+    if let (true, Some(buffer)) = (has_bytes, buffer_of(name)) {
         let spec = buffer.spec();
         let look = Look::Buffer { buffer, key: list.key, kind: spec.kind };
         let engines = spec.engines.iter();

@@ -13,6 +13,7 @@ mod check;
 mod choice;
 mod classes;
 mod content;
+mod country;
 mod dataset;
 mod draft;
 mod events;

@@ -7,8 +7,8 @@ use super::draft::{Draft, Outcome, Refusal};
 use super::keyword::{Keyword, Value};
 use super::text::{OptionText, Quotes, unquote};
 use super::{
-    bytes, certificate, content, dataset, events, files, limits, meta, packet, pattern, protocol,
-    state, transforms,
+    bytes, certificate, content, country, dataset, events, files, limits, meta, packet, pattern,
+    protocol, state, transforms,
 };
 use crate::rule::buffers;
 use crate::rule::header::Direction;
@@ -27,6 +27,7 @@ static KEYWORDS: LazyLock<HashMap<&'static str, Keyword>> = LazyLock::new(|| {
         events::KEYWORDS,
         protocol::KEYWORDS,
         certificate::KEYWORDS,
+        country::KEYWORDS,
         transforms::KEYWORDS,
     ];
     let all = tables.into_iter().flatten();
