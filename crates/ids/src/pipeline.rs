@@ -42,6 +42,8 @@ pub(crate) struct Upper {
     updated_next: [bool; 2],
     /// The protocol before a change.
     original: Option<gauntlet_protocols::Protocol>,
+    /// By direction: rules have looked at a packet.
+    looked: [bool; 2],
     /// Alerts were given the name of the only transaction.
     named: Vec<(u64, u32)>,
 }

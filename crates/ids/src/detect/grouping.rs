@@ -13,6 +13,7 @@ use super::words;
 use crate::inspect::prefilter::Matcher;
 use crate::rule::buffers::{self, BufferKind};
 use crate::rule::matches::{Match, ProtocolValue};
+use crate::rule::port::PortSet;
 use crate::rule::{BufferKey, BufferMatches, FastPattern, Rule};
 
 /// List of checks for events of transactions.
@@ -158,6 +159,7 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
     }
     made.payload = Matcher::new(&gathered.payload);
     made.stream = Matcher::new(&gathered.stream);
+    made.stream_ports = stream_ports(program);
     for ((key, _), (buffer, patterns)) in gathered.packet_buffers {
         made.packet_buffers.push((buffer, BufferKey(key), Matcher::new(&patterns)));
     }
@@ -172,6 +174,23 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
     made.transactions.sort_by_key(|f| (f.protocol, f.direction, f.progress));
     mark_last(&mut made.transactions);
     made
+}
+
+/// The number of TCP among protocols of IP.
+const TCP: u8 = 6;
+
+/// Ports of the rules on streams, as far as they look at a direction.
+fn stream_ports(program: &Program) -> [PortSet; 2] {
+    let looks = |rule: &&Rule| {
+        rule.needs_stream && !rule.payload.is_empty() && rule.header.protocols.contains(TCP)
+    };
+    let rules = || program.rules.rules.iter().filter(looks);
+    let to_server = rules().filter(|rule| rule.towards.server);
+    let to_client = rules().filter(|rule| rule.towards.client);
+    [
+        PortSet::union(to_server.map(|rule| &rule.header.destination_ports)),
+        PortSet::union(to_client.map(|rule| &rule.header.source_ports)),
+    ]
 }
 
 fn filter(

@@ -121,6 +121,9 @@ impl Stages {
         note_update(&mut flow.upper, facts.direction, outcome.update);
         self.expect(&flow.core, expected);
         outcome.protocol_changes |= flow.upper.is_changing();
+        if outcome.swapped {
+            flow.upper.looked.reverse();
+        }
         let hides = no_inspection && !facts.no_payload_inspection;
         if outcome.protocol_changes || hides {
             if outcome.protocol_changes {
@@ -221,6 +224,7 @@ impl Stages {
             let asked = if self.program.looks_at_streams() { progress } else { 0 };
             session.raw_done(direction, asked);
         }
+        self.note_first(flow, packet, direction);
         self.act(flow, &verdict);
         let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
         let protocol = flow.upper.protocol_name();
@@ -232,6 +236,22 @@ impl Stages {
             source,
         };
         self.tell(packet, fields, &verdict, tell);
+    }
+
+    /// Raw streams that no rule could apply to are not kept for inspection.
+    fn note_first(&self, flow: &mut Flow<Upper>, packet: &Packet, direction: Direction) {
+        let Transport::Tcp(tcp) = &packet.transport else { return };
+        let Some(looked) = flow.upper.looked.get_mut(direction.index()) else { return };
+        let port = match direction {
+            Direction::ToServer => tcp.destination,
+            Direction::ToClient => tcp.source,
+        };
+        if !std::mem::replace(looked, true)
+            && !self.program.looks_at_streams_of(direction, port)
+            && let Some(session) = &mut flow.core.tcp
+        {
+            session.disable_raw(direction);
+        }
     }
 
     fn act(&self, flow: &mut Flow<Upper>, verdict: &Verdict) {
