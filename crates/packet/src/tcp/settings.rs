@@ -60,6 +60,11 @@ pub enum UrgentPolicy {
 /// A policy that was set; `auto` is none.
 pub type Choice = Option<ExceptionPolicy>;
 
+/// Bytes of a chunk that raw inspection waits for.
+pub(crate) const CHUNK_BYTES: u16 = 2_560;
+/// By so many per cent, all in all, random sizes differ.
+pub(crate) const RANDOM_PERCENT: u16 = 10;
+
 /// Policies and modes as they were set.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
@@ -70,6 +75,12 @@ pub struct Chosen {
     pub(crate) reassembly_memory: Option<Choice>,
     pub(crate) parser_error: Option<Choice>,
     pub(crate) inline: Option<bool>,
+    /// Sizes of chunks by direction.
+    pub(crate) chunk_bytes: [Option<u16>; 2],
+    /// `stream.reassembly.randomize-chunk-size`.
+    pub(crate) random_chunks: Option<bool>,
+    /// `stream.reassembly.randomize-chunk-range`, in per cent.
+    pub(crate) random_percent: Option<u16>,
 }
 
 /// Settings; `default()` are the stock ones of Suricata 8 without random chunk sizes.
@@ -109,7 +120,8 @@ pub struct Settings {
     pub parser_error_policy: ExceptionPolicy,
     /// `stream.reassembly.depth`: bytes of each direction; 0: no limit.
     pub depth: u32,
-    /// `stream.reassembly.toserver-chunk-size`, `toclient-chunk-size`.
+    /// `stream.reassembly.toserver-chunk-size`, `toclient-chunk-size`. Where Suricata chooses a
+    /// size at random around it, the least of these, as with its option `--no-random`.
     pub chunk_bytes: [u16; 2],
     /// `stream.reassembly.raw`.
     pub raw: bool,
@@ -147,7 +159,7 @@ impl Default for Settings {
             reassembly_memory_policy: ExceptionPolicy::Ignore,
             parser_error_policy: ExceptionPolicy::Ignore,
             depth: 1 << 20,
-            chunk_bytes: [2560, 2560],
+            chunk_bytes: [CHUNK_BYTES; 2],
             raw: true,
             check_overlaps: false,
             regions_max: 8,
