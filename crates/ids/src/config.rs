@@ -221,6 +221,7 @@ fn is_own(key: &str) -> bool {
         "threshold-file",
         "classification-file",
         "reference-config-file",
+        "geoip-database",
     ];
     let is_switch = key.starts_with("app-layer.protocols.") && key.ends_with(".enabled");
     prefixes.iter().any(|prefix| key.starts_with(prefix)) || keys.contains(&key) || is_switch
@@ -304,6 +305,9 @@ mod tests {
         assert!(own.is_protocol_enabled("pgsql", true));
         let body = "app-layer.protocols.http.libhtp.default-config.request-body-limit";
         assert_eq!(own.size(body), Some(4096));
+        let personality = "app-layer.protocols.http.libhtp.default-config.personality";
+        assert_eq!(own.get(personality), Some("MINIMAL"));
+        assert_eq!(own.list("app-layer.protocols.smb.detection-ports.dp"), ["445"]);
     }
 
     #[test]

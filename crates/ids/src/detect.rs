@@ -8,6 +8,7 @@
 
 mod alert;
 mod compile;
+mod countries;
 mod datasets;
 mod engines;
 mod flow_state;
@@ -26,6 +27,7 @@ mod transaction;
 mod words;
 
 pub use alert::{Alert, Verdict};
+pub use countries::Countries;
 pub use datasets::{Datasets, address_bytes};
 pub use flow_state::{FlowActions, FlowState};
 pub use inspection::{InFlow, inspect, mark_logged, skip};
@@ -41,7 +43,7 @@ use crate::inspect::prefilter::Scratch;
 pub struct Detector {
     /// Sets that rules test and change.
     pub datasets: Datasets,
-    /// Scores of addresses.
+    /// Scores and countries of addresses.
     pub reputations: Reputations,
     pub(crate) inspector: Inspector,
     pub(crate) search: Scratch,

@@ -10,7 +10,8 @@ mod stages;
 use std::sync::Arc;
 
 use gauntlet_packet::flow::{self, Ended, Flow, FlowTable, Lookup};
-use gauntlet_packet::{Decoder, Frame, Packet, Time, tcp};
+use gauntlet_packet::tcp::{self, ExceptionPolicy};
+use gauntlet_packet::{Decoder, Frame, Packet, Time};
 use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
@@ -41,6 +42,8 @@ pub(crate) struct Upper {
     updated_next: [bool; 2],
     /// The protocol before a change.
     original: Option<gauntlet_protocols::Protocol>,
+    /// By direction: rules have looked at a packet.
+    looked: [bool; 2],
     /// Alerts were given the name of the only transaction.
     named: Vec<(u64, u32)>,
 }
@@ -115,6 +118,8 @@ impl Pipeline {
                     self.stages.in_flow(flow, packet, facts, tell);
                 }
             }
+            // Exception policies other than `ignore` keep rules from looking at the packet.
+            Lookup::Refused(policy) if policy != ExceptionPolicy::Ignore => {}
             Lookup::None | Lookup::Refused(_) => self.stages.without_flow(packet, tell),
         }
         self.ended(tell);

@@ -6,10 +6,10 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_packet::{Capture, Checksums};
+use gauntlet_packet::{Capture, Checksums, HostPolicies};
 
 use crate::config::Settings;
-use crate::detect::{self, Detector, Limits, Program, Suppress};
+use crate::detect::{self, Countries, Detector, Limits, Program, Suppress};
 use crate::pipeline::{self, Pipeline};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
@@ -124,6 +124,8 @@ fn limits(options: &Options, rules: &mut RuleSet) -> BTreeMap<u32, Limits> {
 /// Settings of all layers, and the keys that nobody knows.
 pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<String>) {
     let mut layers = pipeline::Settings::default();
+    // The stock file's policy is among the settings, if they have it.
+    layers.packets.hosts = HostPolicies::none();
     let mut detection = detect::Settings { inline: options.inline, ..Default::default() };
     let unknown = options.settings.apply(&mut [
         &mut |key, value| layers.packets.set(key, value),
@@ -137,6 +139,7 @@ pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<S
     layers.flows.resolve(&layers.streams);
     layers.protocols.inline = layers.streams.inline;
     layers.protocols.midstream = layers.streams.midstream;
+    layers.protocols.http.stored_body_limit = layers.streams.depth.into();
     layers.streams.hosts = layers.packets.hosts.clone();
     if let Some(checksums) = options.checksums {
         if checksums {
@@ -167,6 +170,11 @@ fn detector(options: &Options, program: &Program) -> Result<Detector, ReplayErro
         let files = options.settings.list("reputation-files");
         let files: Vec<PathBuf> = files.iter().map(|file| options.path(file)).collect();
         detector.reputations = lists::reputations(&options.path(categories), &files)?;
+    }
+    if let Some(file) = options.settings.get("geoip-database") {
+        let file = options.path(file);
+        let countries = Countries::open(&file).map_err(|e| ReplayError::Read(file, e))?;
+        detector.reputations.countries = Some(countries);
     }
     Ok(detector)
 }

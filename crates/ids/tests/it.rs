@@ -11,6 +11,8 @@ mod large;
 mod nasty;
 #[path = "it/parity.rs"]
 mod parity;
+#[path = "it/replay.rs"]
+mod replay;
 #[path = "it/rules.rs"]
 mod rules;
 #[path = "it/wire.rs"]

@@ -154,6 +154,11 @@ impl Conversation {
         }
     }
 
+    /// Whether bytes of this direction were handed in.
+    pub fn has_data(&self, direction: Direction) -> bool {
+        self.side(direction).seen > 0
+    }
+
     /// The flow's protocol, once it is known.
     pub fn protocol(&self) -> Option<Protocol> {
         self.known.protocol()
@@ -167,6 +172,11 @@ impl Conversation {
     /// Whether the protocol is unknown for good.
     pub fn is_unknown(&self) -> bool {
         self.known == Known::Failed
+    }
+
+    /// Whether the protocol is to change, and the new one is not known yet.
+    pub fn is_changing(&self) -> bool {
+        self.change.is_some()
     }
 
     /// Whether nothing more is parsed.
@@ -285,6 +295,9 @@ impl Conversation {
         if self.parser.is_some() {
             return true;
         }
+        if self.settings.detected_only.contains(&protocol) {
+            return false;
+        }
         let make = registry::module(protocol).map(|module| module.make);
         let flow = Flow { inline: self.settings.inline, ..self.flow };
         self.parser = make.and_then(|make| make(&self.settings, &flow));
@@ -324,7 +337,10 @@ impl Conversation {
 
     fn fail(&mut self, orders: &mut Orders) -> bool {
         orders.failed = true;
-        self.disable(orders);
+        // The next datagram may be fine.
+        if self.flow.carrier == Carrier::Tcp {
+            self.disable(orders);
+        }
         false
     }
 

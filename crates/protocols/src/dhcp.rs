@@ -140,7 +140,7 @@ struct Dhcp {
 
 impl Parser for Dhcp {
     fn parse(&mut self, input: Input<'_>, _: &mut Wishes) -> Outcome {
-        let Some(message) = read(input.bytes) else { return Outcome::Done };
+        let Some(message) = read(input.bytes) else { return Outcome::Failed };
         if self.messages.len() >= TRANSACTIONS_MAX {
             self.messages.remove(0);
         }

@@ -13,6 +13,7 @@ pub(crate) const ROOM: u8 = 255;
 pub(crate) const DATA: Buffer = Buffer::new(ROOM, 0);
 const NAME: Buffer = Buffer::new(ROOM, 1);
 const BODY: Buffer = Buffer::new(ROOM, 2);
+const MAGIC: Buffer = Buffer::new(ROOM, 3);
 const SIZE: Number = Number::new(ROOM, 0);
 
 /// Progress of HTTP/1 and HTTP/2 at which files are looked at.
@@ -49,6 +50,7 @@ pub(crate) static BUFFERS: &[Spec] = &[
         engines: ENGINES,
     },
     Spec { buffer: NAME, name: "file.name", aliases: &[], kind: Kind::Multi, engines: ENGINES },
+    Spec { buffer: MAGIC, name: "file.magic", aliases: &[], kind: Kind::Bodies, engines: ENGINES },
     Spec {
         buffer: BODY,
         name: "http.response_body",
@@ -74,6 +76,7 @@ pub(crate) fn buffer(
     match buffer {
         NAME => Some(Bytes::whole(&file.name)),
         DATA | BODY => file.data(look),
+        MAGIC => file.magic.as_deref().map(|text| Bytes::whole(text.as_bytes())),
         _ => None,
     }
 }

@@ -7,6 +7,7 @@ use md5::{Digest, Md5};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
 use crate::buffer::Bytes;
+use crate::file_magic;
 use crate::window::Window;
 
 /// The most bytes of one file that wait for inspection.
@@ -51,11 +52,13 @@ pub struct HashSettings {
     pub sha1: bool,
     /// SHA-256.
     pub sha256: bool,
+    /// What file(1) would call it, though that is no hash.
+    pub magic: bool,
 }
 
 impl Default for HashSettings {
     fn default() -> Self {
-        Self { md5: true, sha1: true, sha256: true }
+        Self { md5: true, sha1: true, sha256: true, magic: false }
     }
 }
 
@@ -120,6 +123,9 @@ pub struct File {
     pub sha1: Option<[u8; 20]>,
     /// Of a closed or truncated file; of one with gaps that of what was seen.
     pub sha256: Option<[u8; 32]>,
+    /// What file(1) would call it, by its first bytes, once there are enough.
+    pub magic: Option<String>,
+    wants_magic: bool,
     hashes: Hashes,
     window: Window,
     inspected: u64,
@@ -140,6 +146,7 @@ impl File {
             track_id: opening.track_id,
             pace: opening.pace,
             hashes,
+            wants_magic: opening.hashes.magic,
             ..Self::default()
         }
     }
@@ -151,6 +158,9 @@ impl File {
         }
         self.size += bytes.len() as u64;
         self.window.append(bytes, WINDOW_MAX);
+        if self.wants_magic && self.window.end() >= file_magic::BYTES_MIN {
+            self.describe();
+        }
         if let Some(md5) = &mut self.hashes.md5 {
             md5.update(bytes);
         }
@@ -159,6 +169,14 @@ impl File {
         }
         if let Some(sha256) = &mut self.hashes.sha256 {
             sha256.update(bytes);
+        }
+    }
+
+    /// Only the beginning tells what it is.
+    fn describe(&mut self) {
+        let (bytes, start) = self.window.from(0);
+        if self.magic.is_none() && start == 0 && !bytes.is_empty() {
+            self.magic = Some(file_magic::describe(bytes));
         }
     }
 
@@ -172,6 +190,9 @@ impl File {
     pub(crate) fn close(&mut self, truncated: bool) {
         if self.state != FileState::Open {
             return;
+        }
+        if self.wants_magic {
+            self.describe();
         }
         let hashes = std::mem::take(&mut self.hashes);
         self.sha256 = hashes.sha256.and_then(|hash| hash.finish().as_ref().try_into().ok());

@@ -18,6 +18,7 @@ mod dhcp;
 pub mod dns;
 mod event;
 mod file_buffers;
+mod file_magic;
 mod files;
 mod frames;
 pub mod ftp;

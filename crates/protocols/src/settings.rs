@@ -39,6 +39,8 @@ impl Encrypted {
 pub struct Settings {
     /// Protocols that are neither parsed nor detected.
     pub disabled: BTreeSet<Protocol>,
+    /// Protocols that are detected and not parsed (`detection-only`).
+    pub detected_only: BTreeSet<Protocol>,
     /// HTTP/1.
     pub http: http::Settings,
     /// HTTP/2.
@@ -69,6 +71,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             disabled: [Protocol::Modbus, Protocol::Dnp3, Protocol::Enip, Protocol::Pgsql].into(),
+            detected_only: BTreeSet::new(),
             http: http::Settings::default(),
             http2: http2::Settings::default(),
             ftp: ftp::Settings::default(),
@@ -125,8 +128,13 @@ impl Settings {
     fn enable(&mut self, protocol: &str, value: &str) -> bool {
         let name = if protocol == "http" { "http1" } else { protocol };
         let Some(protocol) = Protocol::of_name(name) else { return false };
+        self.detected_only.remove(&protocol);
         match value {
-            "yes" | "true" | "1" | "on" | "detection-only" => self.disabled.remove(&protocol),
+            "yes" | "true" | "1" | "on" => self.disabled.remove(&protocol),
+            "detection-only" => {
+                self.detected_only.insert(protocol);
+                self.disabled.remove(&protocol)
+            }
             _ => self.disabled.insert(protocol),
         };
         true

@@ -206,12 +206,16 @@ impl Parser for Sip {
         if self.carrier == Carrier::Tcp {
             return self.stream(input, wishes);
         }
-        match read(input.direction, input.bytes) {
-            Ok((message, _)) => self.add(input.direction, message),
-            Err(Defect::Incomplete) => self.event(INCOMPLETE_DATA),
-            Err(Defect::Invalid) => self.event(INVALID_DATA),
-        }
-        Outcome::Done
+        let event = match read(input.direction, input.bytes) {
+            Ok((message, _)) => {
+                self.add(input.direction, message);
+                return Outcome::Done;
+            }
+            Err(Defect::Incomplete) => INCOMPLETE_DATA,
+            Err(Defect::Invalid) => INVALID_DATA,
+        };
+        self.event(event);
+        Outcome::Failed
     }
 
     transactions_in!(transactions);

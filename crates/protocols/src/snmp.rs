@@ -206,7 +206,7 @@ impl Parser for Snmp {
             if let Some(last) = self.messages.last_mut() {
                 last.state.event(MALFORMED);
             }
-            return Outcome::Done;
+            return Outcome::Failed;
         };
         if self.messages.len() >= TRANSACTIONS_MAX {
             self.messages.remove(0);

@@ -28,6 +28,9 @@ pub struct State {
     /// The detection engine is not to look at this direction (the transaction has none: a one-way
     /// message).
     pub skip: [bool; 2],
+    /// Files are to be stored, to the server and to the client: the limit of bodies gives way to
+    /// that of stored files.
+    pub stores: [bool; 2],
     /// Its records were written.
     pub logged: bool,
     /// What the detection engine keeps with the transaction.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{
-    Buffer, Carrier, Conversation, Expectation, Flow, Number, Protocol, Settings,
+    Buffer, Carrier, Conversation, Expectation, Flow, HashSettings, Number, Protocol, Settings,
 };
 
 const PORTS: [u16; 12] = [80, 443, 53, 25, 21, 445, 8080, 5060, 22, 161, 123, 67];
@@ -16,6 +16,7 @@ pub(crate) fn play(input: &[u8]) {
     let settings = Arc::new(Settings {
         midstream: head & 2 != 0,
         inline: head & 4 != 0,
+        hashes: HashSettings { magic: head & 32 != 0, ..HashSettings::default() },
         ..Settings::default()
     });
     let flow = Flow {

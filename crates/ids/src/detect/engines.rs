@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{Buffer, Conversation, File, FileState, Kind, Number};
 
+use super::grouping::STATES;
 use super::packet::Facts;
 use super::program::{Compiled, Engine, Look, Program};
 use super::rules::{self, Scene};
@@ -85,8 +86,14 @@ impl<'a> Inspection<'a> {
         self.prepared.entry((buffer, key, direction)).or_insert_with(|| {
             let most = if matches!(kind, Kind::Single | Kind::Body) { 1 } else { VALUES_MAX };
             let (mut values, mut spare) = (Vec::new(), Vec::new());
-            for i in 0..most {
-                let Some(value) = conversation.buffer(place, buffer, direction, i) else { break };
+            // Behind a file that has nothing to look at others may have.
+            let files = conversation.buffers(place, buffer, direction);
+            for i in 0..files.unwrap_or(most) {
+                let value = match conversation.buffer(place, buffer, direction, i) {
+                    Some(value) => value,
+                    None if files.is_some() => continue,
+                    None => break,
+                };
                 let mut bytes = value.data.into_owned();
                 if let Some(used) = transforms.filter(|used| !used.transforms.is_empty()) {
                     let mut out = Vec::new();
@@ -128,7 +135,7 @@ impl<'a> Inspection<'a> {
             Look::Buffer { buffer, key, kind } => {
                 self.buffer(engine, rule, (buffer, key, kind), progress, scene)
             }
-            Look::List => self.list(engine, rule, made, scene),
+            Look::List => self.list(engine, rule, (made, progress), scene),
             Look::Files => self.files(engine, rule),
         }
     }
@@ -180,8 +187,14 @@ impl<'a> Inspection<'a> {
         if matched { Result::Match } else { Result::NoMatch }
     }
 
-    /// Numbers and events: all must hold.
-    fn list(&self, engine: &Engine, rule: &Rule, made: &Compiled, scene: &Scene<'_>) -> Result {
+    /// Numbers, events and progress: all must hold.
+    fn list(
+        &self,
+        engine: &Engine,
+        rule: &Rule,
+        (made, progress): (&Compiled, u8),
+        scene: &Scene<'_>,
+    ) -> Result {
         let Some(list) = engine.list.and_then(|list| rule.buffers.get(list)) else {
             return Result::Never;
         };
@@ -192,6 +205,9 @@ impl<'a> Inspection<'a> {
                 self.conversation.protocol() == Some(event.protocol)
                     && state.is_some_and(|state| state.events.contains(&event.number))
             }),
+            Match::Protocol(ProtocolCheck { keyword: STATES, value }) => {
+                matches!(value, ProtocolValue::Number(wanted) if wanted.holds(progress.into()))
+            }
             Match::Protocol(check) => self.number(engine.direction, check, made, scene.facts),
             _ => false,
         });
@@ -225,6 +241,12 @@ impl<'a> Inspection<'a> {
                     _ => None,
                 };
                 value(0).is_some_and(|named| Some(named) != sender)
+            }
+            // Until when a certificate is valid.
+            ProtocolValue::Present if check.keyword.starts_with("tls_cert_") => {
+                let now = u64::try_from(facts.time().seconds).unwrap_or_default();
+                let is_expired = check.keyword == "tls_cert_expired";
+                value(0).is_some_and(|end| end != 0 && (now > end) == is_expired)
             }
             ProtocolValue::Present => value(0).is_some(),
             ProtocolValue::Element(which, compare) => match *which {

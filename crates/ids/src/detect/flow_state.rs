@@ -24,6 +24,8 @@ pub enum FlowActions {
 pub struct FlowState {
     /// What becomes of the rest.
     pub action: FlowActions,
+    /// A rule with `bypass` matched: nothing more of it is looked at.
+    pub bypassed: bool,
     pub(crate) thresholds: Vec<(RuleId, Counter)>,
     bits: BTreeSet<u32>,
     numbers: BTreeMap<u32, u32>,

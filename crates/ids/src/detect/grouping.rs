@@ -11,11 +11,15 @@ use super::program::{
 };
 use super::words;
 use crate::inspect::prefilter::Matcher;
+use crate::rule::buffers::{self, BufferKind};
 use crate::rule::matches::{Match, ProtocolValue};
+use crate::rule::port::PortSet;
 use crate::rule::{BufferKey, BufferMatches, FastPattern, Rule};
 
 /// List of checks for events of transactions.
 const EVENTS: &str = "app-layer-events";
+/// List of checks on the progress of transactions.
+pub(crate) const STATES: &str = "app-layer-state";
 /// List of checks for files.
 const FILES: &str = "files";
 
@@ -25,7 +29,7 @@ pub(crate) fn looks(
     list: &BufferMatches,
     made: &mut Compiled,
 ) -> Vec<(Option<Protocol>, Direction, u8, Look)> {
-    if name == EVENTS {
+    if name == EVENTS || name == STATES {
         note_events(list, made);
         let both = [Direction::ToServer, Direction::ToClient];
         return both.map(|direction| (None, direction, 0, Look::List)).into();
@@ -35,7 +39,8 @@ pub(crate) fn looks(
         let engines = buffer.spec().engines.iter();
         return engines.map(|e| (Some(e.protocol), e.direction, e.progress, Look::Files)).collect();
     }
-    if let Some(buffer) = Buffer::of_keyword(name) {
+    let has_bytes = buffers::buffer(name).is_some_and(|it| it.kind != BufferKind::Generic);
+    if let (true, Some(buffer)) = (has_bytes, buffer_of(name)) {
         let spec = buffer.spec();
         let look = Look::Buffer { buffer, key: list.key, kind: spec.kind };
         let engines = spec.engines.iter();
@@ -44,6 +49,13 @@ pub(crate) fn looks(
             .collect();
     }
     numbers(list, made)
+}
+
+/// The protocols' buffer. They know it by its keyword, which is not always its own name.
+fn buffer_of(name: &str) -> Option<Buffer> {
+    let chooses = |keyword: &&str| buffers::sticky(keyword).is_some_and(|it| it.buffer == name);
+    Buffer::of_keyword(name)
+        .or_else(|| buffers::sticky_keywords().filter(chooses).find_map(Buffer::of_keyword))
 }
 
 fn note_events(list: &BufferMatches, made: &mut Compiled) {
@@ -67,9 +79,10 @@ fn numbers(
     for check in &list.matches {
         let Match::Protocol(check) = check else { continue };
         let is_words = matches!(check.value, ProtocolValue::Words(_));
-        let subject = match is_words {
-            true => words::subject(check.keyword),
-            false => Some(check.keyword),
+        let subject = match check.value {
+            ProtocolValue::Words(_) => words::subject(check.keyword),
+            ProtocolValue::Present => words::subject(check.keyword).or(Some(check.keyword)),
+            _ => Some(check.keyword),
         };
         if let Some(buffer) = subject.filter(|_| is_words).and_then(Buffer::of_keyword) {
             if engines.is_empty() {
@@ -146,6 +159,7 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
     }
     made.payload = Matcher::new(&gathered.payload);
     made.stream = Matcher::new(&gathered.stream);
+    made.stream_ports = stream_ports(program);
     for ((key, _), (buffer, patterns)) in gathered.packet_buffers {
         made.packet_buffers.push((buffer, BufferKey(key), Matcher::new(&patterns)));
     }
@@ -160,6 +174,23 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
     made.transactions.sort_by_key(|f| (f.protocol, f.direction, f.progress));
     mark_last(&mut made.transactions);
     made
+}
+
+/// The number of TCP among protocols of IP.
+const TCP: u8 = 6;
+
+/// Ports of the rules on streams, as far as they look at a direction.
+fn stream_ports(program: &Program) -> [PortSet; 2] {
+    let looks = |rule: &&Rule| {
+        rule.needs_stream && !rule.payload.is_empty() && rule.header.protocols.contains(TCP)
+    };
+    let rules = || program.rules.rules.iter().filter(looks);
+    let to_server = rules().filter(|rule| rule.towards.server);
+    let to_client = rules().filter(|rule| rule.towards.client);
+    [
+        PortSet::union(to_server.map(|rule| &rule.header.destination_ports)),
+        PortSet::union(to_client.map(|rule| &rule.header.source_ports)),
+    ]
 }
 
 fn filter(

@@ -166,6 +166,10 @@ pub(crate) fn holds(check: &Match, facts: &Facts<'_>, changes: &mut Changes<'_>)
         Match::Packet(PacketCheck::Reputation { side, category, test }) => {
             changes.reputations.holds(*side, category, test, facts.addresses())
         }
+        Match::Packet(PacketCheck::GeoIp(check)) => {
+            let countries = changes.reputations.countries.as_ref();
+            countries.is_some_and(|countries| countries.holds(check, facts.addresses()))
+        }
         Match::Packet(check) => packet_holds(check, facts),
         Match::FlowBits(bits) => flow_bits(bits, changes.flow.as_deref_mut()),
         Match::FlowInt(number) => flow_int(number, changes.flow.as_deref_mut()),
@@ -183,9 +187,14 @@ pub(crate) fn holds(check: &Match, facts: &Facts<'_>, changes: &mut Changes<'_>)
         Match::AppEvent { protocol: None, event } => {
             facts.detection_events.contains(&event.as_str())
         }
+        Match::Bypass => {
+            if let Some(flow) = changes.flow.as_deref_mut() {
+                flow.bypassed = true;
+            }
+            true
+        }
         // What is done after a match, here only to be carried out.
         Match::FileStore { .. }
-        | Match::Bypass
         | Match::Config(_)
         | Match::TlsStore
         | Match::Replace
@@ -286,8 +295,8 @@ fn packet_holds(check: &PacketCheck, facts: &Facts<'_>) -> bool {
         PacketCheck::Rpc { program, version, procedure } => {
             rpc(packet, *program, *version, *procedure)
         }
-        // There is no database of places.
-        PacketCheck::GeoIp | PacketCheck::Reputation { .. } => false,
+        // These are asked of what is known of addresses.
+        PacketCheck::GeoIp(_) | PacketCheck::Reputation { .. } => false,
     }
 }
 

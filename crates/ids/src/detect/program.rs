@@ -9,6 +9,7 @@ use gauntlet_protocols::{Buffer, Event, Kind, Number, Protocol, ProtocolSet};
 use crate::inspect::prefilter::Matcher;
 use crate::rule::address::AddressSet;
 use crate::rule::matches::{FileScope, Match, Threshold, Track};
+use crate::rule::port::PortSet;
 use crate::rule::{BufferKey, Rule, RuleKind, RuleSet};
 
 /// The stream event of two segments that say different things of the same bytes.
@@ -217,6 +218,8 @@ pub(crate) struct Prefilter {
     pub(crate) stream: Matcher,
     /// Fast patterns in buffers of packets.
     pub(crate) packet_buffers: Vec<(PacketBuffer, BufferKey, Matcher)>,
+    /// Ports of servers for which there are rules on streams, to the server and to the client.
+    pub(crate) stream_ports: [PortSet; 2],
     /// Of transactions.
     pub(crate) transactions: Vec<TransactionFilter>,
 }
@@ -244,11 +247,18 @@ impl Program {
         self.limits.get(&rule).unwrap_or(&self.no_limits)
     }
 
+    /// Whether files are to be stored when this rule matches.
+    pub(crate) fn stores(&self, rule: u32) -> bool {
+        self.compiled.get(rule as usize).is_some_and(|made| made.stores.is_some())
+    }
+
     /// Turns on what is computed only if a rule asks for it.
     pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
         settings.frames |= !self.frames.is_empty();
         for used in &self.rules.buffers {
-            if used.name.starts_with("ja3") {
+            if used.name == "file.magic" {
+                settings.hashes.magic = true;
+            } else if used.name.starts_with("ja3") {
                 settings.tls.want_ja3();
             } else if used.name.starts_with("ja4") {
                 settings.tls.want_ja4();
@@ -268,6 +278,13 @@ impl Program {
     /// Whether any rule looks at raw streams.
     pub fn looks_at_streams(&self) -> bool {
         !self.prefilter.stream.is_empty()
+    }
+
+    /// Whether any rule looks at raw streams that go this way and have this port on the side that
+    /// rules are grouped by: where the packet goes to, or, to the client, where it comes from.
+    pub fn looks_at_streams_of(&self, direction: Direction, port: u16) -> bool {
+        let ports = self.prefilter.stream_ports.get(direction.index());
+        ports.is_some_and(|ports| ports.contains(port))
     }
 
     /// Rules that are never tried, with the reason.

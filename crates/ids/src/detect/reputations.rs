@@ -1,15 +1,18 @@
-//! Reputations of addresses by category: `iprep`.
+//! What is known of addresses: reputations by category (`iprep`), countries (`geoip`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use gauntlet_packet::Network;
 
+use super::countries::Countries;
 use crate::rule::matches::{ReputationSide, ReputationTest};
 
-/// Scores of addresses and networks by category.
+/// Scores of addresses and networks by category, and their countries.
 #[derive(Debug, Default)]
 pub struct Reputations {
+    /// Countries, if there is a database.
+    pub countries: Option<Countries>,
     categories: BTreeMap<String, u8>,
     hosts: HashMap<(IpAddr, u8), u64>,
     networks: Vec<(Network, u8, u64)>,

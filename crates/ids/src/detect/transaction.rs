@@ -50,8 +50,13 @@ pub(crate) fn inspect(
         let mut kept = take(state);
         note_new_files(state, direction, &mut kept);
         let turn = Turn { program, place, id: state.id, protocol, direction, progress };
+        let before = queue.len();
         turn.run(scene, conversation, state_rules, &mut kept, queue);
+        let stores = queue.iter().skip(before).any(|alert| program.stores(alert.rule));
         if let Some(state) = conversation.state_mut(place) {
+            if let (true, Some(place)) = (stores, state.stores.get_mut(side)) {
+                *place = true;
+            }
             if let Some(updated) = state.updated.get_mut(side) {
                 *updated = false;
             }

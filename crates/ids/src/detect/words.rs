@@ -34,6 +34,7 @@ pub(crate) fn holds(keyword: &str, words: &[String], source: &dyn Source) -> Opt
         "modbus" => modbus::Condition::of_text(&words.join(", ")).is_some_and(|condition| {
             source.bytes("modbus.message", 0).is_some_and(|message| condition.holds(&message))
         }),
+        "tls.subject" | "tls.issuerdn" | "tls.fingerprint" => certificate(keyword, words, source),
         "ftpdata_command" => {
             let found = source.bytes("ftpdata_command", 0).unwrap_or_default();
             words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&found))
@@ -54,7 +55,26 @@ pub(crate) fn subject(keyword: &str) -> Option<&'static str> {
         "ftpdata_command" => "ftpdata_command",
         "ike.chosen_sa_attribute" => "ike.chosen_sa_attribute",
         "modbus" => "modbus.message",
+        "tls.subject" => "tls.cert_subject",
+        "tls.issuerdn" => "tls.cert_issuer",
+        "tls.fingerprint" => "tls.cert_fingerprint",
+        // A certificate has expired, or has not, when the packet comes.
+        "tls_cert_expired" | "tls_cert_valid" => "tls_cert_notafter",
         _ => return None,
+    })
+}
+
+/// A text that is a part of a name in the certificate, or is not, with `!` before it.
+fn certificate(keyword: &str, words: &[String], source: &dyn Source) -> bool {
+    let Some(found) = subject(keyword).and_then(|name| source.bytes(name, 0)) else {
+        return false;
+    };
+    words.iter().all(|word| {
+        let (wanted, is_negated) = match word.strip_prefix('!') {
+            Some(rest) => (rest, true),
+            None => (word.as_str(), false),
+        };
+        memchr::memmem::find(&found, wanted.as_bytes()).is_some() != is_negated
     })
 }
 

@@ -47,6 +47,9 @@ impl StreamSink for Sink<'_> {
         if let Some(direction) = chunk.session.first_data {
             conversation.first_data(direction);
         }
+        if waits_for_first(conversation, chunk) {
+            return Orders { opposing_first: true, ..Orders::default() };
+        }
         let done = match chunk.gap {
             Some(len) => conversation.gap(chunk.direction, len.into()),
             None => {
@@ -63,8 +66,10 @@ impl StreamSink for Sink<'_> {
         Orders {
             updated: done.updated,
             failed: done.failed,
+            // Without a parser nothing of it can fail.
+            parser_failed: done.failed && conversation.is_over(),
             swap: done.reverse,
-            stop: done.stop,
+            disable: conversation.is_over(),
             first_data_handled: conversation.protocol().is_some(),
             detection_completed: completed.then_some(true),
             protocol_changes: done.wishes.change.is_some(),
@@ -72,6 +77,17 @@ impl StreamSink for Sink<'_> {
         }
         .with(&done.wishes)
     }
+}
+
+/// Whether the side that spoke first is to be heard first: its data could not be handed over yet,
+/// as with the data of a SYN.
+fn waits_for_first(conversation: &Conversation, chunk: &Chunk<'_>) -> bool {
+    let other = chunk.direction.reverse();
+    chunk.resumed.is_none()
+        && !chunk.bytes.is_empty()
+        && chunk.session.first_data == Some(other)
+        && !conversation.has_data(other)
+        && !conversation.is_over()
 }
 
 /// What parsers wish of the stream.
@@ -84,6 +100,7 @@ impl With for Orders {
         Self {
             trigger_raw: wishes.inspect_raw,
             no_raw: [wishes.no_payload_inspection; 2],
+            stop: [wishes.no_reassembly; 2],
             bypass: wishes.no_reassembly,
             depth: wishes.depth.map(|depth| u32::try_from(depth).unwrap_or(u32::MAX)),
             ..self

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gauntlet_packet::flow::{Flow, FlowCore, PacketFacts, Pseudo, flush_packets};
-use gauntlet_packet::tcp::{self, Outcome, RawPacket, Update};
+use gauntlet_packet::flow::{Flow, FlowCore, FlowState, PacketFacts, Pseudo, flush_packets};
+use gauntlet_packet::tcp::{self, DropReason, Outcome, RawPacket, Update};
 use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
@@ -79,6 +79,9 @@ impl Stages {
         facts: PacketFacts,
         tell: &mut dyn FnMut(&Event<'_>),
     ) {
+        if flow.core.state == FlowState::Bypassed && facts.pseudo.is_none() {
+            return;
+        }
         let side = facts.direction.index();
         if std::mem::take(&mut flow.upper.updated_next[side]) {
             flow.upper.updated[side] = true;
@@ -113,10 +116,14 @@ impl Stages {
         }
         let upper = &mut flow.upper.conversation;
         let mut sink = Sink::new(upper, &self.protocols, ports(&flow.core));
-        let outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
+        let mut outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
         let Sink { events, no_payload_inspection, no_inspection, expected, .. } = sink;
         note_update(&mut flow.upper, facts.direction, outcome.update);
         self.expect(&flow.core, expected);
+        outcome.protocol_changes |= flow.upper.is_changing();
+        if outcome.swapped {
+            flow.upper.looked.reverse();
+        }
         let hides = no_inspection && !facts.no_payload_inspection;
         if outcome.protocol_changes || hides {
             if outcome.protocol_changes {
@@ -174,7 +181,14 @@ impl Stages {
         let update = if done.updated { Update::Packet } else { Update::None };
         note_update(&mut flow.upper, facts.direction, update);
         let just_decided = before != flow.upper.decided();
-        Learned { events: done.events, just_decided, ..Learned::of(facts) }
+        let mut outcome = Outcome::default();
+        if done.failed {
+            let settings = &self.streams.settings;
+            let policy = settings.parser_error_policy;
+            outcome.apply_policy(policy, DropReason::Application, settings.ips);
+            flow.core.obey(&outcome);
+        }
+        Learned { events: done.events, just_decided, outcome, ..Learned::of(facts) }
     }
 
     fn detect(
@@ -184,7 +198,7 @@ impl Stages {
         learned: &Learned,
         tell: &mut dyn FnMut(&Event<'_>),
     ) {
-        if flow.core.drops && flow.upper.detection.action == FlowActions::Drop {
+        if flow.core.drops {
             return;
         }
         if learned.outcome.no_inspection || flow.core.passes {
@@ -210,6 +224,7 @@ impl Stages {
             let asked = if self.program.looks_at_streams() { progress } else { 0 };
             session.raw_done(direction, asked);
         }
+        self.note_first(flow, packet, direction);
         self.act(flow, &verdict);
         let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
         let protocol = flow.upper.protocol_name();
@@ -223,6 +238,22 @@ impl Stages {
         self.tell(packet, fields, &verdict, tell);
     }
 
+    /// Raw streams that no rule could apply to are not kept for inspection.
+    fn note_first(&self, flow: &mut Flow<Upper>, packet: &Packet, direction: Direction) {
+        let Transport::Tcp(tcp) = &packet.transport else { return };
+        let Some(looked) = flow.upper.looked.get_mut(direction.index()) else { return };
+        let port = match direction {
+            Direction::ToServer => tcp.destination,
+            Direction::ToClient => tcp.source,
+        };
+        if !std::mem::replace(looked, true)
+            && !self.program.looks_at_streams_of(direction, port)
+            && let Some(session) = &mut flow.core.tcp
+        {
+            session.disable_raw(direction);
+        }
+    }
+
     fn act(&self, flow: &mut Flow<Upper>, verdict: &Verdict) {
         let count = u32::try_from(verdict.alerts.len()).unwrap_or(u32::MAX);
         flow.core.alerts = flow.core.alerts.saturating_add(count);
@@ -230,6 +261,9 @@ impl Stages {
             FlowActions::Drop => flow.core.drops = true,
             FlowActions::Pass => flow.core.passes = true,
             FlowActions::None => {}
+        }
+        if flow.upper.detection.bypassed {
+            flow.core.state = FlowState::Bypassed;
         }
     }
 
@@ -287,6 +321,10 @@ impl Learned {
 impl Upper {
     fn protocol(&self) -> Option<protocols::Protocol> {
         self.conversation.as_ref().and_then(Conversation::protocol)
+    }
+
+    fn is_changing(&self) -> bool {
+        self.conversation.as_ref().is_some_and(Conversation::is_changing)
     }
 
     /// Which sides are decided.

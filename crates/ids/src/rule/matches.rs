@@ -11,8 +11,8 @@ pub use numbers::{
     Entropy, FloatCompare, MathOperator,
 };
 pub use packet::{
-    BitsMode, ChecksumOf, Dsize, Flow, NetworkProtocol, PacketCheck, PacketNumber, ReputationSide,
-    ReputationTest, StreamSide,
+    BitsMode, ChecksumOf, Dsize, Flow, GeoIp, NetworkProtocol, PacketCheck, PacketNumber,
+    ReputationSide, ReputationTest, StreamSide,
 };
 pub use state::{
     AppProtocolCheck, BitCommand, ConfigAction, ElementIndex, FileScope, FlowBits, FlowInt,

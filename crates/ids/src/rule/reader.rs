@@ -8,10 +8,12 @@
 
 mod build;
 mod bytes;
+mod certificate;
 mod check;
 mod choice;
 mod classes;
 mod content;
+mod country;
 mod dataset;
 mod draft;
 mod events;

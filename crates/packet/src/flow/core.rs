@@ -235,6 +235,15 @@ impl FlowCore {
             None => {}
         }
         facts.established |= outcome.flow_established;
+        self.obey(&outcome);
+        if outcome.bypass && packet.source != PacketSource::FlowEnd {
+            self.state = FlowState::Bypassed;
+        }
+        outcome
+    }
+
+    /// Does what an exception policy wants of the flow.
+    pub fn obey(&mut self, outcome: &Outcome) {
         match outcome.flow {
             Some(FlowAction::Drop) => {
                 self.drops = true;
@@ -246,10 +255,6 @@ impl FlowCore {
             Some(FlowAction::Pass) => self.passes = true,
             None => {}
         }
-        if outcome.bypass && packet.source != PacketSource::FlowEnd {
-            self.state = FlowState::Bypassed;
-        }
-        outcome
     }
 
     fn set_state(&mut self, state: FlowState) {

@@ -105,9 +105,14 @@ fn made_up(
     pseudo: Pseudo,
     time: Time,
 ) -> (Packet, PacketFacts) {
+    // A flush knows the ends as the flow's first packet had them, whoever is the client.
+    let (client, server) = match pseudo {
+        Pseudo::Flush => (core.source, core.destination),
+        Pseudo::End { .. } => (core.client(), core.server()),
+    };
     let (source, destination) = match direction {
-        Direction::ToServer => (core.client(), core.server()),
-        Direction::ToClient => (core.server(), core.client()),
+        Direction::ToServer => (client, server),
+        Direction::ToClient => (server, client),
     };
     let (sequence, acknowledgement) =
         core.tcp.as_ref().map_or((0, 0), |session| session.place(direction));

@@ -221,6 +221,10 @@ fn give(
     if orders.updated {
         job.outcome.update = update;
     }
+    if orders.parser_failed {
+        let policy = job.engine.settings.parser_error_policy;
+        job.apply_policy(policy, DropReason::Application);
+    }
     if orders.failed { Err(Stop) } else { Ok(()) }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::units::{bytes, truth};
 
-use super::settings::{Choice, Chosen, ExceptionPolicy, Settings, UrgentPolicy};
+use super::settings::{
+    CHUNK_BYTES, Choice, Chosen, ExceptionPolicy, RANDOM_PERCENT, Settings, UrgentPolicy,
+};
 
 impl Settings {
     /// What holds where the file has no section `stream`.
@@ -30,6 +32,7 @@ impl Settings {
             "stream.reassembly.memcap-policy" => {
                 put(&mut chosen.reassembly_memory, choice(value).map(Some))
             }
+            "app-layer.error-policy" => put(&mut chosen.parser_error, choice(value).map(Some)),
             "stream.inline" if value == "auto" => put(&mut chosen.inline, Some(None)),
             "stream.inline" => put(&mut chosen.inline, truth(value).map(Some)),
             "stream.drop-invalid" => put(&mut self.drop_invalid, truth(value)),
@@ -49,13 +52,19 @@ impl Settings {
         let Some(key) = key.strip_prefix("stream.reassembly.") else {
             return false;
         };
-        let [to_server, to_client] = &mut self.chunk_bytes;
+        let chosen = &mut self.chosen;
+        let [to_server, to_client] = &mut chosen.chunk_bytes;
         let small = || bytes(value).and_then(|size| u16::try_from(size).ok());
         match key {
             "memcap" => put(&mut self.reassembly_bytes_max, bytes(value)),
             "depth" => put(&mut self.depth, bytes(value).and_then(|size| u32::try_from(size).ok())),
-            "toserver-chunk-size" => put(to_server, small()),
-            "toclient-chunk-size" => put(to_client, small()),
+            "toserver-chunk-size" => put(to_server, small().map(Some)),
+            "toclient-chunk-size" => put(to_client, small().map(Some)),
+            "randomize-chunk-size" => put(&mut chosen.random_chunks, truth(value).map(Some)),
+            "randomize-chunk-range" => {
+                let percent = value.parse().ok().filter(|percent| *percent < 100);
+                put(&mut chosen.random_percent, percent.map(Some))
+            }
             "raw" => put(&mut self.raw, truth(value)),
             "check-overlap-different-data" => put(&mut self.check_overlaps, truth(value)),
             "max-regions" => put(&mut self.regions_max, value.parse().ok()),
@@ -77,6 +86,8 @@ impl Settings {
         self.midstream_policy = policy(chosen.midstream, self.midstream);
         self.session_memory_policy = policy(chosen.session_memory, false);
         self.reassembly_memory_policy = policy(chosen.reassembly_memory, false);
+        self.parser_error_policy = policy(chosen.parser_error, false);
+        self.chunk_bytes = chosen.chunk_bytes.map(|size| chosen.least_chunk(size));
     }
 
     /// `exception-policy` as it was set, for what else depends on it.
@@ -86,6 +97,17 @@ impl Settings {
 }
 
 impl Chosen {
+    /// The least size of a chunk that Suricata could choose.
+    fn least_chunk(&self, size: Option<u16>) -> u16 {
+        let size = size.unwrap_or(CHUNK_BYTES);
+        if self.random_chunks == Some(false) {
+            return size;
+        }
+        let percent = self.random_percent.unwrap_or(RANDOM_PERCENT);
+        let less = u32::from(size) * u32::from(percent) / 200;
+        size - u16::try_from(less).unwrap_or(0)
+    }
+
     fn policy(&self, own: Option<Choice>, ips: bool, midstream: bool) -> ExceptionPolicy {
         let automatic =
             if ips && !midstream { ExceptionPolicy::DropFlow } else { ExceptionPolicy::Ignore };

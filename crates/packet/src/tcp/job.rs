@@ -5,7 +5,7 @@ use crate::packet::{Packet, PacketSource, Tcp, TcpFlags};
 
 use super::engine::Engine;
 use super::event::Event;
-use super::outcome::{DropReason, FlowAction, Outcome};
+use super::outcome::{DropReason, Outcome};
 use super::session::Session;
 use super::settings::ExceptionPolicy;
 use super::sink::StreamSink;
@@ -131,28 +131,7 @@ impl<'a> Job<'a> {
 
     /// Does what an exception policy says.
     pub(crate) fn apply_policy(&mut self, policy: ExceptionPolicy, reason: DropReason) {
-        use ExceptionPolicy as P;
-        match policy {
-            P::Ignore => return,
-            P::Reject | P::RejectBoth if !self.engine.settings.ips => {
-                self.drop(reason);
-                return;
-            }
-            P::DropFlow | P::Reject | P::RejectBoth => {
-                self.outcome.flow = Some(FlowAction::Drop);
-                self.drop(reason);
-            }
-            P::DropPacket => self.drop(reason),
-            P::Bypass => {
-                self.outcome.bypass = true;
-                self.outcome.flow.get_or_insert(FlowAction::Pass);
-            }
-            P::PassFlow => {
-                self.outcome.flow.get_or_insert(FlowAction::Pass);
-            }
-            P::PassPacket => {}
-        }
-        self.outcome.no_inspection = true;
-        self.outcome.no_payload_inspection = true;
+        let ips = self.engine.settings.ips;
+        self.outcome.apply_policy(policy, reason, ips);
     }
 }

@@ -1,6 +1,7 @@
 //! What the stream engine says of a packet.
 
 use super::event::Event;
+use super::settings::ExceptionPolicy;
 use super::sink::Update;
 use super::state::State;
 
@@ -17,6 +18,8 @@ pub enum DropReason {
     Reassembly,
     /// `stream urgent`: urgent data over the limit.
     Urgent,
+    /// `applayer error`: the parser of the application protocol failed.
+    Application,
 }
 
 impl DropReason {
@@ -28,6 +31,7 @@ impl DropReason {
             DropReason::Midstream => "stream midstream",
             DropReason::Reassembly => "stream reassembly",
             DropReason::Urgent => "stream urgent",
+            DropReason::Application => "applayer error",
         }
     }
 }
@@ -81,4 +85,35 @@ pub struct Outcome {
     pub retransmission: bool,
     /// The packet is an acknowledgement of what was not seen.
     pub acknowledges_unseen: bool,
+}
+
+impl Outcome {
+    /// Does what an exception policy says. `ips`: packets can be dropped.
+    pub fn apply_policy(&mut self, policy: ExceptionPolicy, reason: DropReason, ips: bool) {
+        use ExceptionPolicy as P;
+        match policy {
+            P::Ignore => return,
+            P::Reject | P::RejectBoth if !ips => {
+                self.drop.get_or_insert(reason);
+                return;
+            }
+            P::DropFlow | P::Reject | P::RejectBoth => {
+                self.flow = Some(FlowAction::Drop);
+                self.drop.get_or_insert(reason);
+            }
+            P::DropPacket => {
+                self.drop.get_or_insert(reason);
+            }
+            P::Bypass => {
+                self.bypass = true;
+                self.flow.get_or_insert(FlowAction::Pass);
+            }
+            P::PassFlow => {
+                self.flow.get_or_insert(FlowAction::Pass);
+            }
+            P::PassPacket => {}
+        }
+        self.no_inspection = true;
+        self.no_payload_inspection = true;
+    }
 }

@@ -60,6 +60,11 @@ pub enum UrgentPolicy {
 /// A policy that was set; `auto` is none.
 pub type Choice = Option<ExceptionPolicy>;
 
+/// Bytes of a chunk that raw inspection waits for.
+pub(crate) const CHUNK_BYTES: u16 = 2_560;
+/// By so many per cent, all in all, random sizes differ.
+pub(crate) const RANDOM_PERCENT: u16 = 10;
+
 /// Policies and modes as they were set.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
@@ -68,7 +73,14 @@ pub struct Chosen {
     pub(crate) midstream: Option<Choice>,
     pub(crate) session_memory: Option<Choice>,
     pub(crate) reassembly_memory: Option<Choice>,
+    pub(crate) parser_error: Option<Choice>,
     pub(crate) inline: Option<bool>,
+    /// Sizes of chunks by direction.
+    pub(crate) chunk_bytes: [Option<u16>; 2],
+    /// `stream.reassembly.randomize-chunk-size`.
+    pub(crate) random_chunks: Option<bool>,
+    /// `stream.reassembly.randomize-chunk-range`, in per cent.
+    pub(crate) random_percent: Option<u16>,
 }
 
 /// Settings; `default()` are the stock ones of Suricata 8 without random chunk sizes.
@@ -104,9 +116,12 @@ pub struct Settings {
     pub reassembly_bytes_max: u64,
     /// `stream.reassembly.memcap-policy`.
     pub reassembly_memory_policy: ExceptionPolicy,
+    /// `app-layer.error-policy`: what becomes of a flow whose protocol cannot be parsed.
+    pub parser_error_policy: ExceptionPolicy,
     /// `stream.reassembly.depth`: bytes of each direction; 0: no limit.
     pub depth: u32,
-    /// `stream.reassembly.toserver-chunk-size`, `toclient-chunk-size`.
+    /// `stream.reassembly.toserver-chunk-size`, `toclient-chunk-size`. Where Suricata chooses a
+    /// size at random around it, the least of these, as with its option `--no-random`.
     pub chunk_bytes: [u16; 2],
     /// `stream.reassembly.raw`.
     pub raw: bool,
@@ -142,8 +157,9 @@ impl Default for Settings {
             session_memory_policy: ExceptionPolicy::Ignore,
             reassembly_bytes_max: 256 << 20,
             reassembly_memory_policy: ExceptionPolicy::Ignore,
+            parser_error_policy: ExceptionPolicy::Ignore,
             depth: 1 << 20,
-            chunk_bytes: [2560, 2560],
+            chunk_bytes: [CHUNK_BYTES; 2],
             raw: true,
             check_overlaps: false,
             regions_max: 8,

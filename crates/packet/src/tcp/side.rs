@@ -5,6 +5,7 @@ use super::sack::Sacked;
 use super::segments::{Segment, Segments};
 use super::sequence::{distance, gt};
 use crate::host::Os;
+use crate::packet::TcpFlags;
 
 /// One side of a session. "Its" data is what it sends.
 #[derive(Debug, Default)]
@@ -104,7 +105,9 @@ impl Side {
 
     /// Offset up to which its data was acknowledged.
     pub(crate) fn acknowledged_offset(&self) -> u64 {
-        if gt(self.acknowledged, self.base) {
+        // Nothing can be acknowledged to who has not acknowledged anything, the SYN/ACK for one.
+        let begins = self.base_offset() == 0 && self.flags & TcpFlags::ACK == 0;
+        if !begins && gt(self.acknowledged, self.base) {
             self.offset_of(self.acknowledged)
         } else {
             self.base_offset()

@@ -81,6 +81,8 @@ pub struct Orders {
     pub needed: u32,
     /// Something went wrong: no more is given in this call.
     pub failed: bool,
+    /// What went wrong is an error of the protocol's parser: `app-layer.error-policy` holds.
+    pub parser_failed: bool,
     /// The application layer was changed by it: later stages look at transactions
     /// (`app_update_direction`).
     pub updated: bool,

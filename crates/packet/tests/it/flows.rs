@@ -415,7 +415,13 @@ fn settings_have_their_names() {
     }
     streams.resolve(true);
     assert!(streams.inline && streams.midstream);
-    assert_eq!((streams.depth, streams.chunk_bytes), (8192, [1000, 2560]));
+    assert_eq!((streams.depth, streams.chunk_bytes), (8192, [950, 2432]));
+    assert!(streams.set("stream.reassembly.randomize-chunk-range", "20"));
+    streams.resolve(true);
+    assert_eq!(streams.chunk_bytes, [900, 2304]);
+    assert!(streams.set("stream.reassembly.randomize-chunk-size", "no"));
+    streams.resolve(true);
+    assert_eq!(streams.chunk_bytes, [1000, 2560]);
     assert_eq!(streams.midstream_policy, ExceptionPolicy::PassFlow);
     assert_eq!(streams.session_memory_policy, ExceptionPolicy::DropFlow);
     let mut flows = flow::Settings::built_in();

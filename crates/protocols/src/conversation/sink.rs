@@ -80,6 +80,7 @@ impl Conversation {
             consumed: 0,
             needed: u32::try_from(self.side(way).needed).unwrap_or(u32::MAX),
             failed: orders.failed || ended,
+            parser_failed: orders.failed && ended,
             updated: orders.updated,
             detection_completed: changed.then(|| self.side(way).completed),
             detection_reset: before.completed == [true; 2] && completed != [true; 2],

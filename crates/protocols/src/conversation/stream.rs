@@ -14,6 +14,9 @@ const CHANGE_BYTES_MAX: usize = 4096;
 /// One direction may have so many bytes before the other one has any.
 const LONELY_BYTES_MAX: u64 = 100_000;
 
+/// Bytes of the headers of a packet of TCP over IP, at least.
+const HEADERS_MIN: u64 = 40;
+
 /// How detection went on.
 enum Step {
     /// Done, or more bytes are needed.
@@ -188,7 +191,10 @@ impl Conversation {
     /// Asks the detector about the pending bytes.
     fn ask(&mut self, direction: Direction) -> Option<Found> {
         let opposite = self.side(direction.reverse());
-        let (other, other_bytes) = (opposite.known.protocol(), opposite.seen);
+        // It has sent packets, those of the handshake or the one that acknowledges these bytes.
+        let has_sent = !(self.flow.midstream && self.flow.inline);
+        let headers = if has_sent { HEADERS_MIN } else { 0 };
+        let (other, other_bytes) = (opposite.known.protocol(), opposite.seen + headers);
         let change = self.change;
         let flow = detect::with_port(&self.flow, change.and_then(|change| change.port));
         let hints = Hints { other, expected: change.and_then(|change| change.expect) };

@@ -102,6 +102,8 @@ impl BodySink<'_> {
             (settings.response_body_limit, min, settings.response_inspect_window)
         };
         prune(self.body(), min, window);
+        let stores = self.transaction.state.stores.get(self.direction.index());
+        let limit = if stores == Some(&true) { settings.stored_body_limit } else { limit };
         let so_far = self.body().so_far;
         if limit == 0 || so_far < limit {
             let room = if limit == 0 { u64::MAX } else { limit - so_far };

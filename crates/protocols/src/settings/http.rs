@@ -20,6 +20,8 @@ pub struct Settings {
     pub request_body_limit: u64,
     /// Bytes of a response's body that are inspected; 0 is no limit.
     pub response_body_limit: u64,
+    /// Bytes of a body whose file is to be stored, instead of the limits above; 0 is no limit.
+    pub stored_body_limit: u64,
     /// Bytes of a request's body that are waited for before it is inspected.
     pub request_inspect_min: u64,
     /// Bytes of a request's body that are inspected together afterwards.
@@ -85,6 +87,7 @@ impl Default for Settings {
         Self {
             request_body_limit: 100 * 1024,
             response_body_limit: 100 * 1024,
+            stored_body_limit: 1 << 20,
             response_inspect_min: 40 * 1024,
             response_inspect_window: 16 * 1024,
             ..settings
@@ -98,6 +101,7 @@ impl Settings {
         Self {
             request_body_limit: 4096,
             response_body_limit: 4096,
+            stored_body_limit: 0,
             request_inspect_min: 32 * 1024,
             request_inspect_window: 4096,
             response_inspect_min: 32 * 1024,

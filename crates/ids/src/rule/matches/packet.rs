@@ -84,8 +84,8 @@ pub enum PacketCheck {
     SameIp,
     /// `l3_proto`: 4, 6 or ARP.
     NetworkProtocol(NetworkProtocol),
-    /// `geoip`: not evaluated, there is no database; never matches.
-    GeoIp,
+    /// `geoip`: countries of addresses.
+    GeoIp(GeoIp),
     /// `*-csum`.
     Checksum {
         /// Which.
@@ -223,3 +223,14 @@ pub struct Flow {
 /// `dsize` that can match, from all of a rule's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dsize(pub Compare);
+
+/// `geoip`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GeoIp {
+    /// Whose address.
+    pub side: ReputationSide,
+    /// It is in none of them.
+    pub negated: bool,
+    /// Countries (ISO 3166-1, two letters).
+    pub countries: Vec<String>,
+}

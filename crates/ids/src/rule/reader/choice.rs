@@ -135,8 +135,12 @@ fn pattern(key: Option<BufferKey>, content: &Content) -> FastPattern {
         }
         None => &content.bytes,
     };
+    // A place that a variable gives is not known before the rule is inspected.
+    let is_variable = |amount: Option<Amount>| matches!(amount, Some(Amount::Variable(_)));
+    let is_placed =
+        choice.chop.is_none() && !is_variable(content.offset) && !is_variable(content.depth);
     let fixed = |amount: Option<Amount>| match amount {
-        Some(Amount::Fixed(amount)) if choice.chop.is_none() => u32::try_from(amount).unwrap_or(0),
+        Some(Amount::Fixed(amount)) if is_placed => u32::try_from(amount).unwrap_or(0),
         _ => 0,
     };
     FastPattern {

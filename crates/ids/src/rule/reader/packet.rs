@@ -48,7 +48,6 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     keyword("ip_proto", ip_protocol).quotes(Quotes::Optional),
     keyword("l3_proto", network_protocol),
     keyword("sameip", |d, _| check(d, PacketCheck::SameIp)).without_value(),
-    keyword("geoip", |_, _| Err("there is no GeoIP database, so the rule can never match".into())),
     keyword("ipv4-csum", |d, v| checksum(d, v, ChecksumOf::Ipv4)),
     keyword("tcpv4-csum", |d, v| checksum(d, v, ChecksumOf::TcpV4)),
     keyword("tcpv6-csum", |d, v| checksum(d, v, ChecksumOf::TcpV6)),

@@ -2,7 +2,6 @@
 
 use super::draft::{Draft, List, Outcome};
 use super::keyword::{Keyword, keyword};
-use super::text::Quotes;
 use crate::rule::matches::{ElementIndex, Match, ProtocolCheck, ProtocolValue};
 use crate::rule::number::{Compare, compare};
 
@@ -353,11 +352,7 @@ const CHECKS: &[Check] = &[
     check("ssl_state", "tls", "tls_generic", Form::Words(SSL_STATES)),
     check("ssl_version", "tls", "tls_generic", Form::Words(SSL_VERSIONS)),
     check("tls.version", "tls", "tls_generic", Form::Words(&[])),
-    check("tls_cert_notbefore", "tls", "tls_cert", Form::Words(&[])),
-    check("tls_cert_notafter", "tls", "tls_cert", Form::Words(&[])),
     check("tls.cert_chain_len", "tls", "tls_cert", Form::Number(U32)),
-    check("ssh.protoversion", "ssh", "ssh.proto", Form::Words(&[])),
-    check("ssh.softwareversion", "ssh", "ssh_software", Form::Words(&[])),
     check("http2.frametype", "http2", "http2", Form::Named(U8, HTTP2_FRAMES)),
     check("http2.errorcode", "http2", "http2", Form::Named(U32, HTTP2_ERRORS)),
     check("http2.priority", "http2", "http2", Form::Number(U8)),
@@ -432,21 +427,8 @@ const CHECKS: &[Check] = &[
 pub(super) const KEYWORDS: &[Keyword] = &[
     keyword("ftpbounce", |draft, _| present(draft, "ftp", "ftp.bounce", "ftpbounce"))
         .without_value(),
-    keyword("tls_cert_expired", |draft, _| present(draft, "tls", "tls_cert", "tls_cert_expired"))
-        .without_value(),
-    keyword("tls_cert_valid", |draft, _| present(draft, "tls", "tls_cert", "tls_cert_valid"))
-        .without_value(),
-    keyword("tls.store", tls_store).without_value(),
-    keyword("tls_store", tls_store).without_value(),
-    keyword("tls.subject", |draft, value| certificate_text(draft, value, "tls.subject"))
-        .quotes(Quotes::Mandatory)
-        .negatable(),
-    keyword("tls.issuerdn", |draft, value| certificate_text(draft, value, "tls.issuerdn"))
-        .quotes(Quotes::Mandatory)
-        .negatable(),
-    keyword("tls.fingerprint", |draft, value| certificate_text(draft, value, "tls.fingerprint"))
-        .quotes(Quotes::Mandatory)
-        .negatable(),
+    keyword("ssh.protoversion", |_, _| Err("it is obsolete: use ssh.proto".into())),
+    keyword("ssh.softwareversion", |_, _| Err("it is obsolete: use ssh.software".into())),
 ];
 
 /// A keyword by its name in lower case.
@@ -464,7 +446,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     CHECKS.iter().flat_map(|check| check.aliases.iter().copied().chain([check.name]))
 }
 
-fn append(
+pub(super) fn append(
     draft: &mut Draft<'_>,
     list: &'static str,
     keyword: &'static str,
@@ -475,7 +457,7 @@ fn append(
     draft.append(List::Buffer(key), item).map(|_| ())
 }
 
-fn present(
+pub(super) fn present(
     draft: &mut Draft<'_>,
     protocol: &'static str,
     list: &'static str,
@@ -483,18 +465,6 @@ fn present(
 ) -> Outcome {
     draft.set_protocol(protocol)?;
     append(draft, list, keyword, ProtocolValue::Present)
-}
-
-fn tls_store(draft: &mut Draft<'_>, _: &str) -> Outcome {
-    draft.set_protocol("tls")?;
-    draft.append(List::Post, Match::TlsStore).map(|_| ())
-}
-
-/// The text, with `!` before it if it must not be there.
-fn certificate_text(draft: &mut Draft<'_>, value: &str, keyword: &'static str) -> Outcome {
-    draft.set_protocol("tls")?;
-    let text = if draft.is_negated { format!("!{value}") } else { value.to_owned() };
-    append(draft, "tls_cert", keyword, ProtocolValue::Words(vec![text]))
 }
 
 fn lookup(text: &str, names: &[(&str, u64)]) -> Option<u64> {

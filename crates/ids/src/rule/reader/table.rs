@@ -7,8 +7,8 @@ use super::draft::{Draft, Outcome, Refusal};
 use super::keyword::{Keyword, Value};
 use super::text::{OptionText, Quotes, unquote};
 use super::{
-    bytes, content, dataset, events, files, limits, meta, packet, pattern, protocol, state,
-    transforms,
+    bytes, certificate, content, country, dataset, events, files, limits, meta, packet, pattern,
+    protocol, state, transforms,
 };
 use crate::rule::buffers;
 use crate::rule::header::Direction;
@@ -26,6 +26,8 @@ static KEYWORDS: LazyLock<HashMap<&'static str, Keyword>> = LazyLock::new(|| {
         dataset::KEYWORDS,
         events::KEYWORDS,
         protocol::KEYWORDS,
+        certificate::KEYWORDS,
+        country::KEYWORDS,
         transforms::KEYWORDS,
     ];
     let all = tables.into_iter().flatten();
