@@ -16,6 +16,7 @@ mod der;
 mod detect;
 mod dhcp;
 pub mod dns;
+pub mod enip;
 mod event;
 mod file_buffers;
 mod files;

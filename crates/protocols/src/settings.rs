@@ -51,6 +51,8 @@ pub struct Settings {
     pub smtp: smtp::Settings,
     /// TLS.
     pub tls: tls::Settings,
+    /// Transactions of EtherNet/IP that wait in one flow (`enip.max-tx`).
+    pub enip_transactions_max: usize,
     /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`).
     pub ports: BTreeMap<Protocol, Vec<u16>>,
     /// Frames are kept, with their bytes: there are rules about them.
@@ -75,6 +77,7 @@ impl Default for Settings {
             ssh: ssh::Settings::default(),
             smtp: smtp::Settings::default(),
             tls: tls::Settings::default(),
+            enip_transactions_max: 1024,
             ports: BTreeMap::new(),
             frames: false,
             hashes: HashSettings::default(),
@@ -99,6 +102,13 @@ impl Settings {
             Some(("ftp", name)) => self.ftp.set(name, value),
             Some(("ssh", name)) => self.ssh.set(name, value),
             Some(("smtp", name)) => self.smtp.set(name, value),
+            Some(("enip", "max-tx")) => match value.parse() {
+                Ok(most) => {
+                    self.enip_transactions_max = most;
+                    true
+                }
+                Err(_) => false,
+            },
             _ => false,
         };
         if by_protocol {

@@ -1,7 +1,7 @@
 //! Checks of protocols whose values are words of their own: names, ranges, dates, interfaces.
 
-use gauntlet_protocols::modbus;
 use gauntlet_protocols::tls::{flag, version};
+use gauntlet_protocols::{enip, modbus};
 
 /// Reads what a check is about.
 pub(crate) trait Source {
@@ -34,6 +34,9 @@ pub(crate) fn holds(keyword: &str, words: &[String], source: &dyn Source) -> Opt
         "modbus" => modbus::Condition::of_text(&words.join(", ")).is_some_and(|condition| {
             source.bytes("modbus.message", 0).is_some_and(|message| condition.holds(&message))
         }),
+        "cip_service" => enip::Service::of_text(&words.join(",")).is_some_and(|service| {
+            source.bytes("enip.cip", 0).is_some_and(|cip| service.holds(&cip))
+        }),
         "ftpdata_command" => {
             let found = source.bytes("ftpdata_command", 0).unwrap_or_default();
             words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&found))
@@ -54,6 +57,7 @@ pub(crate) fn subject(keyword: &str) -> Option<&'static str> {
         "ftpdata_command" => "ftpdata_command",
         "ike.chosen_sa_attribute" => "ike.chosen_sa_attribute",
         "modbus" => "modbus.message",
+        "cip_service" => "enip.cip",
         _ => return None,
     })
 }
