@@ -34,6 +34,8 @@ pub enum FrameNote {
         name: &'static str,
         /// Where.
         at: usize,
+        /// The transaction that it belongs to, if that was not known before.
+        transaction: Option<u64>,
     },
 }
 
@@ -137,13 +139,14 @@ impl Frames {
                     let start = base + at as u64;
                     self.open(protocol, direction, (name, start, len), transaction);
                 }
-                FrameNote::Close { name, at } => {
+                FrameNote::Close { name, at, transaction } => {
                     let open = self.0.iter_mut().rev().find(|frame| {
                         frame.name == name && frame.direction == direction && frame.len.is_none()
                     });
                     if let Some(frame) = open {
                         let end = base + at as u64;
                         frame.len = Some(end.saturating_sub(frame.start));
+                        frame.transaction = transaction.or(frame.transaction);
                     }
                 }
             }
@@ -153,11 +156,26 @@ impl Frames {
         }
     }
 
+    /// Frames of a datagram end with it.
+    pub(crate) fn end_datagram(&mut self, direction: Direction) {
+        for frame in self.0.iter_mut().filter(|frame| frame.direction == direction) {
+            frame.len = frame.len.or(Some(frame.window.end()));
+        }
+    }
+
+    /// All frames of this direction go.
+    pub(crate) fn forget(&mut self, direction: Direction) {
+        self.0.retain(|frame| frame.direction != direction);
+    }
+
     /// What could be looked at was looked at.
     pub(crate) fn inspected(&mut self, direction: Direction, end: bool, inline: bool) {
         self.0.retain_mut(|frame| {
-            if frame.direction != direction || frame.look(end, inline).is_none() {
-                return frame.direction != direction || !(frame.handed && frame.is_complete());
+            if frame.direction != direction {
+                return true;
+            }
+            if frame.look(end, inline).is_none() {
+                return !frame.is_complete();
             }
             frame.handed = true;
             frame.inspected = frame.window.end();

@@ -272,9 +272,9 @@ impl Wishes {
     }
 
     /// The open frame of this name ends at this place of the bytes at hand.
-    pub(crate) fn close_frame(&mut self, name: &'static str, at: usize) {
+    pub(crate) fn close_frame(&mut self, name: &'static str, at: usize, transaction: Option<u64>) {
         if self.frames_wanted {
-            self.frames.push(FrameNote::Close { name, at });
+            self.frames.push(FrameNote::Close { name, at, transaction });
         }
     }
 

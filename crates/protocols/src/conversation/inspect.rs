@@ -8,7 +8,7 @@ use crate::file_buffers;
 use crate::files::Look;
 use crate::frames::Frame;
 use crate::parser::At;
-use crate::protocol::Protocol;
+use crate::protocol::{Carrier, Protocol};
 use crate::record::Fields;
 use crate::registry;
 use crate::transaction::State;
@@ -138,7 +138,11 @@ impl Conversation {
     /// What [`Frame::look`] gave was looked at; frames that are over go.
     pub fn frames_inspected(&mut self, direction: Direction) {
         let (end, inline) = (self.side(direction).ended, self.settings.inline);
-        self.frames.inspected(direction, end, inline);
+        if self.flow.carrier == Carrier::Udp {
+            self.frames.forget(direction);
+        } else {
+            self.frames.inspected(direction, end, inline);
+        }
     }
 
     /// The EVE record of a transaction.

@@ -125,11 +125,11 @@ struct Smb {
 }
 
 impl Parser for Smb {
-    fn parse(&mut self, input: Input<'_>, _: &mut Wishes) -> Outcome {
+    fn parse(&mut self, input: Input<'_>, wishes: &mut Wishes) -> Outcome {
         if input.bytes.is_empty() {
             return Outcome::Done;
         }
-        self.session.stream(input.direction, input.bytes)
+        self.session.stream(input.direction, input.bytes, wishes)
     }
 
     fn gap(&mut self, direction: Direction, len: u64, _: &mut Wishes) -> Outcome {
