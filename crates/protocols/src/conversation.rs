@@ -288,6 +288,9 @@ impl Conversation {
         if self.parser.is_some() {
             return true;
         }
+        if self.settings.detected_only.contains(&protocol) {
+            return false;
+        }
         let make = registry::module(protocol).map(|module| module.make);
         let flow = Flow { inline: self.settings.inline, ..self.flow };
         self.parser = make.and_then(|make| make(&self.settings, &flow));

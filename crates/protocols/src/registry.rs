@@ -21,6 +21,7 @@ pub(crate) static MODULES: &[&Module] = &[
     &crate::dns::MODULE,
     &crate::modbus::MODULE,
     &crate::enip::MODULE,
+    &crate::nfs::MODULE,
     &crate::ntp::MODULE,
     &crate::tftp::MODULE,
     &crate::ike::MODULE,

@@ -10,7 +10,7 @@ pub(crate) mod tls;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::files::HashSettings;
-use crate::protocol::Protocol;
+use crate::protocol::{Carrier, Protocol};
 
 /// What becomes of a flow once its data is encrypted (`encryption-handling`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,8 +53,11 @@ pub struct Settings {
     pub tls: tls::Settings,
     /// Transactions of EtherNet/IP that wait in one flow (`enip.max-tx`).
     pub enip_transactions_max: usize,
-    /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`).
-    pub ports: BTreeMap<Protocol, Vec<u16>>,
+    /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`), for one
+    /// carrier (`dns.tcp.detection-ports.dp`) or for all, which goes before.
+    pub ports: BTreeMap<(Protocol, Option<Carrier>), Vec<u16>>,
+    /// Protocols that are detected, but not parsed (`enabled: detection-only`).
+    pub detected_only: BTreeSet<Protocol>,
     /// Frames are kept, with their bytes: there are rules about them.
     pub frames: bool,
     /// Hashes of files.
@@ -79,6 +82,7 @@ impl Default for Settings {
             tls: tls::Settings::default(),
             enip_transactions_max: 1024,
             ports: BTreeMap::new(),
+            detected_only: BTreeSet::new(),
             frames: false,
             hashes: HashSettings::default(),
             midstream: false,
@@ -114,27 +118,35 @@ impl Settings {
         if by_protocol {
             return true;
         }
+        if let Some(rest) = rest.strip_suffix(".detection-ports.dp") {
+            let (protocol, carrier) = match rest.split_once('.') {
+                Some((protocol, "tcp")) => (protocol, Some(Carrier::Tcp)),
+                Some((protocol, "udp")) => (protocol, Some(Carrier::Udp)),
+                Some(_) => return false,
+                None => (rest, None),
+            };
+            return self.set_ports(protocol, carrier, value);
+        }
         let rest = rest.replace(".tcp.", ".").replace(".udp.", ".");
-        if let Some(protocol) = rest.strip_suffix(".enabled") {
-            return self.enable(protocol, value);
-        }
-        if let Some(protocol) = rest.strip_suffix(".detection-ports.dp") {
-            return self.set_ports(protocol, value);
-        }
-        false
+        rest.strip_suffix(".enabled").is_some_and(|protocol| self.enable(protocol, value))
     }
 
-    fn set_ports(&mut self, protocol: &str, value: &str) -> bool {
+    fn set_ports(&mut self, protocol: &str, carrier: Option<Carrier>, value: &str) -> bool {
         let Some(protocol) = Protocol::of_name(protocol) else { return false };
         let list = value.trim_matches(['[', ']']).split(',');
         let Ok(ports) = list.map(|port| port.trim().parse()).collect() else { return false };
-        self.ports.insert(protocol, ports);
+        self.ports.insert((protocol, carrier), ports);
         true
     }
 
     fn enable(&mut self, protocol: &str, value: &str) -> bool {
         let name = if protocol == "http" { "http1" } else { protocol };
         let Some(protocol) = Protocol::of_name(name) else { return false };
+        if value == "detection-only" {
+            self.detected_only.insert(protocol);
+        } else {
+            self.detected_only.remove(&protocol);
+        }
         match value {
             "yes" | "true" | "1" | "on" | "detection-only" => self.disabled.remove(&protocol),
             _ => self.disabled.insert(protocol),

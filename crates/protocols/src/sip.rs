@@ -12,7 +12,7 @@ use crate::parser::{At, Flow, Input, Module, Outcome, Parser, Pattern, Wishes};
 use crate::protocol::{Carrier, Protocol};
 use crate::record::Fields;
 use crate::rooms;
-use crate::tables::{TWO_STATES, row, stream_begins, transactions_in};
+use crate::tables::{TWO_STATES, row, row_with_aliases, stream_begins, transactions_in};
 use crate::transaction::Transactions;
 use sdp::Description;
 use wire::{Defect, Message, Start};
@@ -77,7 +77,7 @@ pub(crate) static MODULE: Module = Module {
         row(FROM, "sip.from", Kind::Multi, BOTH),
         row(TO, "sip.to", Kind::Multi, BOTH),
         row(VIA, "sip.via", Kind::Multi, BOTH),
-        row(USER_AGENT, "sip.user_agent", Kind::Multi, BOTH),
+        row_with_aliases(USER_AGENT, "sip.user_agent", &["sip.ua"], Kind::Multi, BOTH),
         row(CONTENT_TYPE, "sip.content_type", Kind::Multi, BOTH),
         row(CONTENT_LENGTH, "sip.content_length", Kind::Multi, BOTH),
         row(SDP_NAME, "sdp.session_name", Kind::Single, BOTH),

@@ -226,6 +226,12 @@ impl<'a> Inspection<'a> {
                 };
                 value(0).is_some_and(|named| Some(named) != sender)
             }
+            ProtocolValue::Present if check.keyword == "tls_cert_expired" => {
+                value(0).is_some_and(|end| now(facts) > end)
+            }
+            ProtocolValue::Present if check.keyword == "tls_cert_valid" => {
+                value(0).is_some_and(|end| now(facts) <= end)
+            }
             ProtocolValue::Present => value(0).is_some(),
             ProtocolValue::Element(which, compare) => match *which {
                 ElementIndex::Any => all().any(|found| compare.holds(found)),
@@ -265,6 +271,11 @@ impl<'a> Inspection<'a> {
             (false, last) => last,
         }
     }
+}
+
+/// Seconds of the epoch.
+fn now(facts: &Facts<'_>) -> u64 {
+    u64::try_from(facts.time().seconds).unwrap_or_default()
 }
 
 /// A transaction in one direction, for checks of words.

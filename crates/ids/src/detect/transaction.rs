@@ -149,13 +149,14 @@ impl Turn<'_> {
         kept: &mut Kept,
     ) -> Vec<u32> {
         let mut found = Vec::new();
-        let mut seen = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
+        let before = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
+        let mut seen = before;
         for filter in &self.program.prefilter.transactions {
             if !self.concerns(filter) {
                 continue;
             }
             let is_past = self.progress > filter.progress;
-            if filter.progress > self.progress || (is_past && seen > filter.progress) {
+            if filter.progress > self.progress || (is_past && before > filter.progress) {
                 continue;
             }
             match &filter.what {

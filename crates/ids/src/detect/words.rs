@@ -1,6 +1,8 @@
 //! Checks of protocols whose values are words of their own: names, ranges, dates, interfaces.
 
 use gauntlet_protocols::tls::{flag, version};
+
+use crate::rule::validity::Validity;
 use gauntlet_protocols::{enip, modbus};
 
 /// Reads what a check is about.
@@ -34,11 +36,16 @@ pub(crate) fn holds(keyword: &str, words: &[String], source: &dyn Source) -> Opt
         "modbus" => modbus::Condition::of_text(&words.join(", ")).is_some_and(|condition| {
             source.bytes("modbus.message", 0).is_some_and(|message| condition.holds(&message))
         }),
+        "tls.subject" => certificate_text(words, source.bytes("tls.cert_subject", 0)),
+        "tls.issuerdn" => certificate_text(words, source.bytes("tls.cert_issuer", 0)),
+        "tls.fingerprint" => certificate_text(words, source.bytes("tls.cert_fingerprint", 0)),
+        "tls_cert_notbefore" => validity(words, source.number("tls_cert_notbefore", 0)),
+        "tls_cert_notafter" => validity(words, source.number("tls_cert_notafter", 0)),
         "cip_service" => enip::Service::of_text(&words.join(",")).is_some_and(|service| {
             source.bytes("enip.cip", 0).is_some_and(|cip| service.holds(&cip))
         }),
         "ftpdata_command" => {
-            let found = source.bytes("ftpdata_command", 0).unwrap_or_default();
+            let found = source.bytes("ftpdata.command", 0).unwrap_or_default();
             words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&found))
         }
         _ => return None,
@@ -54,12 +61,32 @@ pub(crate) fn subject(keyword: &str) -> Option<&'static str> {
         "ssl_version" | "tls.version" => "tls.version",
         "ssl_state" => "ssl_state",
         "http2.settings" => "http2.settings",
-        "ftpdata_command" => "ftpdata_command",
+        "ftpdata_command" => "ftpdata.command",
         "ike.chosen_sa_attribute" => "ike.chosen_sa_attribute",
         "modbus" => "modbus.message",
         "cip_service" => "enip.cip",
+        "tls.subject" => "tls.cert_subject",
+        "tls.issuerdn" => "tls.cert_issuer",
+        "tls.fingerprint" => "tls.cert_fingerprint",
+        "tls_cert_notbefore" => "tls_cert_notbefore",
+        "tls_cert_notafter" => "tls_cert_notafter",
         _ => return None,
     })
+}
+
+/// Whether a certificate's text has this one in it; with `!` before it, whether it has not.
+fn certificate_text(words: &[String], found: Option<Vec<u8>>) -> bool {
+    let (Some(word), Some(found)) = (words.first(), found) else { return false };
+    let (wanted, negated) = match word.strip_prefix('!') {
+        Some(wanted) => (wanted, true),
+        None => (word.as_str(), false),
+    };
+    memchr::memmem::find(&found, wanted.as_bytes()).is_some() != negated
+}
+
+fn validity(words: &[String], found: Option<i64>) -> bool {
+    let wanted = words.first().and_then(|text| Validity::read(text));
+    wanted.zip(found).is_some_and(|(wanted, found)| wanted.holds(found))
 }
 
 /// `alg_hash=2`: what the responder chose of an attribute.

@@ -26,7 +26,7 @@ const SETTINGS: Number = Number::new(ROOM, 5);
 pub(crate) static BUFFERS: &[Spec] = &[Spec {
     buffer: HEADER_NAME,
     name: "http2.header_name",
-    aliases: &[],
+    aliases: &["http2_header_name"],
     kind: Kind::Multi,
     engines: BOTH,
 }];

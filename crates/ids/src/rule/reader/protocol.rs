@@ -7,6 +7,7 @@ use super::keyword::{Keyword, keyword};
 use super::text::Quotes;
 use crate::rule::matches::{ElementIndex, Match, ProtocolCheck, ProtocolValue};
 use crate::rule::number::{Compare, compare};
+use crate::rule::validity::Validity;
 
 const U8: u64 = u8::MAX as u64;
 const U16: u64 = u16::MAX as u64;
@@ -359,8 +360,8 @@ const CHECKS: &[Check] = &[
     check("ssl_state", "tls", "tls_generic", Form::Words(SSL_STATES)),
     check("ssl_version", "tls", "tls_generic", Form::Words(SSL_VERSIONS)),
     check("tls.version", "tls", "tls_generic", Form::Words(&[])),
-    check("tls_cert_notbefore", "tls", "tls_cert", Form::Words(&[])),
-    check("tls_cert_notafter", "tls", "tls_cert", Form::Words(&[])),
+    check("tls_cert_notbefore", "tls", "tls_cert", Form::Checked(is_validity)),
+    check("tls_cert_notafter", "tls", "tls_cert", Form::Checked(is_validity)),
     check("tls.cert_chain_len", "tls", "tls_cert", Form::Number(U32)),
     check("ssh.protoversion", "ssh", "ssh.proto", Form::Words(&[])),
     check("ssh.softwareversion", "ssh", "ssh_software", Form::Words(&[])),
@@ -494,6 +495,10 @@ fn present(
 ) -> Outcome {
     draft.set_protocol(protocol)?;
     append(draft, list, keyword, ProtocolValue::Present)
+}
+
+fn is_validity(text: &str) -> bool {
+    Validity::read(text).is_some()
 }
 
 fn tls_store(draft: &mut Draft<'_>, _: &str) -> Outcome {
