@@ -13,6 +13,7 @@ pub(crate) const ROOM: u8 = 255;
 pub(crate) const DATA: Buffer = Buffer::new(ROOM, 0);
 const NAME: Buffer = Buffer::new(ROOM, 1);
 const BODY: Buffer = Buffer::new(ROOM, 2);
+const KIND: Buffer = Buffer::new(ROOM, 3);
 const SIZE: Number = Number::new(ROOM, 0);
 
 /// Progress of HTTP/1 and HTTP/2 at which files are looked at.
@@ -49,6 +50,7 @@ pub(crate) static BUFFERS: &[Spec] = &[
         engines: ENGINES,
     },
     Spec { buffer: NAME, name: "file.name", aliases: &[], kind: Kind::Multi, engines: ENGINES },
+    Spec { buffer: KIND, name: "file.magic", aliases: &[], kind: Kind::Multi, engines: ENGINES },
     Spec {
         buffer: BODY,
         name: "http.response_body",
@@ -73,6 +75,7 @@ pub(crate) fn buffer(
     let file = state.files(direction).get(i)?;
     match buffer {
         NAME => Some(Bytes::whole(&file.name)),
+        KIND => file.kind().map(|kind| Bytes::made(kind.into_bytes())),
         DATA | BODY => file.data(look),
         _ => None,
     }

@@ -7,10 +7,14 @@ use md5::{Digest, Md5};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
 use crate::buffer::Bytes;
+use crate::file_kinds;
 use crate::window::Window;
 
 /// The most bytes of one file that wait for inspection.
 const WINDOW_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of a beginning that are kept to tell a kind, and the fewest that tell it while more comes.
+const HEAD_BYTES_MAX: usize = 4096;
+const HEAD_BYTES_MIN: usize = 512;
 /// The longest name of a file.
 pub(crate) const NAME_MAX: usize = 4096;
 /// The most files of one direction of one transaction.
@@ -42,7 +46,7 @@ impl FileState {
     }
 }
 
-/// Which hashes of files are computed.
+/// Which hashes of files are computed, and whether their kinds are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashSettings {
     /// MD5 (RFC 1321).
@@ -51,11 +55,13 @@ pub struct HashSettings {
     pub sha1: bool,
     /// SHA-256.
     pub sha256: bool,
+    /// Beginnings of files are kept, so that their kinds can be told (`file.magic`).
+    pub kinds: bool,
 }
 
 impl Default for HashSettings {
     fn default() -> Self {
-        Self { md5: true, sha1: true, sha256: true }
+        Self { md5: true, sha1: true, sha256: true, kinds: false }
     }
 }
 
@@ -121,6 +127,8 @@ pub struct File {
     /// Of a closed or truncated file; of one with gaps that of what was seen.
     pub sha256: Option<[u8; 32]>,
     hashes: Hashes,
+    /// The first bytes, if its kind is asked for.
+    head: Option<Vec<u8>>,
     window: Window,
     inspected: u64,
     handed: Cell<u64>,
@@ -140,6 +148,7 @@ impl File {
             track_id: opening.track_id,
             pace: opening.pace,
             hashes,
+            head: opening.hashes.kinds.then(Vec::new),
             ..Self::default()
         }
     }
@@ -150,6 +159,10 @@ impl File {
             return;
         }
         self.size += bytes.len() as u64;
+        if let Some(head) = self.head.as_mut().filter(|_| !self.gaps) {
+            let room = HEAD_BYTES_MAX - head.len();
+            head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        }
         self.window.append(bytes, WINDOW_MAX);
         if let Some(md5) = &mut self.hashes.md5 {
             md5.update(bytes);
@@ -226,6 +239,13 @@ impl File {
             begin: offset == 0,
             end: self.state == FileState::Closed,
         })
+    }
+
+    /// Its kind in the words of `file`, once enough of it is there.
+    pub(crate) fn kind(&self) -> Option<String> {
+        let head = self.head.as_ref().filter(|head| !head.is_empty())?;
+        let is_enough = head.len() >= HEAD_BYTES_MIN || self.state > FileState::Open;
+        is_enough.then(|| file_kinds::describe(head))
     }
 
     /// What was handed out counts as looked at.

@@ -19,6 +19,7 @@ pub mod dns;
 pub mod enip;
 mod event;
 mod file_buffers;
+mod file_kinds;
 mod files;
 mod frames;
 pub mod ftp;

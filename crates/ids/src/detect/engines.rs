@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use gauntlet_packet::Direction;
-use gauntlet_protocols::{Buffer, Conversation, File, FileState, Kind, Number};
+use gauntlet_protocols::{Buffer, Conversation, File, FileState, Kind, Number, Protocol};
 
 use super::packet::Facts;
 use super::program::{Compiled, Engine, Look, Program};
@@ -54,6 +54,11 @@ pub(crate) struct Inspection<'a> {
 impl<'a> Inspection<'a> {
     pub(crate) fn new(program: &'a Program, conversation: &'a Conversation, place: usize) -> Self {
         Self { program, conversation, place, prepared: HashMap::new(), stream: HashMap::new() }
+    }
+
+    /// Whether rules about this protocol look at the transaction in this direction.
+    pub(crate) fn concerns(&self, protocol: Protocol, direction: Direction) -> bool {
+        self.conversation.concerns(self.place, protocol, direction)
     }
 
     /// Hands out each value of a buffer.

@@ -248,7 +248,9 @@ impl Program {
     pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
         settings.frames |= !self.frames.is_empty();
         for used in &self.rules.buffers {
-            if used.name.starts_with("ja3") {
+            if used.name == "file.magic" {
+                settings.hashes.kinds = true;
+            } else if used.name.starts_with("ja3") {
                 settings.tls.want_ja3();
             } else if used.name.starts_with("ja4") {
                 settings.tls.want_ja4();

@@ -152,7 +152,7 @@ impl Turn<'_> {
         let before = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
         let mut seen = before;
         for filter in &self.program.prefilter.transactions {
-            if !self.concerns(filter) {
+            if !self.concerns(filter, inspection) {
                 continue;
             }
             let is_past = self.progress > filter.progress;
@@ -167,7 +167,9 @@ impl Turn<'_> {
                     });
                 }
             }
-            if is_past && filter.is_last_of_progress {
+            // A message that is carried has no progress of its own.
+            let is_own = filter.protocol.is_none_or(|protocol| !self.is_carried(protocol));
+            if is_past && filter.is_last_of_progress && is_own {
                 seen = seen.max(filter.progress + 1);
             }
         }
@@ -182,9 +184,13 @@ impl Turn<'_> {
         rule.is_some_and(|rule| rule.is_bidirectional)
     }
 
-    fn concerns(&self, filter: &TransactionFilter) -> bool {
+    fn concerns(&self, filter: &TransactionFilter, inspection: &Inspection<'_>) -> bool {
         filter.direction == self.direction
-            && filter.protocol.is_none_or(|protocol| includes(self.protocol, protocol))
+            && filter.protocol.is_none_or(|protocol| inspection.concerns(protocol, self.direction))
+    }
+
+    fn is_carried(&self, protocol: Protocol) -> bool {
+        self.protocol == Protocol::Doh2 && protocol == Protocol::Dns
     }
 
     /// Inspects one rule, from the beginning or where it was left; whether it matched now, and what
@@ -227,7 +233,7 @@ impl Turn<'_> {
                 continue;
             }
             if let Some(protocol) = engine.protocol
-                && !includes(self.protocol, protocol)
+                && !inspection.concerns(protocol, self.direction)
             {
                 continue;
             }
@@ -331,9 +337,4 @@ fn keep(rules: &mut Vec<(u32, u32)>, number: u32, before: Option<u32>, after: Op
     } else if let Some((_, flags)) = rules.iter_mut().find(|(rule, _)| *rule == number) {
         *flags = after;
     }
-}
-
-/// Whether rules of this protocol look into transactions of the flow's.
-fn includes(flow: Protocol, engine: Protocol) -> bool {
-    flow == engine || (flow == Protocol::Doh2 && matches!(engine, Protocol::Http2 | Protocol::Dns))
 }

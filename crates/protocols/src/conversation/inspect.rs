@@ -116,6 +116,18 @@ impl Conversation {
         parser.number(place, number, direction, i)
     }
 
+    /// Whether rules about this protocol look at a transaction in this direction: about DNS those
+    /// over HTTP/2 that carry a message.
+    pub fn concerns(&self, place: usize, protocol: Protocol, direction: Direction) -> bool {
+        match (self.protocol(), protocol) {
+            (Some(Protocol::Doh2), Protocol::Dns) => {
+                self.parser.as_ref().is_some_and(|parser| parser.carries_dns(place, direction))
+            }
+            (Some(Protocol::Doh2), Protocol::Http2) => true,
+            (known, protocol) => known == Some(protocol),
+        }
+    }
+
     /// The detection engine has looked at the transaction in this direction: bodies and files that
     /// were handed out move on.
     pub fn inspected(&mut self, place: usize, direction: Direction) {

@@ -2,11 +2,11 @@
 
 use gauntlet_packet::Direction;
 
-use super::transfer::{Rest, Transfer};
 use super::wire::{self, Call, Defect, Header, Reply, procedure};
 use crate::files::HashSettings;
 use crate::parser::{Outcome, Wishes};
 use crate::recent::Recent;
+use crate::tracker::Tracker;
 use crate::transaction::{State, Transaction, Transactions};
 
 /// Transactions that wait; with more the oldest open one counts as complete.
@@ -35,6 +35,16 @@ pub(super) struct Pending {
     pub(super) handle: Vec<u8>,
 }
 
+/// The transfer of a file.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) direction: Direction,
+    pub(super) handle: Vec<u8>,
+    pub(super) tracker: Tracker,
+    pub(super) is_committed: bool,
+    pub(super) is_over: bool,
+}
+
 /// A call with its reply, or all reads or writes of a file.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
@@ -61,6 +71,16 @@ impl Exchange {
     pub(super) fn is_file(&self) -> bool {
         self.transfer.is_some()
     }
+}
+
+/// A piece of a file of which bytes are still to come.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    pub(super) left: u64,
+    /// Bytes that fill the last word.
+    pub(super) padding: usize,
+    pub(super) handle: Vec<u8>,
+    pub(super) is_last: bool,
 }
 
 /// All of a flow.

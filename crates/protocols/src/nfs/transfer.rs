@@ -2,7 +2,7 @@
 
 use gauntlet_packet::Direction;
 
-use super::session::{Exchange, Pending, Session, exchange};
+use super::session::{Exchange, Pending, Rest, Session, Transfer, exchange};
 use super::wire::{Call, Piece, procedure};
 use crate::parser::Wishes;
 use crate::tracker::Tracker;
@@ -10,26 +10,6 @@ use crate::transaction::{State, Transaction};
 
 /// The largest read or write that is believed.
 const PIECE_BYTES_MAX: u32 = 16 << 20;
-
-/// The transfer of a file.
-#[derive(Debug)]
-pub(super) struct Transfer {
-    direction: Direction,
-    handle: Vec<u8>,
-    tracker: Tracker,
-    pub(super) is_committed: bool,
-    pub(super) is_over: bool,
-}
-
-/// A piece of a file of which bytes are still to come.
-#[derive(Debug, Default)]
-pub(super) struct Rest {
-    left: u64,
-    /// Bytes that fill the last word.
-    padding: usize,
-    handle: Vec<u8>,
-    is_last: bool,
-}
 
 impl Session {
     pub(super) fn begin_transfer(&mut self, id: u32, pending: &Pending, direction: Direction) {
