@@ -76,6 +76,12 @@ const BOTH: &[Engine] = &[
     to_server(Protocol::Doh2, 1),
     to_client(Protocol::Doh2, 1),
 ];
+const NUMBERS: &[Engine] = &[
+    to_server(Protocol::Dns, 0),
+    to_client(Protocol::Dns, 0),
+    to_server(Protocol::Doh2, 0),
+    to_client(Protocol::Doh2, 0),
+];
 const REQUESTS: &[Engine] = &[to_server(Protocol::Dns, 1), to_server(Protocol::Doh2, 1)];
 const RESPONSES: &[Engine] = &[to_client(Protocol::Dns, 1), to_client(Protocol::Doh2, 1)];
 const MDNS_BOTH: &[Engine] = &[to_server(Protocol::Mdns, 1), to_client(Protocol::Mdns, 1)];
@@ -95,9 +101,9 @@ pub(crate) static MODULE: Module = Module {
         row(RESPONSE, "dns.response.rrname", Kind::Multi, RESPONSES),
     ],
     numbers: &[
-        number_row(OPCODE, "dns.opcode", BOTH),
-        number_row(RCODE, "dns.rcode", BOTH),
-        number_row(RRTYPE, "dns.rrtype", BOTH),
+        number_row(OPCODE, "dns.opcode", NUMBERS),
+        number_row(RCODE, "dns.rcode", NUMBERS),
+        number_row(RRTYPE, "dns.rrtype", NUMBERS),
     ],
     patterns: &[],
     probes: &[

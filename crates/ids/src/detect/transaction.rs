@@ -190,7 +190,7 @@ impl Turn<'_> {
     }
 
     fn is_carried(&self, protocol: Protocol) -> bool {
-        self.protocol == Protocol::Doh2 && protocol == Protocol::Dns
+        self.protocol == Protocol::Doh2 && matches!(protocol, Protocol::Dns | Protocol::Doh2)
     }
 
     /// Inspects one rule, from the beginning or where it was left; whether it matched now, and what

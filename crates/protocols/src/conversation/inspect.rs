@@ -120,7 +120,7 @@ impl Conversation {
     /// over HTTP/2 that carry a message.
     pub fn concerns(&self, place: usize, protocol: Protocol, direction: Direction) -> bool {
         match (self.protocol(), protocol) {
-            (Some(Protocol::Doh2), Protocol::Dns) => {
+            (Some(Protocol::Doh2), Protocol::Dns | Protocol::Doh2) => {
                 self.parser.as_ref().is_some_and(|parser| parser.carries_dns(place, direction))
             }
             (Some(Protocol::Doh2), Protocol::Http2) => true,

@@ -572,17 +572,5 @@ fn words(text: &str, known: &[&str]) -> Outcome<Vec<String>> {
     if out.is_empty() { Err("it is empty".into()) } else { Ok(out) }
 }
 
-/// Whether all lists of this table exist.
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rule::buffers;
-
-    #[test]
-    fn lists_exist() {
-        for check in CHECKS {
-            assert!(buffers::buffer(check.list).is_some(), "{}", check.name);
-            assert!(crate::rule::protocol::find(check.protocol).is_some(), "{}", check.protocol);
-        }
-    }
-}
+mod tests;
