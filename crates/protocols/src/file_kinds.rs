@@ -326,10 +326,7 @@ mod tests {
             (b"PK\x03\x04\x14\0\0\0", "Zip archive data, at least v2.0 to extract"),
             (b"PK\x03\x04\x14\0\0\0word/document.xml", "Microsoft Word 2007+"),
             (b"MZ\x90\0", "MS-DOS executable"),
-            (
-                b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0",
-                "ELF 64-bit LSB executable, x86-64, version 1",
-            ),
+            (elf, "ELF 64-bit LSB executable, x86-64, version 1"),
             (b"CWS\x0a", "Macromedia Flash data (compressed), version 10"),
             (b"BZh9", "bzip2 compressed data, block size = 900k"),
             (b"RIFF\0\0\0\0WEBP", "RIFF (little-endian) data, Web/P image"),
