@@ -16,6 +16,7 @@ pub mod port;
 pub mod protocol;
 pub mod reader;
 pub mod thresholds;
+pub mod validity;
 
 use std::sync::Arc;
 

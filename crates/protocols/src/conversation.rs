@@ -288,6 +288,9 @@ impl Conversation {
             self.frames.open(protocol, direction, ("stream", base, None), None);
         }
         self.frames.take(protocol, direction, notes, (base, bytes));
+        if !tcp {
+            self.frames.end_datagram(direction);
+        }
     }
 
     /// Makes the parser if there is none. `false`: the protocol is only detected.

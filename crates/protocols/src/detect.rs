@@ -156,7 +156,8 @@ fn matches(pattern: &Pattern, bytes: &[u8]) -> bool {
 
 /// The ports on which a probing function is asked.
 fn ports_of<'a>(settings: &'a Settings, protocol: Protocol, probe: &'a Probe) -> &'a [u16] {
-    match settings.ports.get(&protocol) {
+    let of = |carrier| settings.ports.get(&(protocol, carrier));
+    match of(None).or_else(|| of(Some(probe.carrier))) {
         Some(ports) if !probe.ports.contains(&0) => ports,
         _ => probe.ports,
     }

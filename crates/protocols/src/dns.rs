@@ -76,6 +76,12 @@ const BOTH: &[Engine] = &[
     to_server(Protocol::Doh2, 1),
     to_client(Protocol::Doh2, 1),
 ];
+const NUMBERS: &[Engine] = &[
+    to_server(Protocol::Dns, 0),
+    to_client(Protocol::Dns, 0),
+    to_server(Protocol::Doh2, 0),
+    to_client(Protocol::Doh2, 0),
+];
 const REQUESTS: &[Engine] = &[to_server(Protocol::Dns, 1), to_server(Protocol::Doh2, 1)];
 const RESPONSES: &[Engine] = &[to_client(Protocol::Dns, 1), to_client(Protocol::Doh2, 1)];
 const MDNS_BOTH: &[Engine] = &[to_server(Protocol::Mdns, 1), to_client(Protocol::Mdns, 1)];
@@ -95,9 +101,9 @@ pub(crate) static MODULE: Module = Module {
         row(RESPONSE, "dns.response.rrname", Kind::Multi, RESPONSES),
     ],
     numbers: &[
-        number_row(OPCODE, "dns.opcode", BOTH),
-        number_row(RCODE, "dns.rcode", BOTH),
-        number_row(RRTYPE, "dns.rrtype", BOTH),
+        number_row(OPCODE, "dns.opcode", NUMBERS),
+        number_row(RCODE, "dns.rcode", NUMBERS),
+        number_row(RRTYPE, "dns.rrtype", NUMBERS),
     ],
     patterns: &[],
     probes: &[
@@ -256,7 +262,21 @@ impl Dns {
         }
     }
 
-    fn message(&mut self, direction: Direction, bytes: &[u8]) -> Result<(), Refusal> {
+    /// Takes a message, which is at this place of the bytes at hand.
+    fn message(
+        &mut self,
+        direction: Direction,
+        bytes: &[u8],
+        (at, wishes): (usize, &mut Wishes),
+    ) -> Result<(), Refusal> {
+        // Suricata counts the transactions of frames from 1.
+        let id = self.transactions.total() + 1;
+        let taken = self.read(direction, bytes);
+        wishes.open_frame("pdu", at, Some(bytes.len() as u64), taken.is_ok().then_some(id));
+        taken
+    }
+
+    fn read(&mut self, direction: Direction, bytes: &[u8]) -> Result<(), Refusal> {
         let plausible = Header::read(&mut Reader::new(bytes))
             .is_some_and(|header| header.is_plausible(bytes.len()));
         if !plausible {
@@ -336,7 +356,8 @@ impl Dns {
                 continue;
             }
             wishes.inspect(input.direction);
-            if self.message(input.direction, message).is_err() {
+            let at = consumed + 2;
+            if self.message(input.direction, message, (at, wishes)).is_err() {
                 return Outcome::Failed;
             }
         }
@@ -350,7 +371,7 @@ impl Parser for Dns {
             Carrier::Tcp => self.stream(input, wishes),
             Carrier::Udp => {
                 // A datagram that is no message does not spoil those after it.
-                let _ = self.message(input.direction, input.bytes);
+                let _ = self.message(input.direction, input.bytes, (0, wishes));
                 Outcome::Done
             }
         }

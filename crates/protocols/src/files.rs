@@ -43,7 +43,7 @@ impl FileState {
     }
 }
 
-/// Which hashes of files are computed.
+/// Which hashes of files are computed, and whether their kinds are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashSettings {
     /// MD5 (RFC 1321).

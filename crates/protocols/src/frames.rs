@@ -11,6 +11,8 @@ use crate::window::Window;
 const FRAMES_MAX: usize = 1024;
 /// The most bytes of one frame that wait for inspection.
 const WINDOW_MAX: usize = 1024 * 1024;
+/// The most gaps of one frame before which bytes are kept.
+const GAPS_MAX: usize = 64;
 /// Of a frame that is not complete so many new bytes are waited for.
 const PART_MIN: u64 = 2500;
 
@@ -34,6 +36,8 @@ pub enum FrameNote {
         name: &'static str,
         /// Where.
         at: usize,
+        /// The transaction that it belongs to, if that was not known before.
+        transaction: Option<u64>,
     },
 }
 
@@ -50,27 +54,42 @@ pub struct Frame {
     pub transaction: Option<u64>,
     start: u64,
     len: Option<u64>,
+    /// What is there behind the last gap.
     window: Window,
+    /// What is there before gaps, and was not inspected yet.
+    before_gaps: Vec<Window>,
     inspected: u64,
     handed: bool,
 }
 
 impl Frame {
-    /// What of it is to be looked at now: all of it, once it is complete; before that (or without
-    /// a known end) parts of 2,500 bytes, or whatever there is if no more comes or streams are
-    /// inspected before they are acknowledged.
-    pub fn look(&self, end: bool, inline: bool) -> Option<Bytes<'_>> {
+    /// What of it is to be looked at now, in one piece but for gaps: all of it, once it is
+    /// complete; before that (or without a known end) parts of 2,500 bytes, or whatever there is
+    /// if no more comes. Where streams are inspected before they are acknowledged, it is all that
+    /// there is, with the last 2,500 bytes of what was looked at before.
+    pub fn look(&self, end: bool, inline: bool) -> Vec<Bytes<'_>> {
         let size = self.window.end();
         let new = size.saturating_sub(self.inspected);
         let complete = self.is_complete();
-        if size == 0 || (new == 0 && self.handed) {
-            return None;
+        let is_known = new == 0 && self.handed && !inline;
+        if size == 0 || is_known || !(complete || end || inline || new >= PART_MIN) {
+            return Vec::new();
         }
-        if !(complete || end || inline || new >= PART_MIN) {
-            return None;
-        }
-        let (data, offset) = self.window.from(self.inspected);
-        Some(Bytes { data: data.into(), offset, begin: offset == 0, end: complete })
+        let piece = |window: &'_ Window, from: u64| {
+            let (data, offset) = window.from(from);
+            (data.to_vec(), offset)
+        };
+        let before = self.before_gaps.iter().map(|window| piece(window, self.inspected));
+        let last = piece(&self.window, self.inspected);
+        let all = before.chain([last]).filter(|(data, _)| !data.is_empty());
+        let is_last = |offset: u64, len: usize| offset + len as u64 == size;
+        all.map(|(data, offset)| Bytes {
+            begin: offset == 0,
+            end: complete && is_last(offset, data.len()),
+            data: data.into(),
+            offset,
+        })
+        .collect()
     }
 
     /// Whether all of its bytes were seen.
@@ -78,7 +97,22 @@ impl Frame {
         self.len.is_some_and(|len| self.window.end() >= len)
     }
 
+    /// Bytes before this place of the stream will not come any more.
+    fn skip_gap(&mut self, base: u64) {
+        let Some(place) = base.checked_sub(self.start).filter(|place| *place > self.window.end())
+        else {
+            return;
+        };
+        if self.len.is_none_or(|len| self.window.end() < len) {
+            let before = std::mem::replace(&mut self.window, Window::at(place));
+            if before.end() > self.inspected && self.before_gaps.len() < GAPS_MAX {
+                self.before_gaps.push(before);
+            }
+        }
+    }
+
     fn fill(&mut self, base: u64, bytes: &[u8]) {
+        self.skip_gap(base);
         let next = self.start + self.window.end();
         let limit = self.len.map_or(u64::MAX, |len| self.start.saturating_add(len));
         let (Some(skip), true) = (next.checked_sub(base), next < limit) else { return };
@@ -118,6 +152,7 @@ impl Frames {
             start,
             len,
             window: Window::default(),
+            before_gaps: Vec::new(),
             inspected: 0,
             handed: false,
         });
@@ -137,13 +172,14 @@ impl Frames {
                     let start = base + at as u64;
                     self.open(protocol, direction, (name, start, len), transaction);
                 }
-                FrameNote::Close { name, at } => {
+                FrameNote::Close { name, at, transaction } => {
                     let open = self.0.iter_mut().rev().find(|frame| {
                         frame.name == name && frame.direction == direction && frame.len.is_none()
                     });
                     if let Some(frame) = open {
                         let end = base + at as u64;
                         frame.len = Some(end.saturating_sub(frame.start));
+                        frame.transaction = transaction.or(frame.transaction);
                     }
                 }
             }
@@ -153,14 +189,31 @@ impl Frames {
         }
     }
 
+    /// Frames of a datagram end with it.
+    pub(crate) fn end_datagram(&mut self, direction: Direction) {
+        for frame in self.0.iter_mut().filter(|frame| frame.direction == direction) {
+            frame.len = frame.len.or(Some(frame.window.end()));
+        }
+    }
+
+    /// All frames of this direction go.
+    pub(crate) fn forget(&mut self, direction: Direction) {
+        self.0.retain(|frame| frame.direction != direction);
+    }
+
     /// What could be looked at was looked at.
     pub(crate) fn inspected(&mut self, direction: Direction, end: bool, inline: bool) {
         self.0.retain_mut(|frame| {
-            if frame.direction != direction || frame.look(end, inline).is_none() {
-                return frame.direction != direction || !(frame.handed && frame.is_complete());
+            if frame.direction != direction {
+                return true;
+            }
+            if frame.look(end, inline).is_empty() {
+                return !frame.is_complete();
             }
             frame.handed = true;
-            frame.inspected = frame.window.end();
+            let kept = if inline { PART_MIN } else { 0 };
+            frame.inspected = frame.window.end().saturating_sub(kept);
+            frame.before_gaps.retain(|window| window.end() > frame.inspected);
             frame.window.slide(frame.inspected);
             !(frame.is_complete() || end)
         });

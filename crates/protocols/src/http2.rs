@@ -126,6 +126,11 @@ impl Parser for Http2 {
         carried.or_else(|| buffers::number(stream, number, direction, i))
     }
 
+    fn carries_dns(&self, place: usize, direction: Direction) -> bool {
+        let stream = self.0.streams.at(place);
+        stream.is_some_and(|stream| stream.data.doh.message(direction).is_some())
+    }
+
     fn replaces(&mut self, before: &dyn Parser) {
         let Some(upgrade) = before.upgrade() else { return };
         if upgrade.method.is_empty() {

@@ -40,6 +40,7 @@ const ERROR_CODE: Number = Number::new(rooms::KRB5, 1);
 const TICKET_ENCRYPTION: Number = Number::new(rooms::KRB5, 2);
 
 const BOTH: &[Engine] = &[to_server(Protocol::Krb5, 0), to_client(Protocol::Krb5, 0)];
+const NAMES: &[Engine] = &[to_client(Protocol::Krb5, 1)];
 const RESPONSE: &[Engine] = &[to_client(Protocol::Krb5, 0)];
 
 pub(crate) static MODULE: Module = Module {
@@ -47,8 +48,8 @@ pub(crate) static MODULE: Module = Module {
     events: &["malformed_data", "weak_encryption"],
     states: TWO_STATES,
     buffers: &[
-        row_with_aliases(CNAME, "krb5.cname", &["krb5_cname"], Kind::Multi, BOTH),
-        row_with_aliases(SNAME, "krb5.sname", &["krb5_sname"], Kind::Multi, BOTH),
+        row_with_aliases(CNAME, "krb5.cname", &["krb5_cname"], Kind::Multi, NAMES),
+        row_with_aliases(SNAME, "krb5.sname", &["krb5_sname"], Kind::Multi, NAMES),
     ],
     numbers: &[
         number_row(TYPE, "krb5_msg_type", BOTH),

@@ -111,6 +111,8 @@ struct Ldap {
     tls: [bool; 2],
     /// Something is missing before the next bytes of a direction.
     gap: [bool; 2],
+    /// The frame of a message is open.
+    open: [bool; 2],
     exchanges: Transactions<Exchange>,
 }
 
@@ -122,6 +124,7 @@ impl Ldap {
             carrier: flow.carrier,
             tls: [false, false],
             gap: [false, false],
+            open: [false, false],
             exchanges: Transactions::default(),
         }
     }
@@ -132,7 +135,7 @@ impl Ldap {
         }
     }
 
-    fn begin(&mut self, direction: Direction, exchange: Exchange, done: bool) -> Result<(), Full> {
+    fn begin(&mut self, direction: Direction, exchange: Exchange, done: bool) -> Result<u64, Full> {
         if self.exchanges.len() > TRANSACTIONS_MAX {
             for old in self.exchanges.iter_mut() {
                 if old.state.progress != [1, 1] {
@@ -147,17 +150,17 @@ impl Ldap {
         new.state.touch(direction);
         new.state.updated = [true, true];
         new.state.progress = [u8::from(done), u8::from(done)];
-        Ok(())
+        Ok(new.state.id)
     }
 
-    fn request(&mut self, message: Message) -> Result<(), Full> {
+    fn request(&mut self, message: Message) -> Result<u64, Full> {
         self.tls[0] |= message.extension == STARTTLS;
         let done = message.is_last();
         let exchange = Exchange { request: Some(message), responses: Vec::new() };
         self.begin(Direction::ToServer, exchange, done)
     }
 
-    fn response(&mut self, message: Message) -> Result<(), Full> {
+    fn response(&mut self, message: Message) -> Result<u64, Full> {
         if self.tls[0] && message.operation == operation::EXTENDED_RESPONSE {
             let is_granted = message.outcome.as_ref().is_some_and(|outcome| outcome.code == 0);
             self.tls = [false, self.tls[1] || is_granted];
@@ -176,34 +179,55 @@ impl Ldap {
             } else {
                 known.state.event(TOO_MANY_RESPONSES);
             }
-            return Ok(());
+            return Ok(known.state.id);
         }
         let is_notice = message.operation == operation::EXTENDED_RESPONSE;
         let exchange = Exchange { request: None, responses: vec![message] };
-        self.begin(Direction::ToClient, exchange, true)?;
+        let id = self.begin(Direction::ToClient, exchange, true)?;
         if !is_notice {
             self.event(REQUEST_NOT_FOUND);
         }
-        Ok(())
+        Ok(id)
     }
 
-    fn take(&mut self, direction: Direction, message: Message) -> Result<(), Full> {
+    fn take(&mut self, direction: Direction, message: Message) -> Result<u64, Full> {
         match direction {
             Direction::ToServer => self.request(message),
             Direction::ToClient => self.response(message),
         }
     }
 
-    fn datagram(&mut self, input: Input<'_>) {
+    /// Marks a message that begins here, unless its beginning was there before.
+    fn open(&mut self, direction: Direction, at: usize, wishes: &mut Wishes) {
+        if let Some(open) = self.open.get_mut(direction.index())
+            && !std::mem::replace(open, true)
+        {
+            wishes.open_frame("pdu", at, None, None);
+        }
+    }
+
+    /// The message ends here. Suricata counts the transactions of frames from 1.
+    fn close(&mut self, direction: Direction, at: usize, id: u64, wishes: &mut Wishes) {
+        if let Some(open) = self.open.get_mut(direction.index()) {
+            *open = false;
+        }
+        wishes.close_frame("pdu", at, Some(id + 1));
+    }
+
+    fn datagram(&mut self, input: Input<'_>, wishes: &mut Wishes) {
         let mut place = 0;
+        if input.direction == Direction::ToServer {
+            wishes.open_frame("pdu", 0, Some(input.bytes.len() as u64), None);
+        }
         while let Some(rest) = input.bytes.get(place..).filter(|rest| !rest.is_empty()) {
             match Message::read(rest) {
                 Ok((message, bytes)) => {
-                    if self.take(input.direction, message).is_err()
-                        || input.direction == Direction::ToServer
-                    {
+                    let taken = self.take(input.direction, message);
+                    if input.direction == Direction::ToServer {
                         return;
                     }
+                    let Ok(id) = taken else { return };
+                    wishes.open_frame("pdu", place, Some(bytes as u64), Some(id + 1));
                     place += bytes;
                 }
                 Err(defect) => {
@@ -219,7 +243,7 @@ impl Ldap {
 impl Parser for Ldap {
     fn parse(&mut self, input: Input<'_>, wishes: &mut Wishes) -> Outcome {
         if self.carrier == Carrier::Udp {
-            self.datagram(input);
+            self.datagram(input, wishes);
             return Outcome::Done;
         }
         if input.direction == Direction::ToServer && self.tls[1] && !input.bytes.is_empty() {
@@ -237,11 +261,13 @@ impl Parser for Ldap {
         }
         let mut consumed = 0;
         while let Some(rest) = input.bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
+            self.open(input.direction, consumed, wishes);
             match Message::read(rest) {
                 Ok((message, bytes)) => {
-                    if self.take(input.direction, message).is_err() {
+                    let Ok(id) = self.take(input.direction, message) else {
                         return Outcome::Failed;
-                    }
+                    };
+                    self.close(input.direction, consumed + bytes, id, wishes);
                     wishes.inspect(input.direction);
                     consumed += bytes;
                 }

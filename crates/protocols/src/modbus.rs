@@ -5,7 +5,7 @@ mod message;
 
 use gauntlet_packet::Direction;
 
-use crate::buffer::{Buffer, Bytes, Engine, Kind, Number, to_client, to_server};
+use crate::buffer::{Buffer, Bytes, Engine, Kind, Number, to_server};
 use crate::parser::{At, Guess, Input, Module, Outcome, Parser, Probe, Question, Wishes};
 use crate::protocol::{Carrier, Protocol};
 use crate::record::Fields;
@@ -32,7 +32,7 @@ mod event {
 const MESSAGE: Buffer = Buffer::new(rooms::MODBUS, 0);
 const FUNCTION: Number = Number::new(rooms::MODBUS, 0);
 
-const BOTH: &[Engine] = &[to_server(Protocol::Modbus, 0), to_client(Protocol::Modbus, 0)];
+const REQUEST: &[Engine] = &[to_server(Protocol::Modbus, 0)];
 
 pub(crate) static MODULE: Module = Module {
     protocol: Protocol::Modbus,
@@ -48,8 +48,8 @@ pub(crate) static MODULE: Module = Module {
     ],
     states: TWO_STATES,
     // What [`Condition::holds`] looks at: no keyword selects it.
-    buffers: &[row(MESSAGE, "modbus.message", Kind::Single, BOTH)],
-    numbers: &[number_row(FUNCTION, "modbus", BOTH)],
+    buffers: &[row(MESSAGE, "modbus.message", Kind::Single, REQUEST)],
+    numbers: &[number_row(FUNCTION, "modbus", REQUEST)],
     patterns: &[],
     probes: &[Probe {
         carrier: Carrier::Tcp,

@@ -155,6 +155,17 @@ struct Mqtt {
     exchanges: Transactions<Exchange>,
 }
 
+/// Marks a packet. As in Suricata, header and data are counted from the beginning of the bytes at
+/// hand, a header has two bytes, and a packet that is too long has neither.
+fn mark(packet: &Packet, at: usize, len: usize, wishes: &mut Wishes) {
+    if matches!(packet.body, Body::TooLong(_)) {
+        return;
+    }
+    wishes.open_frame("pdu", at, Some(len as u64), None);
+    wishes.open_frame("header", 0, Some(2), None);
+    wishes.open_frame("data", 2, Some(packet.head.body_bytes as u64), None);
+}
+
 fn complete(exchange: &mut Transaction<Exchange>) {
     exchange.data.is_complete = true;
     exchange.data.wait = Wait::Nothing;
@@ -313,6 +324,7 @@ impl Parser for Mqtt {
                 }
             };
             let whole = packet.head.head_bytes + packet.head.body_bytes;
+            mark(&packet, consumed, whole, wishes);
             let before = self.exchanges.total();
             self.take(direction, packet);
             if self.exchanges.total() > before {

@@ -179,6 +179,12 @@ pub(crate) trait Parser: Send {
         None
     }
 
+    /// Whether the transaction carries a message of DNS in this direction (RFC 8484).
+    fn carries_dns(&self, place: usize, direction: Direction) -> bool {
+        let _ = (place, direction);
+        false
+    }
+
     /// All that was handed out of bodies by [`Self::buffer`] for this direction counts as looked
     /// at (bodies move on).
     fn inspected(&mut self, place: usize, direction: Direction) {
@@ -272,9 +278,9 @@ impl Wishes {
     }
 
     /// The open frame of this name ends at this place of the bytes at hand.
-    pub(crate) fn close_frame(&mut self, name: &'static str, at: usize) {
+    pub(crate) fn close_frame(&mut self, name: &'static str, at: usize, transaction: Option<u64>) {
         if self.frames_wanted {
-            self.frames.push(FrameNote::Close { name, at });
+            self.frames.push(FrameNote::Close { name, at, transaction });
         }
     }
 

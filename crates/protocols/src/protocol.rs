@@ -155,7 +155,7 @@ impl ProtocolSet {
 }
 
 /// What carries the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Carrier {
     /// A stream.
     Tcp,

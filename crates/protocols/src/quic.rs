@@ -14,7 +14,7 @@ use crate::parser::{At, Guess, Input, Module, Outcome, Parser, Probe, Question, 
 use crate::protocol::{Carrier, Protocol};
 use crate::record::{Fields, Value};
 use crate::rooms;
-use crate::tables::{TWO_STATES, row, transactions_in};
+use crate::tables::{TWO_STATES, row, row_with_aliases, transactions_in};
 use crate::text::hex;
 use crate::tls::shared::{JA3_HASH, JA3_STRING, JA3S_HASH, JA3S_STRING, JA4_HASH};
 use crate::transaction::Transactions;
@@ -45,9 +45,9 @@ pub(crate) static MODULE: Module = Module {
     buffers: &[
         row(CYU_HASH, "quic.cyu.hash", Kind::Multi, CLIENT),
         row(CYU_STRING, "quic.cyu.string", Kind::Multi, CLIENT),
-        row(SNI, "quic.sni", Kind::Single, CLIENT),
-        row(USER_AGENT, "quic.ua", Kind::Single, CLIENT),
-        row(VERSION, "quic.version", Kind::Single, BOTH),
+        row_with_aliases(SNI, "quic.sni", &["quic_sni"], Kind::Single, CLIENT),
+        row_with_aliases(USER_AGENT, "quic.ua", &["quic_ua"], Kind::Single, CLIENT),
+        row_with_aliases(VERSION, "quic.version", &["quic_version"], Kind::Single, BOTH),
     ],
     numbers: &[],
     patterns: &[],

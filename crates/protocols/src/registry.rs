@@ -20,6 +20,8 @@ pub(crate) static MODULES: &[&Module] = &[
     &crate::smtp::MODULE,
     &crate::dns::MODULE,
     &crate::modbus::MODULE,
+    &crate::enip::MODULE,
+    &crate::nfs::MODULE,
     &crate::ntp::MODULE,
     &crate::tftp::MODULE,
     &crate::ike::MODULE,

@@ -270,6 +270,7 @@ impl Parser for Rfb {
                         self.session();
                     }
                     self.step = next;
+                    wishes.open_frame("pdu", consumed, Some(reader.position() as u64), None);
                     consumed += reader.position();
                     wishes.inspect(input.direction);
                     if next == Step::Over {
@@ -283,6 +284,11 @@ impl Parser for Rfb {
                 Err(Stop::Malformed) => self.end(Some(MALFORMED)),
                 // A client's choice leaves the transaction open.
                 Err(Stop::Over(event)) => {
+                    // The reason of a failure has none.
+                    if step != Step::Failure && step != Step::Over {
+                        let taken = reader.position() as u64;
+                        wishes.open_frame("pdu", consumed, Some(taken), None);
+                    }
                     wishes.inspect(input.direction);
                     let is_open = matches!(step, Step::Choice | Step::Failure);
                     self.step = Step::Over;

@@ -21,3 +21,5 @@ pub(crate) const IKE: u8 = 60;
 pub(crate) const NTP: u8 = 61;
 pub(crate) const QUIC: u8 = 62;
 pub(crate) const MODBUS: u8 = 63;
+pub(crate) const ENIP: u8 = 64;
+pub(crate) const NFS: u8 = 65;

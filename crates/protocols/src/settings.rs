@@ -10,7 +10,7 @@ pub(crate) mod tls;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::files::HashSettings;
-use crate::protocol::Protocol;
+use crate::protocol::{Carrier, Protocol};
 
 /// What becomes of a flow once its data is encrypted (`encryption-handling`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,8 +53,11 @@ pub struct Settings {
     pub smtp: smtp::Settings,
     /// TLS.
     pub tls: tls::Settings,
-    /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`).
-    pub ports: BTreeMap<Protocol, Vec<u16>>,
+    /// Transactions of EtherNet/IP that wait in one flow (`enip.max-tx`).
+    pub enip_transactions_max: usize,
+    /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`), for one
+    /// carrier (`dns.tcp.detection-ports.dp`) or for all, which goes before.
+    pub ports: BTreeMap<(Protocol, Option<Carrier>), Vec<u16>>,
     /// Frames are kept, with their bytes: there are rules about them.
     pub frames: bool,
     /// Hashes of files.
@@ -78,6 +81,7 @@ impl Default for Settings {
             ssh: ssh::Settings::default(),
             smtp: smtp::Settings::default(),
             tls: tls::Settings::default(),
+            enip_transactions_max: 1024,
             ports: BTreeMap::new(),
             frames: false,
             hashes: HashSettings::default(),
@@ -102,26 +106,36 @@ impl Settings {
             Some(("ftp", name)) => self.ftp.set(name, value),
             Some(("ssh", name)) => self.ssh.set(name, value),
             Some(("smtp", name)) => self.smtp.set(name, value),
+            Some(("enip", "max-tx")) => match value.parse() {
+                Ok(most) => {
+                    self.enip_transactions_max = most;
+                    true
+                }
+                Err(_) => false,
+            },
             _ => false,
         };
         if by_protocol {
             return true;
         }
+        if let Some(rest) = rest.strip_suffix(".detection-ports.dp") {
+            let (protocol, carrier) = match rest.split_once('.') {
+                Some((protocol, "tcp")) => (protocol, Some(Carrier::Tcp)),
+                Some((protocol, "udp")) => (protocol, Some(Carrier::Udp)),
+                Some(_) => return false,
+                None => (rest, None),
+            };
+            return self.set_ports(protocol, carrier, value);
+        }
         let rest = rest.replace(".tcp.", ".").replace(".udp.", ".");
-        if let Some(protocol) = rest.strip_suffix(".enabled") {
-            return self.enable(protocol, value);
-        }
-        if let Some(protocol) = rest.strip_suffix(".detection-ports.dp") {
-            return self.set_ports(protocol, value);
-        }
-        false
+        rest.strip_suffix(".enabled").is_some_and(|protocol| self.enable(protocol, value))
     }
 
-    fn set_ports(&mut self, protocol: &str, value: &str) -> bool {
+    fn set_ports(&mut self, protocol: &str, carrier: Option<Carrier>, value: &str) -> bool {
         let Some(protocol) = Protocol::of_name(protocol) else { return false };
         let list = value.trim_matches(['[', ']']).split(',');
         let Ok(ports) = list.map(|port| port.trim().parse()).collect() else { return false };
-        self.ports.insert(protocol, ports);
+        self.ports.insert((protocol, carrier), ports);
         true
     }
 

@@ -12,7 +12,7 @@ use crate::parser::{At, Flow, Input, Module, Outcome, Parser, Pattern, Wishes};
 use crate::protocol::{Carrier, Protocol};
 use crate::record::Fields;
 use crate::rooms;
-use crate::tables::{TWO_STATES, row, stream_begins, transactions_in};
+use crate::tables::{TWO_STATES, row, row_with_aliases, stream_begins, transactions_in};
 use crate::transaction::Transactions;
 use sdp::Description;
 use wire::{Defect, Message, Start};
@@ -77,7 +77,7 @@ pub(crate) static MODULE: Module = Module {
         row(FROM, "sip.from", Kind::Multi, BOTH),
         row(TO, "sip.to", Kind::Multi, BOTH),
         row(VIA, "sip.via", Kind::Multi, BOTH),
-        row(USER_AGENT, "sip.user_agent", Kind::Multi, BOTH),
+        row_with_aliases(USER_AGENT, "sip.user_agent", &["sip.ua"], Kind::Multi, BOTH),
         row(CONTENT_TYPE, "sip.content_type", Kind::Multi, BOTH),
         row(CONTENT_LENGTH, "sip.content_length", Kind::Multi, BOTH),
         row(SDP_NAME, "sdp.session_name", Kind::Single, BOTH),
@@ -146,11 +146,13 @@ const fn version(carrier: Carrier) -> Pattern {
 struct Sip {
     carrier: Carrier,
     transactions: Transactions<Message>,
+    /// The frame of a message is open, by direction.
+    open: [bool; 2],
 }
 
 impl Sip {
     fn new(flow: &Flow) -> Self {
-        Self { carrier: flow.carrier, transactions: Transactions::default() }
+        Self { carrier: flow.carrier, transactions: Transactions::default(), open: [false; 2] }
     }
 
     fn event(&mut self, event: u8) {
@@ -171,11 +173,39 @@ impl Sip {
         }
     }
 
+    /// Marks the parts of a message; says the number of its transaction, which Suricata counts
+    /// from 1 for frames. As there, the parts are counted from the beginning of the bytes at hand.
+    fn mark(&self, direction: Direction, message: &Message, wishes: &mut Wishes) -> u64 {
+        let id = self.transactions.total() + 1;
+        let [line, headers, body] = match direction {
+            Direction::ToServer => ["request.line", "request.headers", "request.body"],
+            Direction::ToClient => ["response.line", "response.headers", "response.body"],
+        };
+        let [line_bytes, fields_bytes, body_bytes] = message.lengths;
+        wishes.open_frame(line, 0, Some(line_bytes as u64), Some(id));
+        wishes.open_frame(headers, line_bytes, Some(fields_bytes as u64), Some(id));
+        if body_bytes > 0 {
+            let at = line_bytes + fields_bytes + 2;
+            wishes.open_frame(body, at, Some(body_bytes as u64), Some(id));
+        }
+        id
+    }
+
     fn stream(&mut self, input: Input<'_>, wishes: &mut Wishes) -> Outcome {
         let mut consumed = 0;
         while let Some(rest) = input.bytes.get(consumed..).filter(|rest| !rest.is_empty()) {
+            if let Some(open) = self.open.get_mut(input.direction.index())
+                && !std::mem::replace(open, true)
+            {
+                wishes.open_frame("pdu", consumed, None, None);
+            }
             match read(input.direction, rest) {
                 Ok((message, taken)) => {
+                    let id = self.mark(input.direction, &message, wishes);
+                    wishes.close_frame("pdu", consumed + taken, Some(id));
+                    if let Some(open) = self.open.get_mut(input.direction.index()) {
+                        *open = false;
+                    }
                     self.add(input.direction, message);
                     wishes.inspect(input.direction);
                     consumed += taken;
@@ -206,8 +236,10 @@ impl Parser for Sip {
         if self.carrier == Carrier::Tcp {
             return self.stream(input, wishes);
         }
+        wishes.open_frame("pdu", 0, Some(input.bytes.len() as u64), None);
         let event = match read(input.direction, input.bytes) {
             Ok((message, _)) => {
+                self.mark(input.direction, &message, wishes);
                 self.add(input.direction, message);
                 return Outcome::Done;
             }

@@ -6,6 +6,7 @@
 mod decode;
 mod event;
 mod header;
+mod lines;
 pub mod message;
 mod reply;
 mod session;

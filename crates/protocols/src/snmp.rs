@@ -30,7 +30,7 @@ const VERSION: Number = Number::new(rooms::SNMP, 0);
 const PDU_TYPE: Number = Number::new(rooms::SNMP, 1);
 const TRAP_TYPE: Number = Number::new(rooms::SNMP, 2);
 
-const BOTH: &[Engine] = &[to_server(Protocol::Snmp, 0), to_client(Protocol::Snmp, 0)];
+const BOTH: &[Engine] = &[to_server(Protocol::Snmp, 1), to_client(Protocol::Snmp, 1)];
 
 /// Names of what a message asks, by number.
 const PDU_NAMES: [&str; 9] = [

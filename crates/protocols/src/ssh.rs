@@ -148,6 +148,14 @@ fn read_kex(bytes: &[u8], direction: Direction) -> Option<Vec<u8>> {
     Some(parts.join(&b';'))
 }
 
+/// Marks a record whose length field has this value.
+fn mark(at: usize, length: u32, wishes: &mut Wishes) {
+    let (head, length) = (RECORD_HEADER_BYTES as u64, u64::from(length));
+    wishes.open_frame("record.hdr", at, Some(head), Some(0));
+    wishes.open_frame("record.data", at + RECORD_HEADER_BYTES, Some(length - 2), Some(0));
+    wishes.open_frame("record.pdu", at, Some(length + 4), Some(0));
+}
+
 /// What is at the beginning of a line.
 enum Line<'a> {
     /// The line, and how many bytes it takes with its end.
@@ -234,22 +242,24 @@ impl Ssh {
                 self.state.event(LONG_BANNER);
             }
         }
-        let rest = input.get(taken..).unwrap_or_default();
-        match self.records(direction, rest, wishes) {
-            Outcome::Incomplete { consumed, needed } => {
-                Outcome::Incomplete { consumed: consumed + taken, needed }
-            }
+        match self.records(direction, input, taken, wishes) {
             Outcome::Done => {
                 wishes.inspect(direction);
                 Outcome::Done
             }
-            Outcome::Failed => Outcome::Failed,
+            other => other,
         }
     }
 
     /// Records before encryption (RFC 4253 section 6).
-    fn records(&mut self, direction: Direction, input: &[u8], wishes: &mut Wishes) -> Outcome {
-        let Some(mut reader) = self.rest_of_record(direction, input) else {
+    fn records(
+        &mut self,
+        direction: Direction,
+        input: &[u8],
+        begin: usize,
+        wishes: &mut Wishes,
+    ) -> Outcome {
+        let Some(mut reader) = self.rest_of_record(direction, Reader::at(input, begin)) else {
             return Outcome::Done;
         };
         while !reader.is_empty() {
@@ -264,6 +274,7 @@ impl Ssh {
             let Some((_padding, kind)) = reader.u8().zip(reader.u8()) else {
                 return Outcome::Incomplete { consumed: begin, needed: RECORD_HEADER_BYTES };
             };
+            mark(begin, length, wishes);
             let body = usize::try_from(length - 2).unwrap_or(usize::MAX);
             if let Some(body) = reader.take(body) {
                 self.record(direction, kind, body, wishes);
@@ -276,12 +287,15 @@ impl Ssh {
     }
 
     /// Steps over what is left of the last record; `None` if the input ends within it.
-    fn rest_of_record<'a>(&mut self, direction: Direction, input: &'a [u8]) -> Option<Reader<'a>> {
+    fn rest_of_record<'a>(
+        &mut self,
+        direction: Direction,
+        mut reader: Reader<'a>,
+    ) -> Option<Reader<'a>> {
         let side = self.side(direction);
-        let mut reader = Reader::new(input);
         if side.left > 0 {
             let Some(rest) = reader.take(side.left) else {
-                side.left -= input.len();
+                side.left -= reader.left();
                 return None;
             };
             side.left = 0;
@@ -366,7 +380,7 @@ impl Parser for Ssh {
         let outcome = if self.side(input.direction).progress < Progress::BannerDone {
             self.banner(input.direction, input.bytes, wishes)
         } else {
-            self.records(input.direction, input.bytes, wishes)
+            self.records(input.direction, input.bytes, 0, wishes)
         };
         self.update_progress();
         outcome

@@ -132,8 +132,8 @@ impl Telnet {
             }
             (Some(name), Some(length)) => {
                 *open = None;
-                wishes.close_frame("pdu", at + length);
-                wishes.close_frame(name, at + length);
+                wishes.close_frame("pdu", at + length, None);
+                wishes.close_frame(name, at + length, None);
             }
             (Some(_), None) => {}
         }
@@ -243,7 +243,7 @@ mod tests {
         wishes.frames.clear();
         let input = Input { direction: UP, bytes: b"ls\n", end: false };
         assert_eq!(telnet.parse(input, &mut wishes), Outcome::Done);
-        let note = |name, at| FrameNote::Close { name, at };
+        let note = |name, at| FrameNote::Close { name, at, transaction: None };
         assert_eq!(wishes.frames, [note("pdu", 3), note("data", 3)]);
     }
 

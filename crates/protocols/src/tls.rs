@@ -102,6 +102,9 @@ impl Parser for Tls {
             self.session.finish(Sender::Client);
             self.session.finish(Sender::Server);
         }
+        for (name, at, len) in self.session.marks.drain(..) {
+            wishes.open_frame(name, at, Some(len as u64), None);
+        }
         if std::mem::take(&mut self.session.record_ended) {
             wishes.inspect(input.direction);
         }

@@ -76,6 +76,7 @@ struct Frame {
     payload: Vec<u8>,
     /// Bytes of the payload that are not looked at.
     skip: u64,
+    head_bytes: usize,
     frame_bytes: usize,
 }
 
@@ -89,6 +90,7 @@ fn read(bytes: &[u8]) -> Option<Frame> {
         short => u64::from(short),
     };
     let mask = if second & 0x80 != 0 { Some(reader.array::<4>()?) } else { None };
+    let head_bytes = reader.position();
     let taken = length.min(PAYLOAD_BYTES_MAX as u64);
     let mut payload = reader.take(usize::try_from(taken).ok()?)?.to_vec();
     if let Some(mask) = mask {
@@ -102,6 +104,7 @@ fn read(bytes: &[u8]) -> Option<Frame> {
         mask: mask.map(u32::from_be_bytes),
         payload,
         skip: length - taken,
+        head_bytes,
         frame_bytes: reader.position(),
     })
 }
@@ -215,6 +218,12 @@ impl Parser for Websocket {
             let Some(frame) = read(rest) else {
                 return Outcome::Incomplete { consumed, needed: rest.len() + 1 };
             };
+            // Suricata counts the transactions of frames from 1.
+            let id = Some(self.frames.total() + 1);
+            let (head, all) = (frame.head_bytes as u64, frame.frame_bytes as u64);
+            wishes.open_frame("header", consumed, Some(head), id);
+            wishes.open_frame("pdu", consumed, Some(all), id);
+            wishes.open_frame("data", consumed + frame.head_bytes, Some(all - head), id);
             consumed += frame.frame_bytes;
             self.add(input.direction, frame, wishes);
         }

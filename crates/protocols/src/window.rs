@@ -8,6 +8,11 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// An empty one that begins at this place in the whole.
+    pub(crate) fn at(offset: u64) -> Self {
+        Self { bytes: Vec::new(), offset }
+    }
+
     /// Adds bytes at the end; keeps at most `max` of all, the last ones.
     pub(crate) fn append(&mut self, bytes: &[u8], max: usize) {
         self.bytes.extend_from_slice(bytes);

@@ -8,7 +8,8 @@ use gauntlet_protocols::{
     Buffer, Carrier, Conversation, Expectation, Flow, HashSettings, Number, Protocol, Settings,
 };
 
-const PORTS: [u16; 12] = [80, 443, 53, 25, 21, 445, 8080, 5060, 22, 161, 123, 67];
+const PORTS: [u16; 16] =
+    [80, 443, 53, 25, 21, 445, 8080, 5060, 22, 161, 123, 67, 44818, 2049, 502, 389];
 
 /// Plays the bytes; panics if a promise of the conversation is broken.
 pub(crate) fn play(input: &[u8]) {
@@ -17,6 +18,8 @@ pub(crate) fn play(input: &[u8]) {
         midstream: head & 2 != 0,
         inline: head & 4 != 0,
         hashes: HashSettings { magic: head & 32 != 0, ..HashSettings::default() },
+        frames: head & 32 != 0,
+        disabled: Default::default(),
         ..Settings::default()
     });
     let flow = Flow {
@@ -91,5 +94,11 @@ fn look(conversation: &mut Conversation, settings: &Settings, way: Direction, do
             }
         }
     }
+    for frame in conversation.frames(way) {
+        for piece in frame.look(done, settings.inline) {
+            assert!(piece.data.len() <= 1024 * 1024, "frames are bounded");
+        }
+    }
+    conversation.frames_inspected(way);
     conversation.clean(way);
 }

@@ -92,7 +92,7 @@ impl Program {
         }
         for (protocol, direction, progress, look) in found {
             if let (Some(wanted), Some(protocol)) = (made.protocols, protocol)
-                && !wanted.has(protocol)
+                && !has(wanted, protocol)
             {
                 continue;
             }
@@ -120,6 +120,13 @@ impl Program {
             insert(&mut made.engines, engine);
         }
     }
+}
+
+/// Whether rules of these protocols have the engines of this one: DNS over HTTP/2 has those of
+/// both.
+fn has(wanted: ProtocolSet, protocol: Protocol) -> bool {
+    let is_carried = matches!(protocol, Protocol::Http2 | Protocol::Dns);
+    wanted.has(protocol) || (is_carried && wanted.has(Protocol::Doh2))
 }
 
 /// The one protocol that a hook is of: `http` is HTTP/1 there.

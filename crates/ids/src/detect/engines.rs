@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use gauntlet_packet::Direction;
-use gauntlet_protocols::{Buffer, Conversation, File, FileState, Kind, Number};
+use gauntlet_protocols::{Buffer, Conversation, File, FileState, Kind, Number, Protocol};
 
 use super::grouping::STATES;
 use super::packet::Facts;
@@ -55,6 +55,11 @@ pub(crate) struct Inspection<'a> {
 impl<'a> Inspection<'a> {
     pub(crate) fn new(program: &'a Program, conversation: &'a Conversation, place: usize) -> Self {
         Self { program, conversation, place, prepared: HashMap::new(), stream: HashMap::new() }
+    }
+
+    /// Whether rules about this protocol look at the transaction in this direction.
+    pub(crate) fn concerns(&self, protocol: Protocol, direction: Direction) -> bool {
+        self.conversation.concerns(self.place, protocol, direction)
     }
 
     /// Hands out each value of a buffer.
@@ -289,6 +294,7 @@ impl<'a> Inspection<'a> {
     }
 }
 
+/// Seconds of the epoch.
 /// A transaction in one direction, for checks of words.
 struct About<'a, 'b> {
     inspection: &'a Inspection<'b>,

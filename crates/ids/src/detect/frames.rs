@@ -1,6 +1,6 @@
 //! Rules on frames: parts of a stream that the protocol's parser marks.
 
-use gauntlet_protocols::Conversation;
+use gauntlet_protocols::{Bytes, Conversation, Frame};
 
 use super::alert::Alert;
 use super::header;
@@ -32,42 +32,58 @@ pub(crate) fn inspect(
     }
     let end = scene.facts.is_made || scene.facts.is_closed;
     for frame in conversation.frames(direction) {
-        let Some(bytes) = frame.look(end, scene.facts.is_inline) else { continue };
-        let looked = Buffer {
-            bytes: &bytes.data,
-            offset: bytes.offset,
-            is_start: bytes.begin,
-            is_end: bytes.end,
-        };
-        for user in &program.frames {
-            let Some(rule) = program.rules.rules.get(user.number as usize) else { continue };
-            let (protocol, name) = (&user.frame.0, &user.frame.1);
-            if frame.name != name || !is_of(frame.protocol, protocol) {
-                continue;
-            }
-            let Some(list) = rule.buffers.get(user.list) else { continue };
-            let faces = rules::faces(rule, scene.facts);
-            if !faces || !header::holds(&rule.header, scene.facts.packet) {
-                continue;
-            }
-            scene.inspector.begin();
-            let steps = program.rules.buffers.get(usize::from(list.key.0));
-            let steps = steps.map_or(&[][..], |used| used.transforms.as_slice());
-            if rules::transformed_match(rule, list, steps, &looked, scene) {
-                rules::after_match(program, user.number, scene);
-                queue.push(Alert {
-                    rule: user.number,
-                    action: rules::action(program, user.number),
-                    transaction: frame.transaction,
-                    names_transaction: frame.transaction.is_some(),
-                    of_state: true,
-                    of_stream: false,
-                    is_rate_filtered: false,
-                });
-            }
+        let pieces = frame.look(end, scene.facts.is_inline);
+        if !pieces.is_empty() {
+            inspect_frame(program, scene, frame, &pieces, queue);
         }
     }
     conversation.frames_inspected(direction);
+}
+
+/// Inspects what is there of a frame: a rule matches it once.
+fn inspect_frame(
+    program: &Program,
+    scene: &mut Scene<'_>,
+    frame: &Frame,
+    pieces: &[Bytes<'_>],
+    queue: &mut Vec<Alert>,
+) {
+    for user in &program.frames {
+        let Some(rule) = program.rules.rules.get(user.number as usize) else { continue };
+        let (protocol, name) = (&user.frame.0, &user.frame.1);
+        if frame.name != name || !is_of(frame.protocol, protocol) {
+            continue;
+        }
+        let Some(list) = rule.buffers.get(user.list) else { continue };
+        let faces = rules::faces(rule, scene.facts);
+        if !faces || !header::holds(&rule.header, scene.facts.packet) {
+            continue;
+        }
+        let steps = program.rules.buffers.get(usize::from(list.key.0));
+        let steps = steps.map_or(&[][..], |used| used.transforms.as_slice());
+        let matches = pieces.iter().any(|piece| {
+            let looked = Buffer {
+                bytes: &piece.data,
+                offset: piece.offset,
+                is_start: piece.begin,
+                is_end: piece.end,
+            };
+            scene.inspector.begin();
+            rules::transformed_match(rule, list, steps, &looked, scene)
+        });
+        if matches {
+            rules::after_match(program, user.number, scene);
+            queue.push(Alert {
+                rule: user.number,
+                action: rules::action(program, user.number),
+                transaction: frame.transaction,
+                names_transaction: frame.transaction.is_some(),
+                of_state: true,
+                of_stream: false,
+                is_rate_filtered: false,
+            });
+        }
+    }
 }
 
 fn is_of(protocol: gauntlet_protocols::Protocol, name: &str) -> bool {

@@ -154,13 +154,14 @@ impl Turn<'_> {
         kept: &mut Kept,
     ) -> Vec<u32> {
         let mut found = Vec::new();
-        let mut seen = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
+        let before = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
+        let mut seen = before;
         for filter in &self.program.prefilter.transactions {
-            if !self.concerns(filter) {
+            if !self.concerns(filter, inspection) {
                 continue;
             }
             let is_past = self.progress > filter.progress;
-            if filter.progress > self.progress || (is_past && seen > filter.progress) {
+            if filter.progress > self.progress || (is_past && before > filter.progress) {
                 continue;
             }
             match &filter.what {
@@ -171,7 +172,9 @@ impl Turn<'_> {
                     });
                 }
             }
-            if is_past && filter.is_last_of_progress {
+            // A message that is carried has no progress of its own.
+            let is_own = filter.protocol.is_none_or(|protocol| !self.is_carried(protocol));
+            if is_past && filter.is_last_of_progress && is_own {
                 seen = seen.max(filter.progress + 1);
             }
         }
@@ -186,9 +189,13 @@ impl Turn<'_> {
         rule.is_some_and(|rule| rule.is_bidirectional)
     }
 
-    fn concerns(&self, filter: &TransactionFilter) -> bool {
+    fn concerns(&self, filter: &TransactionFilter, inspection: &Inspection<'_>) -> bool {
         filter.direction == self.direction
-            && filter.protocol.is_none_or(|protocol| includes(self.protocol, protocol))
+            && filter.protocol.is_none_or(|protocol| inspection.concerns(protocol, self.direction))
+    }
+
+    fn is_carried(&self, protocol: Protocol) -> bool {
+        self.protocol == Protocol::Doh2 && matches!(protocol, Protocol::Dns | Protocol::Doh2)
     }
 
     /// Inspects one rule, from the beginning or where it was left; whether it matched now, and what
@@ -231,7 +238,7 @@ impl Turn<'_> {
                 continue;
             }
             if let Some(protocol) = engine.protocol
-                && !includes(self.protocol, protocol)
+                && !inspection.concerns(protocol, self.direction)
             {
                 continue;
             }
@@ -335,9 +342,4 @@ fn keep(rules: &mut Vec<(u32, u32)>, number: u32, before: Option<u32>, after: Op
     } else if let Some((_, flags)) = rules.iter_mut().find(|(rule, _)| *rule == number) {
         *flags = after;
     }
-}
-
-/// Whether rules of this protocol look into transactions of the flow's.
-fn includes(flow: Protocol, engine: Protocol) -> bool {
-    flow == engine || (flow == Protocol::Doh2 && matches!(engine, Protocol::Http2 | Protocol::Dns))
 }

@@ -1,7 +1,8 @@
 //! Checks of protocols whose values are words of their own: names, ranges, dates, interfaces.
 
-use gauntlet_protocols::modbus;
 use gauntlet_protocols::tls::{flag, version};
+
+use gauntlet_protocols::{enip, modbus};
 
 /// Reads what a check is about.
 pub(crate) trait Source {
@@ -35,8 +36,11 @@ pub(crate) fn holds(keyword: &str, words: &[String], source: &dyn Source) -> Opt
             source.bytes("modbus.message", 0).is_some_and(|message| condition.holds(&message))
         }),
         "tls.subject" | "tls.issuerdn" | "tls.fingerprint" => certificate(keyword, words, source),
+        "cip_service" => enip::Service::of_text(&words.join(",")).is_some_and(|service| {
+            source.bytes("enip.cip", 0).is_some_and(|cip| service.holds(&cip))
+        }),
         "ftpdata_command" => {
-            let found = source.bytes("ftpdata_command", 0).unwrap_or_default();
+            let found = source.bytes("ftpdata.command", 0).unwrap_or_default();
             words.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&found))
         }
         _ => return None,
@@ -52,7 +56,7 @@ pub(crate) fn subject(keyword: &str) -> Option<&'static str> {
         "ssl_version" | "tls.version" => "tls.version",
         "ssl_state" => "ssl_state",
         "http2.settings" => "http2.settings",
-        "ftpdata_command" => "ftpdata_command",
+        "ftpdata_command" => "ftpdata.command",
         "ike.chosen_sa_attribute" => "ike.chosen_sa_attribute",
         "modbus" => "modbus.message",
         "tls.subject" => "tls.cert_subject",
@@ -60,6 +64,7 @@ pub(crate) fn subject(keyword: &str) -> Option<&'static str> {
         "tls.fingerprint" => "tls.cert_fingerprint",
         // A certificate has expired, or has not, when the packet comes.
         "tls_cert_expired" | "tls_cert_valid" => "tls_cert_notafter",
+        "cip_service" => "enip.cip",
         _ => return None,
     })
 }

@@ -72,7 +72,8 @@ impl StreamSink for Sink<'_> {
             disable: conversation.is_over(),
             first_data_handled: conversation.protocol().is_some(),
             detection_completed: completed.then_some(true),
-            protocol_changes: done.wishes.change.is_some(),
+            // A change by force begins no new detection, and transactions stay.
+            protocol_changes: done.wishes.change.is_some_and(|change| !change.forced),
             ..Orders::consumed(chunk)
         }
         .with(&done.wishes)

@@ -189,4 +189,28 @@ mod tests {
         assert!(names().packet_events.contains(&"decoder.ipv4.trunc_pkt"));
         assert!(names().app_events["http"].contains(&"missing_host_header"));
     }
+
+    #[test]
+    fn buffers_are_looked_at_when_suricata_does() {
+        use gauntlet_protocols::{Buffer, Protocol};
+        let mut other = Vec::new();
+        for info in BUFFERS.values() {
+            let Some(buffer) = Buffer::of_keyword(info.name) else { continue };
+            let spec = buffer.spec();
+            let own = spec.engines.iter().filter(|engine| engine.protocol != Protocol::Doh2);
+            let mut own: Vec<_> =
+                own.map(|e| (e.protocol.name(), e.direction.index() == 0, e.progress)).collect();
+            let mut theirs: Vec<_> = info
+                .engines
+                .iter()
+                .map(|e| (e.protocol, e.direction == Direction::ToServer, e.progress))
+                .collect();
+            own.sort_unstable();
+            theirs.sort_unstable();
+            if own != theirs {
+                other.push(format!("{}: {own:?} instead of {theirs:?}", info.name));
+            }
+        }
+        assert!(other.is_empty(), "{}", other.join("\n"));
+    }
 }

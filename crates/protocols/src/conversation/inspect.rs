@@ -8,7 +8,7 @@ use crate::file_buffers;
 use crate::files::Look;
 use crate::frames::Frame;
 use crate::parser::At;
-use crate::protocol::Protocol;
+use crate::protocol::{Carrier, Protocol};
 use crate::record::Fields;
 use crate::registry;
 use crate::transaction::State;
@@ -116,6 +116,18 @@ impl Conversation {
         parser.number(place, number, direction, i)
     }
 
+    /// Whether rules about this protocol look at a transaction in this direction: about DNS those
+    /// over HTTP/2 that carry a message.
+    pub fn concerns(&self, place: usize, protocol: Protocol, direction: Direction) -> bool {
+        match (self.protocol(), protocol) {
+            (Some(Protocol::Doh2), Protocol::Dns | Protocol::Doh2) => {
+                self.parser.as_ref().is_some_and(|parser| parser.carries_dns(place, direction))
+            }
+            (Some(Protocol::Doh2), Protocol::Http2) => true,
+            (known, protocol) => known == Some(protocol),
+        }
+    }
+
     /// The detection engine has looked at the transaction in this direction: bodies and files that
     /// were handed out move on.
     pub fn inspected(&mut self, place: usize, direction: Direction) {
@@ -138,7 +150,11 @@ impl Conversation {
     /// What [`Frame::look`] gave was looked at; frames that are over go.
     pub fn frames_inspected(&mut self, direction: Direction) {
         let (end, inline) = (self.side(direction).ended, self.settings.inline);
-        self.frames.inspected(direction, end, inline);
+        if self.flow.carrier == Carrier::Udp {
+            self.frames.forget(direction);
+        } else {
+            self.frames.inspected(direction, end, inline);
+        }
     }
 
     /// The EVE record of a transaction.

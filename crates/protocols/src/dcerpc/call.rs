@@ -108,6 +108,17 @@ pub(super) struct Connection {
 /// The protocol is broken.
 struct Broken;
 
+/// Marks a unit of which `available` bytes are at hand from this place on. As in Suricata, a header
+/// that was read before is not counted.
+fn mark(at: usize, header: usize, length: usize, available: usize, wishes: &mut Wishes) {
+    wishes.open_frame("hdr", at, Some(header as u64), None);
+    wishes.open_frame("pdu", at, Some(length as u64), None);
+    if available > HEADER_BYTES {
+        let data = (length - HEADER_BYTES) as u64;
+        wishes.open_frame("data", at + HEADER_BYTES, Some(data), None);
+    }
+}
+
 impl Connection {
     pub(super) fn new(midstream: bool) -> Self {
         Self { searching: [midstream; 2], ..Self::default() }
@@ -156,6 +167,7 @@ impl Connection {
                     needed: length - header_taken,
                 };
             }
+            mark(consumed, header_taken, length, rest.len(), wishes);
             let body = rest.get(header_taken..).unwrap_or_default();
             if self.unit(&header, direction, body, wishes).is_err() {
                 return Outcome::Failed;

@@ -14,7 +14,8 @@ use crate::transaction::State;
 /// Bytes of the command at the beginning of an announcement.
 const COMMAND_BYTES: usize = 4;
 
-/// The command of the transfer in lower case (`retr`, `stor` ...).
+/// The command of the transfer in lower case (`retr`, `stor` ...): what the keyword
+/// `ftpdata_command` is compared with.
 const COMMAND: Buffer = Buffer::new(rooms::FTP_DATA, 0);
 
 pub(crate) static MODULE: Module = Module {
@@ -23,7 +24,7 @@ pub(crate) static MODULE: Module = Module {
     states: TWO_STATES,
     buffers: &[row(
         COMMAND,
-        "ftpdata_command",
+        "ftpdata.command",
         Kind::Single,
         &[to_server(Protocol::FtpData, 0), to_client(Protocol::FtpData, 0)],
     )],

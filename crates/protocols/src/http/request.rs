@@ -444,7 +444,7 @@ impl Connection {
             let [to_server, _] = &mut self.shared.inspect_raw;
             *to_server = true;
             self.gather(ToServer, chunk, true);
-            self.wishes.close_frame("request", chunk.consumed());
+            self.wishes.close_frame("request", chunk.consumed(), None);
         }
         self.request.step = if short { Step::IgnoreRest } else { Step::Idle };
         self.request_id += 1;

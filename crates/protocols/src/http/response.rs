@@ -432,7 +432,7 @@ impl Connection {
             let [_, since] = &mut self.shared.since_last;
             *since = chunk.len();
             self.gather(ToClient, chunk, true);
-            self.wishes.close_frame("response", chunk.consumed());
+            self.wishes.close_frame("response", chunk.consumed(), None);
         }
         let same = self.response_id == self.request_id;
         if self.response.status == Status::DataOther && same {

@@ -15,6 +15,9 @@ pub(crate) const ROOM: u8 = 2;
 
 const BOTH: &[Engine] = &[to_server(Http2, stage::OPEN), to_client(Http2, stage::OPEN)];
 
+/// Frames are looked at as they come.
+const FRAMES: &[Engine] = &[to_server(Http2, 0), to_client(Http2, 0)];
+
 pub(crate) const HEADER_NAME: Buffer = Buffer::new(ROOM, 0);
 const FRAME_TYPE: Number = Number::new(ROOM, 0);
 const ERROR_CODE: Number = Number::new(ROOM, 1);
@@ -26,13 +29,13 @@ const SETTINGS: Number = Number::new(ROOM, 5);
 pub(crate) static BUFFERS: &[Spec] = &[Spec {
     buffer: HEADER_NAME,
     name: "http2.header_name",
-    aliases: &[],
+    aliases: &["http2_header_name"],
     kind: Kind::Multi,
     engines: BOTH,
 }];
 
 const fn spec(number: Number, name: &'static str) -> NumberSpec {
-    NumberSpec { number, name, aliases: &[], engines: BOTH }
+    NumberSpec { number, name, aliases: &[], engines: FRAMES }
 }
 
 /// All of them can be there several times. `http2.settings` is the identifier, shifted by 32 bits,

@@ -16,6 +16,8 @@ pub struct Message {
     pub fields: Vec<(String, Vec<u8>)>,
     /// The description in its body.
     pub description: Option<Description>,
+    /// Bytes of the first line with its end, of the fields, and of all that follows them.
+    pub lengths: [usize; 3],
 }
 
 /// A first line.
@@ -66,6 +68,7 @@ impl Message {
     fn read_rest(mut cursor: Cursor<'_>, start: Start) -> Result<(Self, usize), Defect> {
         let input = cursor.input;
         cursor.line_end()?;
+        let line_bytes = cursor.place;
         let mut fields = Vec::new();
         while !cursor.is_line_end()? {
             let field = cursor.field()?;
@@ -73,12 +76,14 @@ impl Message {
                 fields.push(field);
             }
         }
+        let fields_bytes = cursor.place - line_bytes;
         cursor.line_end()?;
         let body = input.get(cursor.place..).unwrap_or_default();
         let (description, taken) =
             Description::read(body).map_or((None, 0), |(read, taken)| (Some(read), taken));
         let line = input.iter().take_while(|byte| is_reason(**byte)).copied().collect();
-        Ok((Self { start, line, fields, description }, cursor.place + taken))
+        let lengths = [line_bytes, fields_bytes, body.len()];
+        Ok((Self { start, line, fields, description, lengths }, cursor.place + taken))
     }
 
     /// Values of all fields of this name.

@@ -1,12 +1,11 @@
 //! What a connection remembers, and its transactions.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use gauntlet_packet::Direction;
 
 use super::ntlm::Authentication;
 use crate::dcerpc::wire::Interface;
 use crate::files::HashSettings;
+use crate::recent::Recent;
 use crate::tracker::Tracker;
 use crate::transaction::{Transaction, Transactions};
 
@@ -79,43 +78,6 @@ impl Key {
     /// The same request; its share may have been unknown.
     pub(super) fn fits(&self, other: &Self) -> bool {
         self.kind == other.kind && self.session == other.session && self.message == other.message
-    }
-}
-
-/// A few last entries of something.
-#[derive(Debug)]
-pub(super) struct Recent<K: Ord + Clone, V> {
-    entries: BTreeMap<K, V>,
-    order: VecDeque<K>,
-    max: usize,
-}
-
-impl<K: Ord + Clone, V> Recent<K, V> {
-    fn new(max: usize) -> Self {
-        Self { entries: BTreeMap::new(), order: VecDeque::new(), max }
-    }
-
-    pub(super) fn put(&mut self, key: K, value: V) {
-        if self.entries.insert(key.clone(), value).is_none() {
-            self.order.push_back(key);
-        }
-        while self.entries.len() > self.max {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.entries.remove(&oldest);
-        }
-        // Entries that were taken out are still in the order.
-        if self.order.len() > 4 * self.max {
-            let entries = &self.entries;
-            self.order.retain(|key| entries.contains_key(key));
-        }
-    }
-
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
-        self.entries.get(key)
-    }
-
-    pub(super) fn pop(&mut self, key: &K) -> Option<V> {
-        self.entries.remove(key)
     }
 }
 

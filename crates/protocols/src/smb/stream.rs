@@ -8,17 +8,41 @@ use super::v1_wire::{HEADER_BYTES, Record1, command as command1};
 use super::wire::{
     self, NETBIOS_BYTES, Record2, SESSION_MESSAGE, command as command2, is_netbios_type,
 };
-use crate::parser::Outcome;
+use crate::parser::{Outcome, Wishes};
 
 /// So much of a large record is waited for before it is looked at.
 const PARTIAL_BYTES_MIN: usize = 512;
+
+/// Names of frames: all of a record, its header, what is behind it.
+type Names = [&'static str; 3];
+const NETBIOS_FRAMES: Names = ["nbss.pdu", "nbss.hdr", "nbss.data"];
+const SMB1_FRAMES: Names = ["smb1.pdu", "smb1.hdr", "smb1.data"];
+const SMB2_FRAMES: Names = ["smb2.pdu", "smb2.hdr", "smb2.data"];
+const SMB3_FRAMES: Names = ["smb3.pdu", "smb3.hdr", "smb3.data"];
+/// Bytes of the header of an encrypted record.
+const TRANSFORM_BYTES: usize = 52;
+
+/// Marks a record of so many bytes, whose header has so many.
+fn mark(names: Names, at: usize, (len, header): (usize, usize), wishes: &mut Wishes) {
+    let [pdu, hdr, data] = names;
+    wishes.open_frame(pdu, at, Some(len as u64), None);
+    wishes.open_frame(hdr, at, Some(header as u64), None);
+    if len > header {
+        wishes.open_frame(data, at + header, Some((len - header) as u64), None);
+    }
+}
 
 /// The protocol is broken.
 struct Broken;
 
 impl Session {
     /// Takes bytes of a stream.
-    pub(super) fn stream(&mut self, direction: Direction, input: &[u8]) -> Outcome {
+    pub(super) fn stream(
+        &mut self,
+        direction: Direction,
+        input: &[u8],
+        wishes: &mut Wishes,
+    ) -> Outcome {
         if self.is_at_limit() {
             self.event(TOO_MANY_TRANSACTIONS);
             return Outcome::Failed;
@@ -42,14 +66,20 @@ impl Session {
                 *after_gap = false;
             }
         }
-        let outcome = self.records(direction, input, place);
+        let outcome = self.records(direction, input, place, wishes);
         if outcome == Outcome::Done {
             self.settle_after_gap(direction);
         }
         if self.is_full { Outcome::Failed } else { outcome }
     }
 
-    fn records(&mut self, direction: Direction, input: &[u8], begin: usize) -> Outcome {
+    fn records(
+        &mut self,
+        direction: Direction,
+        input: &[u8],
+        begin: usize,
+        wishes: &mut Wishes,
+    ) -> Outcome {
         let mut place = begin;
         while let Some(rest) = input.get(place..).filter(|rest| !rest.is_empty()) {
             let Some((kind, length)) = wire::netbios(rest) else {
@@ -57,7 +87,9 @@ impl Session {
             };
             let whole = NETBIOS_BYTES + length;
             if let Some(record) = rest.get(NETBIOS_BYTES..whole) {
-                if kind == SESSION_MESSAGE && self.record(direction, record).is_err() {
+                mark(NETBIOS_FRAMES, place, (whole, NETBIOS_BYTES), wishes);
+                let at = place + NETBIOS_BYTES;
+                if kind == SESSION_MESSAGE && self.record(direction, record, at, wishes).is_err() {
                     self.event(MALFORMED_DATA);
                     return Outcome::Failed;
                 }
@@ -67,7 +99,9 @@ impl Session {
             if whole >= PARTIAL_BYTES_MIN && rest.len() < PARTIAL_BYTES_MIN {
                 return Outcome::Incomplete { consumed: place, needed: PARTIAL_BYTES_MIN };
             }
-            if self.partial(direction, rest, kind, length) {
+            if let Some((names, header)) = self.partial(direction, rest, kind, length) {
+                mark(NETBIOS_FRAMES, place, (whole, NETBIOS_BYTES), wishes);
+                mark(names, place + NETBIOS_BYTES, (length, header), wishes);
                 return Outcome::Done;
             }
             return Outcome::Incomplete { consumed: place, needed: whole };
@@ -75,12 +109,20 @@ impl Session {
         Outcome::Done
     }
 
-    /// A whole record.
-    fn record(&mut self, direction: Direction, record: &[u8]) -> Result<(), Broken> {
+    /// A whole record, at this place of the bytes at hand.
+    fn record(
+        &mut self,
+        direction: Direction,
+        record: &[u8],
+        at: usize,
+        wishes: &mut Wishes,
+    ) -> Result<(), Broken> {
         let is_response = direction == Direction::ToClient;
         match wire::version(record).ok_or(Broken)? {
             0xff => {
+                let len = record.len();
                 let record = Record1::read(record).ok_or(Broken)?;
+                mark(SMB1_FRAMES, at, (len, HEADER_BYTES), wishes);
                 match (is_response, record.is_response) {
                     (false, false) => self.request1(&record),
                     (true, true) => self.response1(&record),
@@ -89,9 +131,11 @@ impl Session {
                 }
             }
             0xfe => {
-                let mut rest = record;
+                let (mut rest, mut at) = (record, at);
                 while !rest.is_empty() {
                     let (record, taken) = Record2::read(rest, is_response).ok_or(Broken)?;
+                    mark(SMB2_FRAMES, at, (taken, record.header_bytes), wishes);
+                    at += taken;
                     match (is_response, record.is_response) {
                         (false, false) => self.request2(&record),
                         (true, true) => self.response2(&record),
@@ -101,9 +145,11 @@ impl Session {
                 }
             }
             0xfd => {
-                let mut rest = record;
+                let (mut rest, mut at) = (record, at);
                 while !rest.is_empty() {
                     let taken = wire::transform(rest).ok_or(Broken)?;
+                    mark(SMB3_FRAMES, at, (taken, TRANSFORM_BYTES), wishes);
+                    at += taken;
                     rest = rest.get(taken..).unwrap_or_default();
                 }
             }
@@ -112,24 +158,31 @@ impl Session {
         Ok(())
     }
 
-    /// The beginning of a large record; whether it was taken.
-    fn partial(&mut self, direction: Direction, input: &[u8], kind: u8, length: usize) -> bool {
+    /// The beginning of a large record; if it was taken, names of its frames and how long its
+    /// header is.
+    fn partial(
+        &mut self,
+        direction: Direction,
+        input: &[u8],
+        kind: u8,
+        length: usize,
+    ) -> Option<(Names, usize)> {
         let record = input.get(NETBIOS_BYTES..).unwrap_or_default();
         if input.len() < PARTIAL_BYTES_MIN {
             let is_smb = is_netbios_type(kind) && wire::version(record).is_some();
             if input.len() > 8 && !is_smb {
                 self.lose(direction);
             }
-            return false;
+            return None;
         }
         if kind != SESSION_MESSAGE {
-            return false;
+            return None;
         }
         let remaining = length - record.len();
         let is_response = direction == Direction::ToClient;
         match wire::version(record) {
             Some(0xff) => {
-                let Some(record) = Record1::read(record) else { return false };
+                let record = Record1::read(record)?;
                 let wanted = if is_response { command1::READ_ANDX } else { command1::WRITE_ANDX };
                 let share = Key {
                     kind: KeyKind::Share,
@@ -139,27 +192,25 @@ impl Session {
                 };
                 let is_pipe = self.trees.get(&share).is_some_and(|tree| tree.is_pipe);
                 if record.command != wanted || is_pipe {
-                    return false;
+                    return None;
                 }
                 if is_response {
                     self.read1(&record, HEADER_BYTES, remaining);
                 } else {
                     self.write1(&record, HEADER_BYTES, wanted, remaining);
                 }
-                true
+                Some((SMB1_FRAMES, HEADER_BYTES))
             }
             Some(0xfe) => {
-                let Some((record, _)) = Record2::read(record, is_response) else {
-                    return false;
-                };
+                let (record, _) = Record2::read(record, is_response)?;
                 match (is_response, record.command) {
                     (true, command2::READ) => self.read2(&record, remaining),
                     (false, command2::WRITE) => self.write2(&record, remaining),
-                    _ => return false,
+                    _ => return None,
                 }
-                true
+                Some((SMB2_FRAMES, record.header_bytes))
             }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::parser::{At, Guess, Input, Module, Outcome, Parser, Pattern, Probe, Q
 use crate::protocol::{Carrier, Protocol};
 use crate::record::{Fields, Value};
 use crate::rooms;
-use crate::tables::{TWO_STATES, number_row, row, row_with_aliases, stream_begins};
+use crate::tables::{TWO_STATES, number_row, row_with_aliases, stream_begins};
 use crate::transaction::State;
 
 /// Bytes that recognition needs.
@@ -35,8 +35,20 @@ pub(crate) static MODULE: Module = Module {
     buffers: &[
         row_with_aliases(SHARE, "smb.share", &["smb_share"], Kind::Single, REQUEST),
         row_with_aliases(NAMED_PIPE, "smb.named_pipe", &["smb_named_pipe"], Kind::Single, REQUEST),
-        row(NTLMSSP_USER, "smb.ntlmssp_user", Kind::Single, REQUEST),
-        row(NTLMSSP_DOMAIN, "smb.ntlmssp_domain", Kind::Single, REQUEST),
+        row_with_aliases(
+            NTLMSSP_USER,
+            "smb.ntlmssp_user",
+            &["smb_ntlmssp_user"],
+            Kind::Single,
+            REQUEST,
+        ),
+        row_with_aliases(
+            NTLMSSP_DOMAIN,
+            "smb.ntlmssp_domain",
+            &["smb_ntlmssp_domain"],
+            Kind::Single,
+            REQUEST,
+        ),
     ],
     numbers: &[number_row(VERSION, "smb.version", BOTH)],
     patterns: &[
@@ -125,11 +137,11 @@ struct Smb {
 }
 
 impl Parser for Smb {
-    fn parse(&mut self, input: Input<'_>, _: &mut Wishes) -> Outcome {
+    fn parse(&mut self, input: Input<'_>, wishes: &mut Wishes) -> Outcome {
         if input.bytes.is_empty() {
             return Outcome::Done;
         }
-        self.session.stream(input.direction, input.bytes)
+        self.session.stream(input.direction, input.bytes, wishes)
     }
 
     fn gap(&mut self, direction: Direction, len: u64, _: &mut Wishes) -> Outcome {

@@ -76,6 +76,8 @@ pub(crate) mod status {
 /// A record of SMB 2.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record2<'a> {
+    /// Bytes of the header, as it says itself.
+    pub header_bytes: usize,
     /// From the server.
     pub is_response: bool,
     /// Status, of responses.
@@ -117,6 +119,7 @@ impl<'a> Record2<'a> {
             _ => reader.take_rest(),
         };
         let record = Self {
+            header_bytes: usize::try_from(header_length).unwrap_or(usize::MAX),
             is_response: flags & 1 != 0,
             status: if is_response { status } else { 0 },
             command,

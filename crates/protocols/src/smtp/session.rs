@@ -8,6 +8,7 @@ use super::event::{
     MIME_LONG_FILENAME, MIME_LONG_HEADER_NAME, MIME_LONG_HEADER_VALUE, MIME_LONG_LINE,
     NO_SERVER_WELCOME_MESSAGE, TLS_REJECTED, TRUNCATED_LINE, UNPARSABLE_CONTENT,
 };
+use super::lines::{Line, Lines, Next};
 use super::message::{Message, Oddities, Step};
 use super::{Configuration, reply};
 use crate::files::{self, Opening, Pace};
@@ -16,8 +17,6 @@ use crate::protocol::Protocol;
 use crate::text::{begins_with, decimal};
 use crate::transaction::{Transaction, Transactions};
 
-/// Longest line of a command or reply; the rest of a longer one is dropped.
-const LINE_BYTES_MAX: usize = 4096;
 /// Commands that wait for their replies.
 const COMMANDS_MAX: usize = 65_535;
 /// Recipients of a message that are kept.
@@ -64,40 +63,12 @@ pub(super) struct Session {
     server_pipelines: bool,
     bdat_length: u64,
     bdat_seen: u64,
-    /// The rest of a line that is too long is to come, by direction.
-    dropping: [bool; 2],
+    lines: Lines,
     files: u32,
 }
 
 /// The protocol is broken.
 struct Broken;
-
-/// A line: `full` with its end, if it has one.
-#[derive(Clone, Copy)]
-struct Line<'a> {
-    text: &'a [u8],
-    full: &'a [u8],
-}
-
-impl Line<'_> {
-    fn is_nothing(&self) -> bool {
-        self.full.is_empty()
-    }
-
-    /// Cut at the limit.
-    fn is_cut(&self) -> bool {
-        self.text.len() == LINE_BYTES_MAX && self.full.len() == LINE_BYTES_MAX
-    }
-}
-
-/// What the input holds next.
-enum Next<'a> {
-    Line(Line<'a>),
-    /// A line that goes on behind the input, and is too long already.
-    Endless(Line<'a>),
-    Nothing,
-    Wait,
-}
 
 impl Session {
     pub(super) fn new(configuration: Configuration) -> Self {
@@ -140,7 +111,10 @@ impl Session {
             place = self.data(input, place, wishes)?;
         }
         loop {
-            match self.next_line(input, place, Direction::ToServer) {
+            if place < input.len() && !self.is_message_data() {
+                self.lines.open(Direction::ToServer, place, None, wishes);
+            }
+            match self.lines.next(input, place, Direction::ToServer) {
                 Next::Nothing => return Ok(Outcome::Done),
                 Next::Wait => {
                     let needed = input.len() - place + 1;
@@ -152,7 +126,8 @@ impl Session {
                     return Ok(Outcome::Done);
                 }
                 Next::Line(line) => {
-                    place = end_of(input, place);
+                    place = line.end;
+                    self.lines.close(Direction::ToServer, place, None, wishes);
                     self.request(line, wishes)?;
                     if line.is_cut() {
                         // What is behind it in the input goes, too: as Suricata has it.
@@ -170,7 +145,10 @@ impl Session {
     fn replies(&mut self, input: &[u8], wishes: &mut Wishes) -> Result<Outcome, Broken> {
         let mut place = 0;
         loop {
-            match self.next_line(input, place, Direction::ToClient) {
+            if place < input.len() {
+                self.lines.open(Direction::ToClient, place, self.current, wishes);
+            }
+            match self.lines.next(input, place, Direction::ToClient) {
                 Next::Nothing => return Ok(Outcome::Done),
                 Next::Wait => {
                     let needed = input.len() - place + 1;
@@ -182,7 +160,8 @@ impl Session {
                     return Ok(Outcome::Done);
                 }
                 Next::Line(line) => {
-                    place = end_of(input, place);
+                    place = line.end;
+                    self.lines.close(Direction::ToClient, place, None, wishes);
                     self.reply(line, place == 1, wishes)?;
                     if line.is_cut() {
                         self.event(TRUNCATED_LINE);
@@ -194,38 +173,8 @@ impl Session {
     }
 
     fn drop_line(&mut self, direction: Direction) {
-        if let Some(dropping) = self.dropping.get_mut(direction.index()) {
-            *dropping = true;
-        }
+        self.lines.drop_rest(direction);
         self.event(TRUNCATED_LINE);
-    }
-
-    fn next_line<'a>(&mut self, input: &'a [u8], place: usize, direction: Direction) -> Next<'a> {
-        let rest = input.get(place..).unwrap_or_default();
-        if rest.is_empty() {
-            return Next::Nothing;
-        }
-        let dropping = self.dropping.get(direction.index()).copied().unwrap_or_default();
-        let Some(end) = memchr::memchr(b'\n', rest) else {
-            if dropping || rest.len() < LINE_BYTES_MAX {
-                return Next::Wait;
-            }
-            let cut = input.get(..LINE_BYTES_MAX).unwrap_or(rest);
-            return Next::Endless(Line { text: cut, full: cut });
-        };
-        let full = rest.get(..=end).unwrap_or_default();
-        if full.len() >= LINE_BYTES_MAX {
-            let cut = full.get(..LINE_BYTES_MAX).unwrap_or(full);
-            return Next::Line(Line { text: cut, full: cut });
-        }
-        if dropping {
-            if let Some(dropping) = self.dropping.get_mut(direction.index()) {
-                *dropping = false;
-            }
-            return Next::Line(Line { text: &[], full: &[] });
-        }
-        let text = full.strip_suffix(b"\n").unwrap_or(full);
-        Next::Line(Line { text: text.strip_suffix(b"\r").unwrap_or(text), full })
     }
 
     /// Takes lines of a message's body without a limit of their lengths, even without their ends.
@@ -249,9 +198,11 @@ impl Session {
             };
             let text = rest.get(..text_end).unwrap_or_default();
             let full = rest.get(..text_end + ending).unwrap_or_default();
+            let at = place;
             place += full.len();
-            self.request(Line { text, full }, wishes)?;
+            self.request(Line { text, full, at, end: place }, wishes)?;
             if !self.in_data {
+                wishes.close_frame("data", place, None);
                 break;
             }
         }
@@ -260,8 +211,10 @@ impl Session {
 
     fn request(&mut self, line: Line<'_>, wishes: &mut Wishes) -> Result<(), Broken> {
         if line.is_nothing() {
+            self.lines.close(Direction::ToServer, line.at, None, wishes);
             return Ok(());
         }
+        let is_line = !self.is_message_data();
         let is_done = self.mail().is_none_or(|mail| mail.data.is_done);
         let stays =
             !self.in_data && (begins_with(line.text, b"rset") || begins_with(line.text, b"quit"));
@@ -270,6 +223,12 @@ impl Session {
                 return Err(Broken);
             }
             self.current = self.transactions.push(Mail::default()).map(|mail| mail.state.id);
+        }
+        let end = line.at + line.text.len();
+        if !self.lines.close(Direction::ToServer, end, self.current, wishes) && is_line {
+            // A line that is whole has a second frame, without its end.
+            let length = line.text.len() as u64;
+            wishes.open_frame("command_line", line.at, Some(length), self.current);
         }
         if let Some(mail) = self.mail() {
             mail.state.touch(Direction::ToServer);
@@ -286,10 +245,10 @@ impl Session {
             return Ok(());
         }
         wishes.inspect(Direction::ToServer);
-        self.command(line)
+        self.command(line, wishes)
     }
 
-    fn command(&mut self, line: Line<'_>) -> Result<(), Broken> {
+    fn command(&mut self, line: Line<'_>, wishes: &mut Wishes) -> Result<(), Broken> {
         let text = line.text;
         let begins = |word: &[u8]| begins_with(text, word);
         self.command = if begins(b"starttls") {
@@ -299,6 +258,7 @@ impl Session {
             if !self.data_command() {
                 return Ok(());
             }
+            wishes.open_frame("data", line.end, None, self.current);
             Command::Data
         } else if begins(b"bdat") {
             self.bdat_length = chunk_length(text).ok_or(Broken)?;
@@ -557,12 +517,6 @@ fn note(mail: &mut Transaction<Mail>, oddities: Oddities) {
     for (_, event) in noted.iter().filter(|(holds, _)| *holds) {
         mail.state.event(*event);
     }
-}
-
-/// Where the line that begins at `place` ends, its end included.
-fn end_of(input: &[u8], place: usize) -> usize {
-    let rest = input.get(place..).unwrap_or_default();
-    place + memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1)
 }
 
 /// What follows a command up to the next space (behind it stand extensions, RFC 1870).

@@ -35,6 +35,7 @@ impl Session {
         if self.place(sender).processed == 0 {
             self.current = 0;
         }
+        self.marks.clear();
         let records_max = (input.len() / RECORD_BYTES_MIN).max(1);
         let mut rest = input;
         let mut records = 0;
@@ -53,8 +54,12 @@ impl Session {
                 }
             }
             let is_ssl2 = self.side(sender).version == version::SSL2;
+            let marked = self.marks.len();
             let step =
                 if is_ssl2 { ssl2::step(self, sender, rest) } else { self.record(sender, rest) };
+            for (_, at, _) in self.marks.iter_mut().skip(marked) {
+                *at += input.len() - rest.len();
+            }
             match step {
                 Step::Took(count) => rest = rest.get(count..).unwrap_or_default(),
                 Step::Wait { consumed, needed } => {
@@ -88,12 +93,18 @@ impl Session {
     /// A record, or what there is of one.
     fn record(&mut self, sender: Sender, input: &[u8]) -> Step {
         let mut parsed = 0;
-        if self.place(sender).processed < RECORD_HEADER_BYTES {
+        let processed = self.place(sender).processed;
+        if processed < RECORD_HEADER_BYTES {
             let version_before = self.side(sender).version;
             parsed = self.record_header(sender, input);
+            if processed == 0 {
+                self.marks.push(("hdr", 0, RECORD_HEADER_BYTES));
+            }
             if self.place(sender).processed < RECORD_HEADER_BYTES {
                 return Step::Took(parsed);
             }
+            let whole = self.place(sender).record_length + parsed;
+            self.marks.push(("pdu", 0, whole));
             if let Some(step) = self.check_header(sender, version_before, input.len()) {
                 return step;
             }
@@ -110,6 +121,14 @@ impl Session {
         let body = rest.get(..missing).unwrap_or(rest);
         if body.is_empty() {
             return Step::Took(parsed);
+        }
+        self.marks.push(("data", parsed, whole));
+        if let Some(name) = match content_type {
+            ALERT => Some("alert"),
+            HEARTBEAT => Some("heartbeat"),
+            _ => None,
+        } {
+            self.marks.push((name, parsed, whole));
         }
         if self.body(sender, content_type, body).is_none() {
             return Step::Failed;

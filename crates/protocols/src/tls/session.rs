@@ -145,6 +145,8 @@ pub struct Session {
     pub is_encrypted: bool,
     /// Both sides encrypt by SSL 2.0.
     pub is_ssl2_encrypted: bool,
+    /// Parts of the bytes of the last call: names of frames, places, lengths.
+    pub marks: Vec<(&'static str, usize, usize)>,
     /// A record ended; the raw stream may be looked at.
     pub record_ended: bool,
     pub(super) places: [Place; 2],

@@ -21,7 +21,10 @@ pub(super) fn step(session: &mut Session, sender: Sender, input: &[u8]) -> Step 
         place.ssl2_length_bytes = if is_short { 2 } else { 3 };
         // A header that ends within the input; the type is read with it.
         place.record_length = 0;
+        let header_bytes = place.ssl2_length_bytes + 1;
+        session.marks.push(("ssl2.hdr", 0, header_bytes));
     }
+    let place = session.place(sender);
     let header_bytes = place.ssl2_length_bytes + 1;
     if place.processed < header_bytes {
         let wanted = header_bytes - place.processed;
@@ -30,6 +33,9 @@ pub(super) fn step(session: &mut Session, sender: Sender, input: &[u8]) -> Step 
         place.processed += taken.len();
         parsed = taken.len();
         read_header(session, sender);
+        let place = session.place(sender);
+        let whole = place.ssl2_length_bytes + place.record_length;
+        session.marks.push(("ssl2.pdu", 0, whole));
     }
     let place = session.place(sender);
     let rest = input.get(parsed..).unwrap_or_default();

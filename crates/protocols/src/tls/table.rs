@@ -7,7 +7,7 @@ use super::fingerprint::ja4;
 use super::session::Session;
 use super::side::Side;
 use super::{Tls, version};
-use crate::buffer::{Buffer, Bytes, Engine, Kind, Number, to_client, to_server};
+use crate::buffer::{Buffer, Bytes, Engine, Kind, Number, NumberSpec, to_client, to_server};
 use crate::parser::{At, Guess, Module, Pattern, Probe, Question};
 use crate::protocol::{Carrier, Protocol};
 use crate::rooms;
@@ -134,7 +134,12 @@ pub(crate) static MODULE: Module = Module {
         number_row(VERSION, "tls.version", ANY_PROGRESS),
         number_row(STATE, "ssl_state", ANY_PROGRESS),
         number_row(NOT_BEFORE, "tls_cert_notbefore", SERVER_CERTIFICATES),
-        number_row(NOT_AFTER, "tls_cert_notafter", SERVER_CERTIFICATES),
+        NumberSpec {
+            number: NOT_AFTER,
+            name: "tls_cert_notafter",
+            aliases: &["tls_cert_expired", "tls_cert_valid"],
+            engines: SERVER_CERTIFICATES,
+        },
         number_row(CHAIN_LENGTH, "tls.cert_chain_len", SERVER_CERTIFICATES),
     ],
     patterns: &[

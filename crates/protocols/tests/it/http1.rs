@@ -306,7 +306,10 @@ fn frames_have_the_bytes_of_requests_and_responses() {
     flow.data(ToServer, &both[first.len()..], false);
     let seen: Vec<(&str, Vec<u8>)> = flow
         .frames(ToServer)
-        .filter_map(|frame| Some((frame.name, frame.look(false, false)?.data.into_owned())))
+        .filter_map(|frame| {
+            let pieces = frame.look(false, false);
+            Some((frame.name, pieces.first()?.data.to_vec()))
+        })
         .collect();
     let expected = [("request", first.to_vec()), ("request", both[first.len()..].to_vec())];
     assert_eq!(seen, expected);
