@@ -65,6 +65,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips replay capture.pcap --rules local.rules --suricata-yaml suricata.yaml",
         ],
     ),
+    (
+        "ips run",
+        &[
+            "gauntlet ips run --interface eth0 --rules local.rules --eve eve.json",
+            "gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules",
+            "gauntlet ips run --queue 0-1 --fail-open --rules local.rules --eve eve.json",
+        ],
+    ),
     ("ips rules", &["gauntlet ips rules check emerging-all.rules local.rules"]),
     ("ips rules check", &["gauntlet ips rules check --json local.rules"]),
     ("phrases check", &["gauntlet phrases check --json /etc/e2guardian/lists/weightedphraselist"]),

@@ -1,7 +1,8 @@
-//! `gauntlet ips`: Suricata's rules on captured packets.
+//! `gauntlet ips`: Suricata's rules on captured and live packets.
 
 mod replay;
 mod rules;
+mod run;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ Examples:
   gauntlet ips replay capture.pcap --rules emerging-all.rules --eve eve.json
   gauntlet ips replay capture.pcapng.zst --rules local.rules --json | jq .alert.signature
   gauntlet ips replay capture.pcap --rules local.rules --set vars.address-groups.HOME_NET=any
+  gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules --eve eve.json
   gauntlet ips rules check emerging-all.rules local.rules";
 
 /// Arguments of `gauntlet ips`.
@@ -35,6 +37,8 @@ pub(crate) struct Args {
 enum Action {
     /// Run a capture file through the rules
     Replay(replay::Args),
+    /// Run live packets through the rules, and drop what they drop
+    Run(Box<run::Args>),
     /// Check rules
     Rules(rules::Args),
 }
@@ -72,6 +76,7 @@ impl SettingsArgs {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Replay(args) => replay::run(args),
+        Action::Run(args) => run::run(args),
         Action::Rules(args) => rules::run(args),
     }
 }

@@ -110,7 +110,7 @@ enum Command {
     Urls(urls::Args),
     /// Check lists of weighted phrases, and explain what a page scores
     Phrases(phrases::Args),
-    /// Run Suricata's rules on captured packets
+    /// Run Suricata's rules on captured and live packets
     Ips(ips::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),

@@ -2,6 +2,7 @@
 
 pub(crate) mod clamav;
 pub(crate) mod exim;
+pub(crate) mod namespaces;
 pub(crate) mod postfix;
 mod sink;
 #[path = "../crates/gateway/tests/zone.rs"]

@@ -20,6 +20,7 @@ mod evaluate_stream;
 mod facts_command;
 mod golden;
 mod ips_command;
+mod ips_run;
 mod long_lists;
 mod mime_readings;
 mod network_rules;

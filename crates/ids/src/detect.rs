@@ -50,3 +50,14 @@ pub struct Detector {
     pub(crate) host_bits: host_bits::HostBitTable,
     pub(crate) thresholds: threshold::Thresholds,
 }
+
+impl Detector {
+    /// Takes sets and reputations of `newer`. Sets that are in no file, and so have only what rules
+    /// put in, keep it.
+    pub(crate) fn replace_lists(&mut self, newer: Self, program: &Program) {
+        let own = program.rules.datasets.iter().filter(|set| set.load.is_none());
+        let kept: Vec<&str> = own.map(|set| set.name.as_str()).collect();
+        self.datasets.replace(newer.datasets, &kept);
+        self.reputations = newer.reputations;
+    }
+}

@@ -224,8 +224,8 @@ fn address(address: IpAddr) -> String {
     }
 }
 
-/// In UTC, with microseconds.
-fn timestamp(time: Time) -> String {
+/// A time as records have it: in UTC, with microseconds.
+pub fn timestamp(time: Time) -> String {
     let days = time.seconds.div_euclid(86_400);
     let second = time.seconds.rem_euclid(86_400);
     let (year, month, day) = civil(days);

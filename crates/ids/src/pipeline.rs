@@ -4,6 +4,7 @@
 //! frame -> packets (inner ones first) -> flow -> stream -> conversation -> detection -> alerts
 //! ```
 
+mod fate;
 mod sink;
 mod stages;
 
@@ -16,6 +17,7 @@ use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
 use crate::eve::FlowFields;
+pub use fate::{DropCause, Fate, Rewrite};
 use stages::Stages;
 
 /// Settings of all layers.
@@ -67,6 +69,15 @@ impl Event<'_> {
     }
 }
 
+/// How much a pipeline holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Flows.
+    pub flows: usize,
+    /// Bytes of sessions, of segments that wait, and of fragments that wait.
+    pub bytes: u64,
+}
+
 /// All layers with their state, for one thread.
 pub struct Pipeline {
     decoder: Decoder,
@@ -88,8 +99,9 @@ impl Pipeline {
         }
     }
 
-    /// Takes a frame. What rules say of its packets goes to `tell`.
-    pub fn frame(&mut self, frame: &Frame, tell: &mut dyn FnMut(&Event<'_>)) {
+    /// Takes a frame, and says what becomes of it where drops are carried out. What rules say of
+    /// its packets goes to `tell`.
+    pub fn frame(&mut self, frame: &Frame, tell: &mut dyn FnMut(&Event<'_>)) -> Fate {
         let mut packets = std::mem::take(&mut self.packets);
         packets.clear();
         self.decoder.decode(frame, &mut packets);
@@ -98,6 +110,48 @@ impl Pipeline {
             self.packet(packet, tell);
         }
         self.packets = packets;
+        std::mem::take(&mut self.stages.fate)
+    }
+
+    /// From now on, checksums of frames count as right, or as the settings say
+    /// ([`Decoder::trust_checksums`]).
+    pub fn trust_checksums(&mut self, trusted: bool) {
+        self.decoder.trust_checksums(trusted);
+    }
+
+    /// Flows get numbers from this one on, so that those of several pipelines differ.
+    pub fn number_flows_from(&mut self, first: u64) {
+        self.flows.number_from(first);
+    }
+
+    /// Ends flows whose time is over although no packets come; looks at so many at most.
+    pub fn expire(&mut self, now: Time, flows_max: usize, tell: &mut dyn FnMut(&Event<'_>)) {
+        self.now = self.now.max(now);
+        self.flows.expire(now, flows_max);
+        self.ended(tell);
+    }
+
+    /// Other rules from the next frame on. Flows keep their state; transactions that are under way
+    /// are inspected from their beginning. `settings` are those of new flows and of streams as the
+    /// rules want them; other settings stay.
+    pub fn reload(&mut self, program: Arc<Program>, detector: Detector, settings: &Settings) {
+        self.stages.reload(program, detector, settings);
+    }
+
+    /// What was decoded.
+    pub fn counters(&self) -> &gauntlet_packet::Counters {
+        self.decoder.counters()
+    }
+
+    /// Flows, and the bytes that streams and fragments hold.
+    pub fn load(&self) -> Load {
+        let streams = &self.stages.streams;
+        Load {
+            flows: self.flows.len(),
+            bytes: streams.session_bytes()
+                + streams.reassembly_bytes()
+                + self.decoder.memory() as u64,
+        }
     }
 
     /// The capture ends, and with it all flows.
@@ -118,14 +172,21 @@ impl Pipeline {
                     self.stages.in_flow(flow, packet, facts, tell);
                 }
             }
-            // Exception policies other than `ignore` keep rules from looking at the packet.
-            Lookup::Refused(policy) if policy != ExceptionPolicy::Ignore => {}
-            Lookup::None | Lookup::Refused(_) => self.stages.without_flow(packet, tell),
+            Lookup::None => self.stages.without_flow(packet, tell),
+            Lookup::Refused(policy) => {
+                self.stages.fate.refused(policy);
+                // Exception policies other than `ignore` keep rules from looking at the packet.
+                if policy == ExceptionPolicy::Ignore {
+                    self.stages.without_flow(packet, tell);
+                }
+            }
         }
         self.ended(tell);
     }
 
     fn ended(&mut self, tell: &mut dyn FnMut(&Event<'_>)) {
+        // Packets made up at the end of another flow do not decide about this frame.
+        let fate = std::mem::take(&mut self.stages.fate);
         while let Some(mut ended) = self.flows.next_ended() {
             let waits = waits(&ended.flow);
             for (packet, facts) in ended.final_packets(waits, self.now) {
@@ -133,6 +194,7 @@ impl Pipeline {
                 self.stages.in_flow(flow, &packet, facts, tell);
             }
         }
+        self.stages.fate = fate;
     }
 }
 

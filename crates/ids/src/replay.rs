@@ -68,8 +68,15 @@ pub struct Summary {
 ///
 /// If a file cannot be read. What is wrong in it is in [`RuleSet::problems`].
 pub fn rules(options: &Options) -> Result<RuleSet, ReplayError> {
+    read_rules(options, None)
+}
+
+fn read_rules(options: &Options, earlier: Option<&Program>) -> Result<RuleSet, ReplayError> {
     let settings = &options.settings;
     let mut reader = Reader::new(settings);
+    if let Some(earlier) = earlier {
+        reader.keep_numbers(&earlier.rules);
+    }
     if let Some(file) = settings.get("classification-file").map(|file| options.path(file))
         && let Ok(text) = fs::read_to_string(&file)
     {
@@ -162,8 +169,26 @@ pub fn program(options: &Options) -> Result<Program, ReplayError> {
     Ok(Program::new(rules, detection, limits))
 }
 
+/// Rules made ready to take the place of `earlier` in pipelines that run.
+///
+/// # Errors
+///
+/// If a rule file cannot be read.
+pub fn next_program(options: &Options, earlier: &Program) -> Result<Program, ReplayError> {
+    let (_, detection, _) = layers(options);
+    let mut rules = read_rules(options, Some(earlier))?;
+    let limits = limits(options, &mut rules);
+    let mut program = Program::new(rules, detection, limits);
+    program.generation = earlier.generation + 1;
+    Ok(program)
+}
+
 /// What detection knows before the first packet: sets of values, scores of addresses.
-fn detector(options: &Options, program: &Program) -> Result<Detector, ReplayError> {
+///
+/// # Errors
+///
+/// If a list cannot be read.
+pub fn detector(options: &Options, program: &Program) -> Result<Detector, ReplayError> {
     let mut detector = Detector::default();
     lists::load(&program.rules.datasets, &mut detector.datasets)?;
     if let Some(categories) = options.settings.get("reputation-categories-file") {

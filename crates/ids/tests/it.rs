@@ -7,6 +7,8 @@ mod ask;
 mod inspect;
 #[path = "it/large.rs"]
 mod large;
+#[path = "it/live.rs"]
+mod live;
 #[path = "it/nasty.rs"]
 mod nasty;
 #[path = "it/parity.rs"]

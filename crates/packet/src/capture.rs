@@ -22,7 +22,7 @@ pub const FRAME_BYTES_MAX: u32 = 262_144;
 /// A captured frame.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// Its number in the file, from 1.
+    /// Its number in the file, from 1; 0 of one that comes from no file.
     pub number: u64,
     /// When it was captured.
     pub time: Time,

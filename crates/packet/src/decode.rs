@@ -64,6 +64,8 @@ pub struct Decoder {
     defrag: Defrag,
     /// Whether checksums of captured packets are looked at.
     checked: bool,
+    /// Checksums of the frames that come now are known to be right, or are filled in later.
+    trusted: bool,
     frames: u64,
     wrong_checksums: u64,
 }
@@ -74,6 +76,7 @@ impl Decoder {
         settings.layers_max = settings.layers_max.min(LAYERS_MAX);
         Self {
             checked: settings.checksums != Checksums::None,
+            trusted: false,
             defrag: Defrag::new(settings.defrag.clone(), settings.hosts.clone()),
             counters: Counters::default(),
             settings,
@@ -92,6 +95,12 @@ impl Decoder {
         self.defrag.memory()
     }
 
+    /// From now on, checksums of frames count as right (`true`), or as the settings say: a frame of
+    /// a live interface may leave them to the network card.
+    pub fn trust_checksums(&mut self, trusted: bool) {
+        self.trusted = trusted;
+    }
+
     /// Decodes a frame; adds its packets in the order in which they are inspected: innermost
     /// first, the captured one last. Of a frame that is too long there is none.
     pub fn decode(&mut self, frame: &Frame, packets: &mut Vec<Packet>) {
@@ -104,9 +113,9 @@ impl Decoder {
         self.counters.add(Counter::Pkts);
         self.counters.add_many(Counter::Bytes, frame.bytes.len() as u64);
         let mut draft = Draft::new(Arc::clone(&frame.bytes), self.settings.layers_max);
-        draft.packet.number = Some(frame.number);
+        draft.packet.number = Some(frame.number).filter(|number| *number > 0);
         draft.packet.time = frame.time;
-        draft.checked = self.checked;
+        draft.checked = self.checked && !self.trusted;
         let layer = match frame.link {
             Link::Ethernet => Some(Layer::Ethernet),
             Link::LinuxCooked => Some(Layer::LinuxCooked),

@@ -2,7 +2,7 @@
 
 use super::threshold::{Occasion, RuleId, Said, Thresholds};
 use super::{FlowActions, FlowState, Program};
-use crate::rule::{Action, Rule, RuleKind, Scope};
+use crate::rule::{Action, RejectTo, Rule, RuleKind, Scope};
 
 /// A rule that matched a packet.
 #[derive(Debug, Clone)]
@@ -30,8 +30,8 @@ pub struct Verdict {
     pub alerts: Vec<Alert>,
     /// The packet is dropped by a rule: the first that says so.
     pub dropped_by: Option<u32>,
-    /// The rule that dropped it asks for an error message to be sent.
-    pub reject: bool,
+    /// A rule that dropped it asks for an error message to be sent, to these sides.
+    pub reject: Option<RejectTo>,
     /// Matches beyond `packet-alert-max`.
     pub discarded: u32,
     /// Matches that limits or `noalert` kept from being logged.
@@ -151,7 +151,9 @@ fn apply(
     let drops = matches!(alert.action, Action::Drop | Action::Reject(_));
     if drops {
         verdict.dropped_by.get_or_insert(alert.rule);
-        verdict.reject |= matches!(alert.action, Action::Reject(_));
+        if let Action::Reject(to) = alert.action {
+            verdict.reject.get_or_insert(to);
+        }
     }
     // The first to set it wins.
     if let (true, Some(flow)) = (to_flow, flow)

@@ -26,6 +26,7 @@ impl Program {
             frames: Vec::new(),
             rules,
             settings,
+            generation: 0,
         };
         program.compiled = program.rules.rules.iter().map(|r| program.compile(r)).collect();
         program.frames = grouping::frames(&program);

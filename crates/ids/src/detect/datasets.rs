@@ -42,6 +42,16 @@ impl Datasets {
         values
     }
 
+    /// Takes all of `newer`, but keeps these sets as they are.
+    pub(crate) fn replace(&mut self, newer: Self, kept: &[&str]) {
+        let older = std::mem::replace(self, newer);
+        for (name, values) in older.sets {
+            if kept.contains(&name.as_str()) {
+                self.sets.insert(name, values);
+            }
+        }
+    }
+
     pub(crate) fn check(&mut self, check: &Dataset, value: &[u8]) -> bool {
         let Some(value) = key(&check.set, value) else {
             return check.command == DatasetCommand::IsNotSet;

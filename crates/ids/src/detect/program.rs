@@ -196,6 +196,8 @@ pub struct Program {
     pub rules: RuleSet,
     /// Settings.
     pub settings: Settings,
+    /// How often rules were read anew before it; what is kept by numbers of rules holds for one.
+    pub generation: u64,
     pub(crate) compiled: Vec<Compiled>,
     pub(crate) limits: BTreeMap<u32, Limits>,
     pub(crate) no_limits: Limits,

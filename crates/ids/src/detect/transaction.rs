@@ -17,6 +17,8 @@ const NEVER: u32 = 1 << 1;
 /// What detection keeps with a transaction.
 #[derive(Debug, Default)]
 struct Kept {
+    /// Of the program whose rules these are.
+    generation: u64,
     /// Rules with what they have found, to the server and to the client.
     rules: [Vec<(u32, u32)>; 2],
     /// One more than the progress up to which filters have run for good.
@@ -47,7 +49,7 @@ pub(crate) fn inspect(
         if done || skip || (!updated && progress < complete && !scene.facts.at_end) {
             continue;
         }
-        let mut kept = take(state);
+        let mut kept = take(state, program.generation);
         note_new_files(state, direction, &mut kept);
         let turn = Turn { program, place, id: state.id, protocol, direction, progress };
         let before = queue.len();
@@ -71,9 +73,11 @@ pub(crate) fn inspect(
     }
 }
 
-fn take(state: &mut State) -> Kept {
+/// What is kept; numbers of rules mean others in another generation.
+fn take(state: &mut State, generation: u64) -> Kept {
     let kept = state.kept.take().and_then(|kept| kept.downcast::<Kept>().ok());
-    kept.map(|kept| *kept).unwrap_or_default()
+    let kept = kept.map(|kept| *kept).filter(|kept| kept.generation == generation);
+    kept.unwrap_or(Kept { generation, ..Kept::default() })
 }
 
 /// With a new file, rules look at files again.

@@ -9,6 +9,7 @@ use gauntlet_packet::tcp::{self, DropReason, Outcome, RawPacket, Update};
 use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
+use super::fate::{DropCause, Fate};
 use super::sink::Sink;
 use super::{Event, Settings, Upper};
 use crate::detect::{
@@ -30,6 +31,8 @@ pub(super) struct Stages {
     protocols: Arc<protocols::Settings>,
     /// Connections that others announced, with the addresses of the announcing flow.
     expected: VecDeque<(Expectation, [IpAddr; 2])>,
+    /// Of the frame at hand.
+    pub(super) fate: Fate,
 }
 
 /// What was learned of a packet on its way to detection.
@@ -57,7 +60,21 @@ impl Stages {
             streams: tcp::Engine::new(settings.streams.clone()),
             protocols: Arc::new(settings.protocols.clone()),
             expected: VecDeque::new(),
+            fate: Fate::default(),
         }
+    }
+
+    /// Other rules; what was counted, remembered of addresses and put into sets by rules stays.
+    pub(super) fn reload(
+        &mut self,
+        program: Arc<Program>,
+        detector: Detector,
+        settings: &Settings,
+    ) {
+        self.detector.replace_lists(detector, &program);
+        self.program = program;
+        self.protocols = Arc::new(settings.protocols.clone());
+        self.streams.settings.check_overlaps = settings.streams.check_overlaps;
     }
 
     /// A packet that belongs to no flow.
@@ -68,6 +85,9 @@ impl Stages {
             ..Facts::new(packet)
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, None);
+        if verdict.dropped_by.is_some() {
+            self.fate.drop(DropCause::Rule);
+        }
         self.tell(packet, FlowFields::default(), &verdict, tell);
     }
 
@@ -198,9 +218,12 @@ impl Stages {
         learned: &Learned,
         tell: &mut dyn FnMut(&Event<'_>),
     ) {
+        self.fate.stream(packet, &learned.outcome);
         if flow.core.drops {
+            self.fate.drop(DropCause::Flow);
             return;
         }
+        self.fate.passes |= flow.core.passes;
         if learned.outcome.no_inspection || flow.core.passes {
             if let Some(conversation) = &mut flow.upper.conversation {
                 detect::skip(conversation, learned.facts.direction);
@@ -226,6 +249,10 @@ impl Stages {
         }
         self.note_first(flow, packet, direction);
         self.act(flow, &verdict);
+        if verdict.dropped_by.is_some() {
+            self.fate.drop(DropCause::Rule);
+        }
+        self.fate.passes |= flow.core.passes;
         let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
         let protocol = flow.upper.protocol_name();
         let fields = FlowFields {

@@ -185,6 +185,14 @@ impl Reader {
         self.problems.push(Problem { place: place.clone(), sid, keyword, reason, is_skip });
     }
 
+    /// Bits and variables get the numbers that they have in an earlier set of rules, so that what
+    /// is kept by them holds for this one. To be called before anything is read.
+    pub fn keep_numbers(&mut self, earlier: &RuleSet) {
+        self.shared.flowbits.begin_with(&earlier.flowbits);
+        self.shared.xbits.begin_with(&earlier.xbits);
+        self.shared.variables.begin_with(&earlier.variables);
+    }
+
     /// What was left out until now.
     pub fn problems(&self) -> &[Problem] {
         &self.problems

@@ -116,6 +116,11 @@ impl<S: Default> FlowTable<S> {
         }
     }
 
+    /// Flows get numbers from this one on, so that those of several tables differ.
+    pub fn number_from(&mut self, first: u64) {
+        self.next_number = self.next_number.max(first);
+    }
+
     /// Flows in the table.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -298,14 +303,27 @@ impl<S: Default> FlowTable<S> {
             return;
         }
         for _ in 0..SWEEP_PER_PACKET.min(self.slots.len()) {
-            self.sweep = (self.sweep + 1) % self.slots.len();
-            let over = match self.slots.get(self.sweep).and_then(Option::as_deref) {
-                Some(entry) => self.is_timed_out(&entry.flow.core, now),
-                None => false,
-            };
-            if over && let Ok(slot) = u32::try_from(self.sweep) {
-                self.remove(slot, EndReason::TimedOut);
-            }
+            self.sweep_one(now);
+        }
+    }
+
+    fn sweep_one(&mut self, now: Time) {
+        self.sweep = (self.sweep + 1) % self.slots.len();
+        let over = match self.slots.get(self.sweep).and_then(Option::as_deref) {
+            Some(entry) => self.is_timed_out(&entry.flow.core, now),
+            None => false,
+        };
+        if over && let Ok(slot) = u32::try_from(self.sweep) {
+            self.remove(slot, EndReason::TimedOut);
+        }
+    }
+
+    /// Looks at up to so many places of the table, whether the time of a flow there is over: for
+    /// when no packets come. Such flows come out by [`FlowTable::next_ended`].
+    pub fn expire(&mut self, now: Time, places_max: usize) {
+        self.now = self.now.max(now);
+        for _ in 0..places_max.min(self.slots.len()) {
+            self.sweep_one(now);
         }
     }
 

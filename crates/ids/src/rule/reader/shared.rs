@@ -27,6 +27,13 @@ impl Numbers {
         number
     }
 
+    /// Gives names the numbers that they have elsewhere; nothing has one yet.
+    pub(crate) fn begin_with(&mut self, names: &[String]) {
+        for name in names {
+            self.of(name);
+        }
+    }
+
     /// All names by their number.
     pub(crate) fn into_names(self) -> Vec<String> {
         self.names

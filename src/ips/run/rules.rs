@@ -1,0 +1,70 @@
+//! Rules and settings made ready for the threads, again with each reload.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gauntlet_ids::detect::{Detector, Program};
+use gauntlet_ids::pipeline;
+use gauntlet_ids::replay::{self, Options, ReplayError};
+use gauntlet_netio::Plan;
+use gauntlet_packet::Checksums;
+
+/// What all threads run with.
+pub(super) struct Ready {
+    pub(super) program: Arc<Program>,
+    pub(super) layers: pipeline::Settings,
+    /// A thread's sets and reputations, until it takes them.
+    detectors: Vec<Mutex<Option<Detector>>>,
+}
+
+impl Ready {
+    /// Reads rules; `earlier` is what they take the place of.
+    pub(super) fn read(
+        plan: &Plan,
+        options: &Options,
+        earlier: Option<&Program>,
+    ) -> Result<Self, ReplayError> {
+        let program = match earlier {
+            Some(earlier) => replay::next_program(options, earlier)?,
+            None => replay::program(options)?,
+        };
+        let threads = plan.ports_len();
+        let mut detectors = Vec::with_capacity(threads);
+        for _ in 0..threads {
+            detectors.push(Mutex::new(Some(replay::detector(options, &program)?)));
+        }
+        let layers = layers(plan, options, &program);
+        Ok(Self { program: Arc::new(program), layers, detectors })
+    }
+
+    /// What detection knows before its first packet. A thread takes it once.
+    pub(super) fn detector(&self, thread: usize) -> Detector {
+        let place = self.detectors.get(thread);
+        place
+            .and_then(|place| place.lock().unwrap_or_else(PoisonError::into_inner).take())
+            .unwrap_or_default()
+    }
+
+    /// Rules in use, and rules left out.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let unsupported = self.program.unsupported().count();
+        let rules = &self.program.rules;
+        (rules.rules.len() - unsupported, rules.problems.len() + unsupported)
+    }
+}
+
+/// Settings of one thread's layers: limits of memory are shared out.
+fn layers(plan: &Plan, options: &Options, program: &Program) -> pipeline::Settings {
+    let (mut layers, _, _) = replay::layers(options);
+    let threads = plan.ports_len().max(1);
+    let share = |bytes: &mut u64| *bytes /= threads as u64;
+    share(&mut layers.flows.bytes_max);
+    share(&mut layers.streams.session_bytes_max);
+    share(&mut layers.streams.reassembly_bytes_max);
+    layers.packets.defrag.memory_bytes_max /= threads;
+    // The kernel says of which frames checksums mean nothing; nothing is to be guessed.
+    let checked = plan.settings.checksums;
+    layers.packets.checksums = if checked { Checksums::All } else { Checksums::None };
+    program.wants(&mut layers.protocols);
+    layers.streams.check_overlaps |= program.asks_overlaps();
+    layers
+}

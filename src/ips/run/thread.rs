@@ -1,0 +1,185 @@
+//! One thread: frames of its port through its pipeline, and the answers back.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gauntlet_ids::eve;
+use gauntlet_ids::pipeline::{Event, Fate, Pipeline};
+use gauntlet_ids::rule::RejectTo;
+use gauntlet_netio::{Answer, Change, Port, Received, Reply, ReplyTo, reject};
+use gauntlet_packet::Time;
+
+use super::counters::Counted;
+use super::rules::Ready;
+use super::shared::Shared;
+
+/// How long a thread waits for packets before it looks around.
+const WAIT: Duration = Duration::from_millis(100);
+/// How often it tells its counters and looks for flows whose time is over.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
+/// Flows that are looked at then.
+const EXPIRED_MAX: usize = 20_000;
+/// Replies of one batch of frames: `reject` answers no flood.
+const REPLIES_MAX: usize = 64;
+
+/// Runs until all threads are to stop.
+pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io::Result<()> {
+    let ready = shared.rules.load();
+    let mut generation = shared.rules.generation();
+    let mut pipeline =
+        Pipeline::new(Arc::clone(&ready.program), ready.detector(number), &ready.layers);
+    pipeline.number_flows_from(first_flow(number));
+    let mut inspection = Inspection::new(number, pipeline, shared.is_inline);
+    drop(ready);
+    let mut housekept = Instant::now();
+    while !shared.is_stopping() {
+        inspection.replies_left = REPLIES_MAX;
+        port.turn(WAIT, &mut |received| inspection.frame(received))?;
+        inspection.write(shared);
+        if shared.rules.generation() != generation {
+            generation = shared.rules.generation();
+            inspection.reload(&shared.rules.load());
+        }
+        if housekept.elapsed() >= HOUSEKEEPING {
+            housekept = Instant::now();
+            inspection.expire();
+            inspection.tell(shared, port.as_mut());
+        }
+        if let Some(progress) = shared.progress.get(number) {
+            progress.advance();
+        }
+    }
+    inspection.end();
+    inspection.write(shared);
+    inspection.tell(shared, port.as_mut());
+    Ok(())
+}
+
+/// The pipeline, and what comes out of it.
+struct Inspection {
+    number: usize,
+    pipeline: Pipeline,
+    is_inline: bool,
+    counted: Counted,
+    /// Records of the batch, a line each.
+    lines: String,
+    replies_left: usize,
+}
+
+impl Inspection {
+    fn new(number: usize, pipeline: Pipeline, is_inline: bool) -> Self {
+        Self {
+            number,
+            pipeline,
+            is_inline,
+            counted: Counted::default(),
+            lines: String::new(),
+            replies_left: 0,
+        }
+    }
+
+    fn frame(&mut self, received: &Received) -> Answer {
+        self.pipeline.trust_checksums(received.checksums_trusted);
+        let mut replies = Vec::new();
+        let left = &mut self.replies_left;
+        let (counted, lines) = (&mut self.counted, &mut self.lines);
+        let fate = self.pipeline.frame(&received.frame, &mut |event| {
+            record(event, counted, lines);
+            replies_to(event, left, &mut replies);
+        });
+        self.answer(fate, replies)
+    }
+
+    fn answer(&mut self, fate: Fate, replies: Vec<Reply>) -> Answer {
+        let mut answer = Answer { replies, ..Answer::default() };
+        if !self.is_inline {
+            return answer;
+        }
+        if let Some(cause) = fate.drop {
+            *self.counted.drops.entry(cause.name()).or_default() += 1;
+            answer.is_dropped = true;
+            return answer;
+        }
+        answer.bypass = fate.passes;
+        answer.change = fate.rewrite.map(|rewrite| {
+            self.counted.replaced += 1;
+            let (place, bytes, checksum_at) = (rewrite.place, rewrite.bytes, rewrite.checksum_at);
+            Change { place, bytes, checksum_at }
+        });
+        answer
+    }
+
+    fn reload(&mut self, ready: &Ready) {
+        let detector = ready.detector(self.number);
+        self.pipeline.reload(Arc::clone(&ready.program), detector, &ready.layers);
+    }
+
+    fn expire(&mut self) {
+        let (counted, lines) = (&mut self.counted, &mut self.lines);
+        self.pipeline.expire(now(), EXPIRED_MAX, &mut |event| record(event, counted, lines));
+    }
+
+    fn end(&mut self) {
+        let (counted, lines) = (&mut self.counted, &mut self.lines);
+        self.pipeline.end(&mut |event| record(event, counted, lines));
+    }
+
+    fn write(&mut self, shared: &Shared) {
+        if !self.lines.is_empty() {
+            shared.records.write(&self.lines);
+            self.lines.clear();
+        }
+    }
+
+    fn tell(&mut self, shared: &Shared, port: &mut dyn Port) {
+        self.counted.port = port.statistics();
+        self.counted.load = self.pipeline.load();
+        self.counted.decoder = self.pipeline.counters().iter().collect();
+        shared.board.tell(self.number, self.counted.clone());
+    }
+}
+
+fn record(event: &Event<'_>, counted: &mut Counted, lines: &mut String) {
+    for alert in event.alerts() {
+        counted.alerts += 1;
+        if let Ok(line) = eve::alert(event.program, event.packet, alert, &event.flow) {
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+    }
+}
+
+/// What a rule with `reject` sends.
+fn replies_to(event: &Event<'_>, left: &mut usize, replies: &mut Vec<Reply>) {
+    let sides: &[ReplyTo] = match event.verdict.reject {
+        None => &[],
+        Some(RejectTo::Source) => &[ReplyTo::Source],
+        Some(RejectTo::Destination) => &[ReplyTo::Destination],
+        Some(RejectTo::Both) => &[ReplyTo::Source, ReplyTo::Destination],
+    };
+    for side in sides {
+        if *left > 0
+            && let Some(reply) = reject::reply(event.packet, *side)
+        {
+            *left -= 1;
+            replies.push(reply);
+        }
+    }
+}
+
+/// The number of a thread's first flow: 8 bits for the thread, 12 for when it began, and room for
+/// 2^33 flows; readers of JSON keep 53 bits.
+fn first_flow(thread: usize) -> u64 {
+    let began = now().seconds.unsigned_abs() & 0xfff;
+    (began << 8 | thread as u64 & 0xff) << 33
+}
+
+/// The time of packets that would come now.
+pub(super) fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time {
+        seconds: i64::try_from(since.as_secs()).unwrap_or_default(),
+        micros: since.subsec_micros(),
+    }
+}

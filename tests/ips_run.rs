@@ -1,0 +1,373 @@
+//! `gauntlet ips run`: nginx and curl through it, in network namespaces of this test.
+
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::common::PATIENCE;
+use crate::common::namespaces::{LARGE, Middle, Namespaces, program};
+
+const RULES: &str = "\
+alert http any any -> any any (msg:\"seen\"; http.uri; content:\"/seen\"; sid:1;)
+drop http any any -> any any (msg:\"dropped\"; http.uri; content:\"/dropped\"; sid:2;)
+reject tcp any any -> any 81 (msg:\"rejected\"; flags:S; sid:3;)
+";
+const GAUNTLET: &str = env!("CARGO_BIN_EXE_gauntlet");
+
+/// The program in the namespace in the middle.
+struct Running {
+    child: Child,
+    rules: PathBuf,
+    eve: PathBuf,
+    errors: PathBuf,
+}
+
+impl Running {
+    /// Starts it, and waits until packets are inspected.
+    fn start(net: &Namespaces, args: &[&str]) -> Self {
+        let folder = net.folder.path();
+        let [rules, eve, errors] = ["a.rules", "eve.json", "errors"].map(|name| folder.join(name));
+        fs::write(&rules, RULES).unwrap();
+        let log = fs::File::create(&errors).unwrap();
+        let mut command = net.command("middle", GAUNTLET);
+        command.args(["ips", "run"]).arg("--rules").arg(&rules).arg("--eve").arg(&eve).args(args);
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let running = Self { child, rules, eve, errors };
+        running.wait("rules, ");
+        running
+    }
+
+    fn bridge(net: &Namespaces, more: &[&str]) -> Self {
+        let bridge = ["--interface", "c0", "--copy-interface", "s0"];
+        let running = Self::start(net, &[&bridge[..], more].concat());
+        until("the bridge forwards", || net.get("/ready", 1).is_ok());
+        running
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap()
+    }
+
+    /// Waits until it has said this.
+    fn wait(&self, text: &str) {
+        until(text, || self.said().contains(text));
+    }
+
+    fn records(&self, kind: &str) -> Vec<Value> {
+        let text = fs::read_to_string(&self.eve).unwrap_or_default();
+        // The last line may be half written.
+        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.filter(|record| record["event_type"] == kind).collect()
+    }
+
+    /// Waits for the alert of a rule; its action.
+    fn alert(&self, sid: u64) -> String {
+        let find = || {
+            let alerts = self.records("alert");
+            alerts.into_iter().find(|record| record["alert"]["signature_id"] == sid)
+        };
+        until("an alert", || find().is_some());
+        find().unwrap()["alert"]["action"].as_str().unwrap().to_owned()
+    }
+
+    fn signal(&self, name: &str, pid: u32) {
+        let sent = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+        assert!(sent.success(), "kill {name} {pid}");
+    }
+
+    /// The process that inspects.
+    fn worker(&self) -> u32 {
+        let pid = self.child.id();
+        let mut found = None;
+        until("a worker", || {
+            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            found = children.unwrap().split_whitespace().next().map(|word| word.parse().unwrap());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Ends it by a signal; how it ended, and its statistics.
+    fn stop(mut self) -> (ExitStatus, Value) {
+        self.signal("-TERM", self.child.id());
+        let status = self.child.wait().unwrap();
+        let stats = self.records("stats").pop().unwrap_or_else(|| panic!("{}", self.said()));
+        (status, stats["stats"].clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: nothing within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Requests one after the other until told to stop; how many there were. All are answered.
+fn load(net: &Namespaces, stop: &AtomicBool) -> usize {
+    let url = format!("http://{}/load[1-100]", net.server);
+    let args = ["-sS", "--max-time", "30", "-o", "/dev/null", "-w", "%{http_code}\\n", &url];
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let out = net.run("client", "curl", &args);
+        let codes = String::from_utf8_lossy(&out.stdout).into_owned();
+        let good = codes.lines().filter(|code| *code == "200").count();
+        assert_eq!(good, 100, "{codes}{}", String::from_utf8_lossy(&out.stderr));
+        count += good;
+    }
+    count
+}
+
+#[test]
+fn a_bridge_forwards_alerts_drops_and_rejects() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    assert!(net.get("/", 1).is_err(), "nothing connects the two sides");
+    let running = Running::bridge(&net, &["--threads", "2"]);
+    assert_eq!(net.get("/fine", 10).as_deref(), Ok("answer to /fine"));
+    assert_eq!(net.get("/seen", 10).as_deref(), Ok("answer to /seen"));
+    assert_eq!(running.alert(1), "allowed");
+    // curl gives up: nothing comes back on a connection whose request was dropped.
+    assert_eq!(net.get("/dropped", 2), Err(28));
+    assert_eq!(running.alert(2), "blocked");
+    let url = format!("http://{}:81/", net.server);
+    let refused = net.run("client", "curl", &["-sS", "--max-time", "10", &url]);
+    assert_eq!(refused.status.code(), Some(7), "refused by a reset, not by time");
+    assert_eq!(running.alert(3), "blocked");
+    assert_eq!(net.get("/large", 60).map(|body| body.len()), Ok(LARGE));
+    let (status, stats) = running.stop();
+    assert!(status.success());
+    assert_eq!(stats["capture"]["kernel_drops"], 0, "{stats}");
+    assert_eq!(stats["ips"]["send_failures"], 0, "{stats}");
+    assert!(stats["ips"]["blocked"].as_u64() >= Some(2), "{stats}");
+    assert_eq!(stats["ips"]["rejected"], 1, "{stats}");
+    assert!(stats["ips"]["drop_reason"]["rules"].as_u64() >= Some(2), "{stats}");
+    assert_eq!(stats["decoder"]["invalid"], Value::Null, "{stats}");
+}
+
+#[test]
+fn what_passes_an_interface_is_captured_by_threads() {
+    let Some(net) = Namespaces::new(Middle::Router) else { return };
+    let running = Running::start(&net, &["--interface", "c0", "--threads", "2"]);
+    running.worker();
+    until("an alert", || net.get("/seen", 10).is_ok() && !running.records("alert").is_empty());
+    assert_eq!(running.alert(1), "allowed");
+    assert_eq!(net.get("/dropped", 10).as_deref(), Ok("answer to /dropped"), "it only listens");
+    assert_eq!(running.alert(2), "allowed");
+    assert_eq!(net.get("/large", 60).map(|body| body.len()), Ok(LARGE));
+    let (status, stats) = running.stop();
+    assert!(status.success());
+    assert_eq!(stats["capture"]["kernel_drops"], 0, "{stats}");
+    assert!(stats["decoder"]["bytes"].as_u64() >= Some(LARGE as u64), "{stats}");
+}
+
+#[test]
+fn rules_are_read_anew_under_load_without_a_lost_request() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    let running = Running::bridge(&net, &[]);
+    let stop = AtomicBool::new(false);
+    let count = std::thread::scope(|scope| {
+        let loading = scope.spawn(|| load(&net, &stop));
+        for number in 1..=5 {
+            let rule = "alert http any any -> any any (msg:\"new\"; http.uri; content:\"/load\"; ";
+            let limit = "threshold:type limit, track by_src, count 1, seconds 3600; ";
+            fs::write(&running.rules, format!("{rule}{limit}sid:1{number};)\n")).unwrap();
+            running.signal("-HUP", running.child.id());
+            running.alert(10 + number);
+        }
+        fs::rename(&running.rules, net.folder.path().join("away")).unwrap();
+        running.signal("-HUP", running.child.id());
+        running.wait("the old rules stay");
+        // The log was moved away: records go on in a new one.
+        fs::rename(&running.eve, net.folder.path().join("eve.old")).unwrap();
+        running.signal("-HUP", running.child.id());
+        until("a new log", || running.eve.exists());
+        stop.store(true, Ordering::Relaxed);
+        loading.join().unwrap()
+    });
+    assert!(count > 0);
+    let (status, stats) = running.stop();
+    assert!(status.success());
+    assert_eq!(stats["capture"]["kernel_drops"], 0, "{stats}");
+    assert_eq!(stats["ips"]["blocked"], 0, "{stats}");
+}
+
+#[test]
+fn a_bit_of_a_flow_outlives_a_reload() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    let running = Running::bridge(&net, &[]);
+    let uri = |word: &str| format!("http any any -> any any (http.uri; content:\"/{word}\"; ");
+    let set = format!("alert {}flowbits:set,begun; flowbits:noalert; sid:20;)\n", uri("first"));
+    let test = format!("alert {}flowbits:isset,begun; sid:21;)\n", uri("second"));
+    let other = format!("alert {}flowbits:set,another; sid:22;)\n", uri("third"));
+    fs::write(&running.rules, &set).unwrap();
+    running.signal("-HUP", running.child.id());
+    running.wait("read anew: 1 rules");
+    // Two requests on one connection, and a reload between them.
+    let script = format!(
+        "exec 3<>/dev/tcp/{}/80; printf 'GET /first HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n' >&3; \
+         read -r line <&3; echo begun; read -r go; \
+         printf 'GET /second HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n' >&3; sleep 1",
+        net.server
+    );
+    let mut client = net.command("client", "bash");
+    let client = client.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = client.spawn().unwrap();
+    client.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    fs::write(&running.rules, format!("{other}{test}{set}")).unwrap();
+    running.signal("-HUP", running.child.id());
+    running.wait("read anew: 3 rules");
+    // A thread takes the rules between two turns, of which each lasts at most a tenth of a second.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(client.stdin.take());
+    assert_eq!(running.alert(21), "allowed");
+    client.wait().unwrap();
+}
+
+#[test]
+fn a_worker_that_is_killed_or_hangs_is_started_anew() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    let running = Running::bridge(&net, &["--on-crash", "pass", "--watchdog", "1"]);
+    for signal in ["-KILL", "-STOP"] {
+        let before = running.worker();
+        running.signal(signal, before);
+        let killed = Instant::now();
+        until("traffic", || net.get("/seen", 1).is_ok());
+        eprintln!("{signal}: traffic again after {:?}", killed.elapsed());
+        until("a new worker", || running.worker() != before);
+        until("inspection", || net.get("/dropped", 1) == Err(28));
+    }
+    running.wait("the worker says nothing any more");
+    let (status, _) = running.stop();
+    assert!(status.success());
+}
+
+#[test]
+fn without_a_worker_nothing_passes_if_so_told() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    let running = Running::bridge(&net, &["--on-crash", "stop"]);
+    // A worker that does not get ready: its rules are gone.
+    fs::rename(&running.rules, net.folder.path().join("away")).unwrap();
+    running.signal("-KILL", running.worker());
+    running.wait("it is started anew, and packets stop");
+    assert!(net.get("/", 2).is_err());
+    fs::rename(net.folder.path().join("away"), &running.rules).unwrap();
+    until("traffic", || net.get("/", 1).is_ok());
+    assert!(running.stop().0.success());
+}
+
+/// Hands packets that the router forwards to queue 0, by nftables or, where the kernel's nftables
+/// knows no queues, by iptables; none, with a note, if neither can.
+fn queue_rule(net: &Namespaces) -> Option<()> {
+    let (nft, iptables) = (program("nft")?, program("iptables"));
+    let rules =
+        "table inet t { chain f { type filter hook forward priority 0; queue num 0 bypass; }; }";
+    let done = net.command("middle", nft).arg(rules).stderr(Stdio::null()).status().unwrap();
+    if done.success() {
+        return Some(());
+    }
+    let args = ["-A", "FORWARD", "-j", "NFQUEUE", "--queue-num", "0", "--queue-bypass"];
+    let by_iptables = |path| net.command("middle", path).args(args).status().unwrap().success();
+    if iptables.is_some_and(by_iptables) {
+        return Some(());
+    }
+    eprintln!("SKIPPED: this kernel has no queues for packets");
+    None
+}
+
+#[test]
+fn a_queue_gives_verdicts_and_lets_packets_pass_without_a_program() {
+    let Some(net) = Namespaces::new(Middle::Router) else { return };
+    let Some(()) = queue_rule(&net) else { return };
+    assert!(net.get("/bypassed", 10).is_ok(), "nobody has the queue");
+    let args = ["--queue", "0", "--fail-open", "--user", "nobody"];
+    // What --user becomes must be able to write the records.
+    fs::set_permissions(net.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .unwrap();
+    let running = Running::start(&net, &args);
+    until("an alert", || net.get("/seen", 10).is_ok() && !running.records("alert").is_empty());
+    assert_eq!(net.get("/dropped", 2), Err(28));
+    assert_eq!(running.alert(2), "blocked");
+    let url = format!("http://{}:81/", net.server);
+    let refused = net.run("client", "curl", &["-sS", "--max-time", "10", &url]);
+    assert_eq!(refused.status.code(), Some(7), "refused by a reset, not by time");
+    assert_eq!(net.get("/large", 60).map(|body| body.len()), Ok(LARGE));
+    let second = ["ips", "run", "--queue", "0", "--rules", running.rules.to_str().unwrap()];
+    let second = net.run("middle", GAUNTLET, &second);
+    assert_eq!(second.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("queue 0 is taken"), "{said}");
+    running.signal("-KILL", running.worker());
+    until("traffic", || net.get("/", 1).is_ok());
+    until("inspection", || net.get("/dropped", 1) == Err(28));
+    let (status, stats) = running.stop();
+    assert!(status.success());
+    assert_eq!(stats["capture"]["kernel_drops"], 0, "{stats}");
+    assert!(net.get("/bypassed", 10).is_ok(), "nobody has the queue");
+}
+
+#[test]
+fn counters_are_served_and_root_is_given_up() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    fs::set_permissions(net.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .unwrap();
+    let running = Running::bridge(&net, &["--user", "nobody", "--metrics", "127.0.0.1:9600"]);
+    assert!(net.get("/seen", 10).is_ok());
+    running.alert(1);
+    let status = fs::read_to_string(format!("/proc/{}/status", running.worker())).unwrap();
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    assert!(!status.contains("Uid:\t0"), "{status}");
+    let mut text = String::new();
+    until("counters", || {
+        let out = net.run("middle", "curl", &["-sS", "http://127.0.0.1:9600/metrics"]);
+        text = String::from_utf8_lossy(&out.stdout).into_owned();
+        text.contains("gauntlet_ips_alerts_total 1\n")
+    });
+    assert!(text.contains("gauntlet_ips_kernel_drops_total 0\n"), "{text}");
+    running.wait("rules, ");
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("a.rules");
+    fs::write(&rules, RULES).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(GAUNTLET);
+        let out = command.args(["ips", "run", "--rules"]).arg(&rules).args(args).output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, said) = run(&["--interface", "absent0"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("no network interface \"absent0\""), "{said}");
+    let (code, said) = run(&["--interface", "lo", "--set", "af-packet.0.cluster-type=cluster_odd"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("cluster-type"), "{said}");
+    let (code, said) = run(&["--queue", "3-1"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("no range"), "{said}");
+    let (code, said) = run(&[]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--interface"), "{said}");
+    // Without capabilities. The program's folder may be closed to others, hence the copy.
+    let Some(setpriv) = program("setpriv") else { return };
+    let drop = ["--bounding-set=-all", "--inh-caps=-all"];
+    let mut command = Command::new(setpriv);
+    command.args(drop).arg(GAUNTLET).args(["ips", "run", "--interface", "lo", "--rules"]);
+    let out = command.arg(&rules).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("CAP_NET_RAW") && said.contains("setcap"), "{said}");
+}
