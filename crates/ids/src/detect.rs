@@ -28,7 +28,7 @@ mod words;
 pub use alert::{Alert, Verdict};
 pub use datasets::{Datasets, address_bytes};
 pub use flow_state::{FlowActions, FlowState};
-pub use inspection::{InFlow, inspect, mark_logged, skip};
+pub use inspection::{InFlow, inspect, skip};
 pub use packet::{Counters, Facts, Known, Protocols};
 pub use program::{Limits, Program, Settings, Suppress};
 pub use reputations::Reputations;

@@ -4,6 +4,8 @@
 //! frame -> packets (inner ones first) -> flow -> stream -> conversation -> detection -> alerts
 //! ```
 
+mod notify;
+pub mod observer;
 mod sink;
 mod stages;
 
@@ -15,6 +17,7 @@ use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
 use crate::eve::FlowFields;
+pub use observer::{Observer, Wishes, on_packet};
 use stages::Stages;
 
 /// Settings of all layers.
@@ -28,6 +31,8 @@ pub struct Settings {
     pub streams: tcp::Settings,
     /// Application protocols.
     pub protocols: gauntlet_protocols::Settings,
+    /// What the observer wants to be told.
+    pub wishes: Wishes,
 }
 
 /// What upper layers keep of a flow.
@@ -53,6 +58,8 @@ pub struct Event<'a> {
     pub flow: FlowFields<'a>,
     /// What rules say.
     pub verdict: &'a Verdict,
+    /// The flow itself.
+    pub view: Option<observer::FlowView<'a>>,
     /// The program whose rules these are.
     pub program: &'a Program,
 }
@@ -71,6 +78,7 @@ pub struct Pipeline {
     stages: Stages,
     packets: Vec<Packet>,
     now: Time,
+    wishes: Wishes,
 }
 
 impl Pipeline {
@@ -82,28 +90,30 @@ impl Pipeline {
             stages: Stages::new(program, detector, settings),
             packets: Vec::new(),
             now: Time::default(),
+            wishes: settings.wishes,
         }
     }
 
-    /// Takes a frame. What rules say of its packets goes to `tell`.
-    pub fn frame(&mut self, frame: &Frame, tell: &mut dyn FnMut(&Event<'_>)) {
+    /// Takes a frame. What happens is told to `observer`.
+    pub fn frame(&mut self, frame: &Frame, observer: &mut dyn Observer) {
         let mut packets = std::mem::take(&mut self.packets);
         packets.clear();
         self.decoder.decode(frame, &mut packets);
         self.now = frame.time;
+        self.stages.inner_dropped = false;
         for packet in &packets {
-            self.packet(packet, tell);
+            self.packet(packet, observer);
         }
         self.packets = packets;
     }
 
     /// The capture ends, and with it all flows.
-    pub fn end(&mut self, tell: &mut dyn FnMut(&Event<'_>)) {
+    pub fn end(&mut self, observer: &mut dyn Observer) {
         self.flows.end();
-        self.ended(tell);
+        self.ended(observer);
     }
 
-    fn packet(&mut self, packet: &Packet, tell: &mut dyn FnMut(&Event<'_>)) {
+    fn packet(&mut self, packet: &Packet, observer: &mut dyn Observer) {
         let lookup = if packet.wants_flow && !packet.invalid {
             self.flows.handle(packet, &self.stages.streams.settings)
         } else {
@@ -112,20 +122,30 @@ impl Pipeline {
         match lookup {
             Lookup::Flow(id, facts) => {
                 if let Some(flow) = self.flows.get_mut(id) {
-                    self.stages.in_flow(flow, packet, facts, tell);
+                    self.stages.in_flow(flow, packet, facts, observer);
                 }
             }
-            Lookup::None | Lookup::Refused(_) => self.stages.without_flow(packet, tell),
+            Lookup::None | Lookup::Refused(_) => self.stages.without_flow(packet, observer),
         }
-        self.ended(tell);
+        self.ended(observer);
     }
 
-    fn ended(&mut self, tell: &mut dyn FnMut(&Event<'_>)) {
+    fn ended(&mut self, observer: &mut dyn Observer) {
         while let Some(mut ended) = self.flows.next_ended() {
             let waits = waits(&ended.flow);
             for (packet, facts) in ended.final_packets(waits, self.now) {
                 let Ended { flow, .. } = &mut ended;
-                self.stages.in_flow(flow, &packet, facts, tell);
+                self.stages.in_flow(flow, &packet, facts, observer);
+            }
+            if self.wishes.flows {
+                let Ended { flow, reason } = &ended;
+                observer.flow(&observer::FlowEnd {
+                    core: &flow.core,
+                    reason: *reason,
+                    state: &flow.upper.detection,
+                    conversation: flow.upper.conversation.as_ref(),
+                    original: flow.upper.original,
+                });
             }
         }
     }

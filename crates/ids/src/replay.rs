@@ -10,7 +10,7 @@ use gauntlet_packet::{Capture, Checksums};
 
 use crate::config::Settings;
 use crate::detect::{self, Detector, Limits, Program, Suppress};
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{self, Event, Observer, Pipeline};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
 use crate::rule::{RuleSet, thresholds};
@@ -211,20 +211,12 @@ impl<'a> Replayer<'a> {
         let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
         let detector = detector(self.options, &self.program)?;
         let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
-        let mut tell = |event: &pipeline::Event<'_>, summary: &mut Summary| {
-            summary.alerts += event.alerts().len() as u64;
-            summary.dropped += u64::from(event.verdict.dropped_by.is_some());
-            for alert in event.alerts() {
-                if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
-                    line(&text);
-                }
-            }
-        };
+        let mut lines = Lines { line, alerts: 0, dropped: 0 };
         loop {
             match frames.next() {
                 Ok(Some(frame)) => {
                     summary.frames += 1;
-                    pipeline.frame(&frame, &mut |event| tell(event, &mut summary));
+                    pipeline.frame(&frame, &mut lines);
                 }
                 Ok(None) => {
                     summary.damage = frames
@@ -238,8 +230,28 @@ impl<'a> Replayer<'a> {
                 }
             }
         }
-        pipeline.end(&mut |event| tell(event, &mut summary));
+        pipeline.end(&mut lines);
+        (summary.alerts, summary.dropped) = (lines.alerts, lines.dropped);
         Ok(summary)
+    }
+}
+
+/// Writes records, and counts.
+struct Lines<'a> {
+    line: &'a mut dyn FnMut(&str),
+    alerts: u64,
+    dropped: u64,
+}
+
+impl Observer for Lines<'_> {
+    fn packet(&mut self, event: &Event<'_>) {
+        self.alerts += event.alerts().len() as u64;
+        self.dropped += u64::from(event.verdict.dropped_by.is_some());
+        for alert in event.alerts() {
+            if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
+                (self.line)(&text);
+            }
+        }
     }
 }
 

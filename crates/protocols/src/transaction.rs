@@ -19,6 +19,8 @@ pub struct State {
     pub progress: [u8; 2],
     /// Numbers of events, in the order they were noticed; each once.
     pub events: Vec<u8>,
+    /// So many of them were told to whoever logs them.
+    pub events_told: usize,
     /// Files, to the server and to the client.
     pub files: [Vec<File>; 2],
     /// New since the detection engine has looked, to the server and to the client.

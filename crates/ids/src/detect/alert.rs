@@ -38,6 +38,17 @@ pub struct Verdict {
     pub suppressed: u32,
 }
 
+impl Verdict {
+    /// Why a packet is dropped that a rule drops, as EVE names it.
+    pub fn drop_reason(&self) -> &'static str {
+        let by = |alert: &&Alert| Some(alert.rule) == self.dropped_by;
+        match self.alerts.iter().find(by) {
+            Some(alert) if alert.is_rate_filtered => "threshold detection_filter",
+            _ => "rules",
+        }
+    }
+}
+
 /// Where an alert's packet came from.
 pub(crate) struct Origin<'a> {
     pub(crate) occasion: Occasion,

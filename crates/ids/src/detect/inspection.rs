@@ -137,16 +137,3 @@ pub fn skip(conversation: &mut Conversation, direction: Direction) {
         }
     }
 }
-
-/// Transactions that are complete count as written to the log.
-pub fn mark_logged(conversation: &mut Conversation) {
-    let complete = [Direction::ToServer, Direction::ToClient].map(|way| conversation.complete(way));
-    for place in 0..conversation.count() {
-        let Some(state) = conversation.state_mut(place) else { continue };
-        let done = state.progress.iter().zip(complete).all(|(progress, end)| *progress >= end);
-        state.logged |= done;
-        for file in state.files.iter_mut().flatten() {
-            file.logged |= done;
-        }
-    }
-}

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use gauntlet_packet::flow::{Flow, FlowCore, PacketFacts, Pseudo, flush_packets};
 use gauntlet_packet::tcp::{self, Outcome, RawPacket, Update};
-use gauntlet_packet::{Direction, Packet, Transport};
+use gauntlet_packet::{Direction, Packet, PacketSource, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
+use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowView, Moment};
 use super::sink::Sink;
-use super::{Event, Settings, Upper};
+use super::{Event, Observer, Settings, Upper, Wishes, notify};
 use crate::detect::{
     self, Counters, Detector, Facts, FlowActions, Known, Program, Protocols, Verdict,
 };
@@ -30,12 +31,15 @@ pub(super) struct Stages {
     protocols: Arc<protocols::Settings>,
     /// Connections that others announced, with the addresses of the announcing flow.
     expected: VecDeque<(Expectation, [IpAddr; 2])>,
+    wishes: Wishes,
+    /// A packet in the frame at hand is dropped, and with it what is around it.
+    pub(super) inner_dropped: bool,
 }
 
 /// What was learned of a packet on its way to detection.
-struct Learned {
-    facts: PacketFacts,
-    outcome: Outcome,
+pub(super) struct Learned {
+    pub(super) facts: PacketFacts,
+    pub(super) outcome: Outcome,
     events: Vec<PacketEvent>,
     /// A side's protocol was decided.
     just_decided: bool,
@@ -57,18 +61,25 @@ impl Stages {
             streams: tcp::Engine::new(settings.streams.clone()),
             protocols: Arc::new(settings.protocols.clone()),
             expected: VecDeque::new(),
+            wishes: settings.wishes,
+            inner_dropped: false,
         }
     }
 
     /// A packet that belongs to no flow.
-    pub(super) fn without_flow(&mut self, packet: &Packet, tell: &mut dyn FnMut(&Event<'_>)) {
+    pub(super) fn without_flow(&mut self, packet: &Packet, observer: &mut dyn Observer) {
         let facts = Facts {
             no_payload_inspection: packet.no_payload_inspection,
             events: events(packet, &Outcome::default()),
             ..Facts::new(packet)
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, None);
-        self.tell(packet, FlowFields::default(), &verdict, tell);
+        let moment = Moment { packet, source: None, flow: None };
+        self.tell(moment, FlowFields::default(), &verdict, observer);
+        if self.wishes.anomalies {
+            anomalies(moment, &Outcome::default(), &[], observer);
+        }
+        self.tell_drop(moment, &Outcome::default(), Some(&verdict), observer);
     }
 
     /// A packet of a flow.
@@ -77,19 +88,35 @@ impl Stages {
         flow: &mut Flow<Upper>,
         packet: &Packet,
         facts: PacketFacts,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) {
         let side = facts.direction.index();
         if std::mem::take(&mut flow.upper.updated_next[side]) {
             flow.upper.updated[side] = true;
         }
         let learned = match &packet.transport {
-            Transport::Tcp(_) => self.stream(flow, packet, facts, tell),
+            Transport::Tcp(_) => self.stream(flow, packet, facts, observer),
             Transport::Udp(_) if !facts.drops => self.datagram(flow, packet, facts),
             _ => Learned::of(facts),
         };
-        self.detect(flow, packet, &learned, tell);
-        self.forget(flow, packet, &learned);
+        self.detect(flow, packet, &learned, observer);
+        self.finish(flow, packet, &learned, observer);
+    }
+
+    /// Tells what is new of the flow, and forgets what all have seen.
+    fn finish(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        learned: &Learned,
+        observer: &mut dyn Observer,
+    ) {
+        if self.wishes.anomalies {
+            let moment = moment(flow, packet, learned);
+            anomalies(moment, &learned.outcome, &learned.events, observer);
+        }
+        notify::transactions(flow, packet, learned, self.wishes, observer);
+        self.forget(flow, packet, learned);
     }
 
     fn stream(
@@ -97,7 +124,7 @@ impl Stages {
         flow: &mut Flow<Upper>,
         packet: &Packet,
         mut facts: PacketFacts,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) -> Learned {
         if facts.pseudo == Some(Pseudo::Flush) {
             return Learned::of(facts);
@@ -124,8 +151,9 @@ impl Stages {
             }
             let made = flush_packets(&mut flow.core, packet, &facts, &mut self.streams);
             for (packet, facts) in made {
-                self.detect(flow, &packet, &Learned::of(facts), tell);
-                self.forget(flow, &packet, &Learned::of(facts));
+                let learned = Learned::of(facts);
+                self.detect(flow, &packet, &learned, observer);
+                self.finish(flow, &packet, &learned, observer);
             }
             flow.core.no_payload_inspection |= hides;
         }
@@ -182,12 +210,14 @@ impl Stages {
         flow: &mut Flow<Upper>,
         packet: &Packet,
         learned: &Learned,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) {
         if flow.core.drops && flow.upper.detection.action == FlowActions::Drop {
+            self.tell_drop(moment(flow, packet, learned), &learned.outcome, None, observer);
             return;
         }
         if learned.outcome.no_inspection || flow.core.passes {
+            self.tell_drop(moment(flow, packet, learned), &learned.outcome, None, observer);
             if let Some(conversation) = &mut flow.upper.conversation {
                 detect::skip(conversation, learned.facts.direction);
             }
@@ -211,16 +241,16 @@ impl Stages {
             session.raw_done(direction, asked);
         }
         self.act(flow, &verdict);
-        let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
-        let protocol = flow.upper.protocol_name();
+        let moment = moment(flow, packet, learned);
         let fields = FlowFields {
             id: Some(flow.core.number),
-            protocol,
+            protocol: flow.upper.protocol_name(),
             to_server: Some(direction == Direction::ToServer),
             is_dropped: verdict.dropped_by.is_some(),
-            source,
+            source: moment.source,
         };
-        self.tell(packet, fields, &verdict, tell);
+        self.tell(moment, fields, &verdict, observer);
+        self.tell_drop(moment, &learned.outcome, Some(&verdict), observer);
     }
 
     fn act(&self, flow: &mut Flow<Upper>, verdict: &Verdict) {
@@ -235,14 +265,42 @@ impl Stages {
 
     fn tell(
         &self,
-        packet: &Packet,
+        moment: Moment<'_>,
         flow: FlowFields<'_>,
         verdict: &Verdict,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) {
         if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() {
-            tell(&Event { packet, flow, verdict, program: &self.program });
+            let Moment { packet, flow: view, .. } = moment;
+            observer.packet(&Event { packet, flow, verdict, view, program: &self.program });
         }
+    }
+
+    /// Tells that a captured packet is dropped, if it is. The first reason counts.
+    fn tell_drop(
+        &mut self,
+        moment: Moment<'_>,
+        outcome: &Outcome,
+        verdict: Option<&Verdict>,
+        observer: &mut dyn Observer,
+    ) {
+        let is_captured = moment.source.is_none() && moment.packet.source != PacketSource::FlowEnd;
+        if !self.wishes.drops || !self.program.settings.inline || !is_captured {
+            return;
+        }
+        let flow_drops = moment.flow.is_some_and(|flow| flow.core.drops);
+        let by_rule = moment.flow.is_some_and(|flow| flow.state.action == FlowActions::Drop);
+        let is_outer = moment.packet.tunnel.is_none();
+        let reason = match (outcome.drop, verdict) {
+            _ if is_outer && self.inner_dropped => "tunnel packet drop",
+            (Some(reason), _) => reason.name(),
+            (None, Some(verdict)) if verdict.dropped_by.is_some() => verdict.drop_reason(),
+            (None, _) if flow_drops && by_rule => "flow drop",
+            (None, _) if flow_drops => "exception policy flow drop",
+            (None, _) => return,
+        };
+        self.inner_dropped |= !is_outer;
+        observer.dropped(&Dropped { moment, reason, flow_drops, verdict });
     }
 
     /// Forgets what all have seen.
@@ -262,7 +320,6 @@ impl Stages {
         }
         *updated = false;
         if let Some(conversation) = &mut flow.upper.conversation {
-            detect::mark_logged(conversation);
             conversation.clean(direction);
         }
     }
@@ -274,12 +331,12 @@ impl Learned {
     }
 
     /// The packet was made up.
-    fn is_made(&self) -> bool {
+    pub(super) fn is_made(&self) -> bool {
         self.facts.pseudo.is_some()
     }
 
     /// The packet belongs to an established session.
-    fn in_session(&self) -> bool {
+    pub(super) fn in_session(&self) -> bool {
         self.outcome.established || self.is_made()
     }
 }
@@ -384,6 +441,44 @@ fn facts<'a>(
         is_closed: session.is_some_and(|s| s.state() == tcp::State::Closed),
         is_inline,
         ..Facts::new(packet)
+    }
+}
+
+/// The packet at hand, and its flow as observers see it.
+pub(super) fn moment<'a>(
+    flow: &'a Flow<Upper>,
+    packet: &'a Packet,
+    learned: &Learned,
+) -> Moment<'a> {
+    let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
+    let view = FlowView {
+        core: &flow.core,
+        direction: learned.facts.direction,
+        state: &flow.upper.detection,
+        conversation: flow.upper.conversation.as_ref(),
+        original: flow.upper.original,
+    };
+    Moment { packet, source, flow: Some(view) }
+}
+
+/// Tells the events of a packet.
+fn anomalies(
+    moment: Moment<'_>,
+    outcome: &Outcome,
+    detection: &[PacketEvent],
+    observer: &mut dyn Observer,
+) {
+    let mut tell = |layer, event| observer.anomaly(&Anomaly { moment, layer, event });
+    for number in &moment.packet.events {
+        if let Some(event) = gauntlet_packet::event::name(*number) {
+            tell(AnomalyLayer::Decode, event);
+        }
+    }
+    for event in &outcome.events {
+        tell(AnomalyLayer::Stream, event.name());
+    }
+    for event in names(detection) {
+        tell(AnomalyLayer::ProtocolDetection, event);
     }
 }
 
