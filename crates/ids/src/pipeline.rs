@@ -4,6 +4,7 @@
 //! frame -> packets (inner ones first) -> flow -> stream -> conversation -> detection -> alerts
 //! ```
 
+mod counters;
 mod notify;
 pub mod observer;
 mod sink;
@@ -12,12 +13,12 @@ mod stages;
 use std::sync::Arc;
 
 use gauntlet_packet::flow::{self, Ended, Flow, FlowTable, Lookup};
-use gauntlet_packet::{Decoder, Frame, Packet, Time, tcp};
+use gauntlet_packet::{Decoder, Frame, Link, Packet, Time, tcp};
 use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
-use crate::eve::FlowFields;
-pub use observer::{Observer, Wishes, on_packet};
+pub use counters::Counter;
+pub use observer::{FlowFields, Moment, Observer, Wishes, on_packet};
 use stages::Stages;
 
 /// Settings of all layers.
@@ -48,6 +49,8 @@ pub(crate) struct Upper {
     original: Option<gauntlet_protocols::Protocol>,
     /// Alerts were given the name of the only transaction.
     named: Vec<(u64, u32)>,
+    /// Transactions that were seen.
+    transactions: u64,
 }
 
 /// What is told of a packet.
@@ -60,11 +63,23 @@ pub struct Event<'a> {
     pub verdict: &'a Verdict,
     /// The flow itself.
     pub view: Option<observer::FlowView<'a>>,
+    /// What the captured frame begins with.
+    pub link: Option<Link>,
     /// The program whose rules these are.
     pub program: &'a Program,
 }
 
 impl Event<'_> {
+    /// The packet and its flow, as other events have them.
+    pub fn moment(&self) -> Moment<'_> {
+        Moment {
+            packet: self.packet,
+            source: self.flow.source,
+            link: self.link,
+            flow: self.view,
+        }
+    }
+
     /// The alerts, in order.
     pub fn alerts(&self) -> &[Alert] {
         &self.verdict.alerts
@@ -101,6 +116,8 @@ impl Pipeline {
         self.decoder.decode(frame, &mut packets);
         self.now = frame.time;
         self.stages.inner_dropped = false;
+        self.stages.link = Some(frame.link);
+        self.stages.tally.packets += packets.len() as u64;
         for packet in &packets {
             self.packet(packet, observer);
         }
@@ -111,6 +128,12 @@ impl Pipeline {
     pub fn end(&mut self, observer: &mut dyn Observer) {
         self.flows.end();
         self.ended(observer);
+    }
+
+    /// Counters of all layers; those of application protocols count flows that have ended.
+    pub fn counters(&self) -> Vec<Counter> {
+        let tally = (&self.stages.tally, self.stages.is_inline());
+        counters::all(self.decoder.counters(), &self.flows, &self.stages.streams, tally)
     }
 
     fn packet(&mut self, packet: &Packet, observer: &mut dyn Observer) {
@@ -137,11 +160,14 @@ impl Pipeline {
                 let Ended { flow, .. } = &mut ended;
                 self.stages.in_flow(flow, &packet, facts, observer);
             }
+            self.stages.tally.flow(&ended.flow);
             if self.wishes.flows {
                 let Ended { flow, reason } = &ended;
                 observer.flow(&observer::FlowEnd {
                     core: &flow.core,
                     reason: *reason,
+                    transactions: flow.upper.transactions,
+                    now: self.now,
                     state: &flow.upper.detection,
                     conversation: flow.upper.conversation.as_ref(),
                     original: flow.upper.original,

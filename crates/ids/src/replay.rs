@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gauntlet_packet::{Capture, Checksums};
+use gauntlet_protocols::HashSettings;
 
 use crate::config::Settings;
 use crate::detect::{self, Detector, Limits, Program, Suppress};
-use crate::pipeline::{self, Event, Observer, Pipeline};
+use crate::eve::{self, Store, StoreSettings, Writer};
+use crate::pipeline::{self, Pipeline};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
 use crate::rule::{RuleSet, thresholds};
-use crate::{eve, lists};
+use crate::lists;
 
 /// What to replay with.
 #[derive(Debug, Clone)]
@@ -40,6 +42,9 @@ pub enum ReplayError {
     /// It is no capture.
     #[error("{0}: {1}")]
     Capture(PathBuf, gauntlet_packet::capture::Error),
+    /// The folder of stored files cannot be made.
+    #[error("cannot make {0}: {1}")]
+    Store(PathBuf, std::io::Error),
     /// A file of values cannot be used.
     #[error(transparent)]
     List(#[from] lists::ListError),
@@ -60,6 +65,8 @@ pub struct Summary {
     pub left_out: usize,
     /// Why the capture was not read to its end, if it was not.
     pub damage: Option<String>,
+    /// Why a file could not be stored, the first time.
+    pub store_problem: Option<String>,
 }
 
 /// Reads rules.
@@ -131,6 +138,7 @@ pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<S
         &mut |key, value| layers.streams.set(key, value),
         &mut |key, value| layers.protocols.set(key, value),
         &mut |key, value| detection.set(key, value),
+        &mut |key, _| eve::Settings::knows(key) || StoreSettings::knows(key),
     ]);
     let unknown = unknown.into_iter().map(str::to_owned).collect();
     layers.streams.resolve(options.inline);
@@ -177,20 +185,58 @@ pub struct Replayer<'a> {
     options: &'a Options,
     layers: pipeline::Settings,
     program: Arc<Program>,
+    output: Output,
+}
+
+/// What is written.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Which records.
+    pub eve: eve::Settings,
+    /// Where files go, if they are kept.
+    pub store: Option<StoreSettings>,
+}
+
+impl Output {
+    /// What the settings ask for (`outputs`).
+    pub fn read(options: &Options) -> Self {
+        Self {
+            eve: eve::Settings::read(&options.settings),
+            store: StoreSettings::read(&options.settings, &options.directory),
+        }
+    }
+
+    /// Alerts alone.
+    fn alerts(options: &Options) -> Self {
+        Self { eve: eve::Settings::read(&options.settings).alerts_only(), store: None }
+    }
 }
 
 impl<'a> Replayer<'a> {
-    /// Reads and prepares the rules.
+    /// Reads and prepares the rules. Records of alerts alone are written.
     ///
     /// # Errors
     ///
     /// If a rule file cannot be read.
     pub fn new(options: &'a Options) -> Result<Self, ReplayError> {
+        Self::with_output(options, Output::alerts(options))
+    }
+
+    /// The same, with other records.
+    ///
+    /// # Errors
+    ///
+    /// If a rule file cannot be read.
+    pub fn with_output(options: &'a Options, output: Output) -> Result<Self, ReplayError> {
         let program = program(options)?;
         let (mut layers, _, _) = layers(options);
+        let [md5, sha1, sha256] = output.eve.hashes();
+        let sha256 = sha256 || output.store.is_some();
+        layers.protocols.hashes = HashSettings { md5, sha1, sha256 };
         program.wants(&mut layers.protocols);
         layers.streams.check_overlaps |= program.asks_overlaps();
-        Ok(Self { options, layers, program: Arc::new(program) })
+        layers.wishes = output.eve.wishes(output.store.is_some());
+        Ok(Self { options, layers, program: Arc::new(program), output })
     }
 
     /// Replays a capture, from a fresh state; each record of EVE goes to `line`.
@@ -211,12 +257,19 @@ impl<'a> Replayer<'a> {
         let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
         let detector = detector(self.options, &self.program)?;
         let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
-        let mut lines = Lines { line, alerts: 0, dropped: 0 };
+        let name = capture.display().to_string();
+        let settings = self.output.eve.clone();
+        let mut writer = Writer::new(settings, Arc::clone(&self.program), &name, line);
+        if let Some(settings) = &self.output.store {
+            let directory = settings.directory.clone();
+            let bad = |error| ReplayError::Store(directory, error);
+            writer = writer.with_store(Store::open(settings.clone()).map_err(bad)?);
+        }
         loop {
             match frames.next() {
                 Ok(Some(frame)) => {
                     summary.frames += 1;
-                    pipeline.frame(&frame, &mut lines);
+                    pipeline.frame(&frame, &mut writer);
                 }
                 Ok(None) => {
                     summary.damage = frames
@@ -230,28 +283,11 @@ impl<'a> Replayer<'a> {
                 }
             }
         }
-        pipeline.end(&mut lines);
-        (summary.alerts, summary.dropped) = (lines.alerts, lines.dropped);
+        pipeline.end(&mut writer);
+        writer.stats(&pipeline.counters());
+        (summary.alerts, summary.dropped) = (writer.alerts, writer.drops);
+        summary.store_problem = writer.store_problem().map(ToString::to_string);
         Ok(summary)
-    }
-}
-
-/// Writes records, and counts.
-struct Lines<'a> {
-    line: &'a mut dyn FnMut(&str),
-    alerts: u64,
-    dropped: u64,
-}
-
-impl Observer for Lines<'_> {
-    fn packet(&mut self, event: &Event<'_>) {
-        self.alerts += event.alerts().len() as u64;
-        self.dropped += u64::from(event.verdict.dropped_by.is_some());
-        for alert in event.alerts() {
-            if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
-                (self.line)(&text);
-            }
-        }
     }
 }
 

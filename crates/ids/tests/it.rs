@@ -3,6 +3,10 @@
 
 #[path = "it/ask.rs"]
 mod ask;
+#[path = "it/checks.rs"]
+mod checks;
+#[path = "it/eve.rs"]
+mod eve;
 #[path = "it/inspect.rs"]
 mod inspect;
 #[path = "it/large.rs"]

@@ -112,6 +112,8 @@ pub struct File {
     pub range: Option<(u64, u64)>,
     /// The detection engine wants it kept.
     pub store: bool,
+    /// Numbers of the rules that want it kept.
+    pub stored_for: Vec<u32>,
     /// The record of it was written.
     pub logged: bool,
     /// Bytes up to here were handed to whoever stores files.

@@ -23,6 +23,13 @@ pub struct Alert {
     pub is_rate_filtered: bool,
 }
 
+impl Alert {
+    /// It matched on the reassembled stream or a transaction, not on the packet's payload.
+    pub fn is_of_stream(&self) -> bool {
+        self.of_state || self.of_stream
+    }
+}
+
 /// What came of a packet's alerts.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
@@ -32,6 +39,8 @@ pub struct Verdict {
     pub dropped_by: Option<u32>,
     /// The rule that dropped it asks for an error message to be sent.
     pub reject: bool,
+    /// A rule that passes ended the list.
+    pub passes: bool,
     /// Matches beyond `packet-alert-max`.
     pub discarded: u32,
     /// Matches that limits or `noalert` kept from being logged.
@@ -89,6 +98,7 @@ pub(crate) fn finalize(
                 verdict.alerts.push(alert);
             }
             if ends {
+                verdict.passes = true;
                 break;
             }
         } else {

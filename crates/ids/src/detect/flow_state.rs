@@ -33,6 +33,26 @@ pub struct FlowState {
 }
 
 impl FlowState {
+    /// Whether there may be bits, numbers or variables.
+    pub fn has_variables(&self) -> bool {
+        self.has_variables
+    }
+
+    /// Bits that are set, by their numbers ([`crate::rule::RuleSet::flowbits`]).
+    pub fn bits(&self) -> impl Iterator<Item = u32> {
+        self.bits.iter().copied()
+    }
+
+    /// Numbers and values of `flowint` ([`crate::rule::RuleSet::variables`]).
+    pub fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.numbers.iter().map(|(number, value)| (*number, *value))
+    }
+
+    /// Numbers and values of variables ([`crate::rule::RuleSet::variables`]).
+    pub fn variables(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.variables.iter().map(|(number, value)| (*number, value.as_slice()))
+    }
+
     /// Whether a bit of `flowbits` is set.
     pub(crate) fn bit(&self, bit: u32) -> bool {
         self.bits.contains(&bit)

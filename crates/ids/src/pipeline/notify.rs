@@ -6,7 +6,7 @@
 
 use gauntlet_packet::flow::{Flow, Pseudo};
 use gauntlet_packet::tcp::Update;
-use gauntlet_packet::{Direction, Packet, Transport};
+use gauntlet_packet::{Direction, Link, Packet, Transport};
 use gauntlet_protocols::{Conversation, Event as ParserEvent, FileState, Protocol};
 
 use super::observer::{Anomaly, AnomalyLayer, FilePart, FlowView, Moment, TransactionEvent};
@@ -20,7 +20,7 @@ pub(super) fn transactions(
     flow: &mut Flow<Upper>,
     packet: &Packet,
     learned: &Learned,
-    wishes: Wishes,
+    (wishes, link): (Wishes, Option<Link>),
     observer: &mut dyn Observer,
 ) {
     let direction = learned.facts.direction;
@@ -37,10 +37,13 @@ pub(super) fn transactions(
         flow.upper.conversation = Some(conversation);
         return;
     }
+    let newest = conversation.count().checked_sub(1).and_then(|place| conversation.state(place));
+    let seen = newest.map_or(0, |state| state.id + 1);
+    flow.upper.transactions = flow.upper.transactions.max(seen);
     let is_last = learned.facts.pseudo == Some(Pseudo::End { last: true });
     let ended = BOTH.map(|way| conversation.ended(way));
     let turn = Turn {
-        moment: moment(flow, packet, learned),
+        moment: moment(flow, packet, learned, link),
         direction,
         is_flow_end: matches!(learned.facts.pseudo, Some(Pseudo::End { .. })),
         ended,

@@ -1,7 +1,7 @@
 //! What a pipeline tells while packets pass: alerts, transactions, files, flows, anomalies, drops.
 
 use gauntlet_packet::flow::{EndReason, FlowCore};
-use gauntlet_packet::{Direction, Packet};
+use gauntlet_packet::{Direction, Link, Packet, Time};
 use gauntlet_protocols::{Conversation, File, Protocol, State};
 
 use super::Event;
@@ -88,6 +88,21 @@ impl<F: FnMut(&Event<'_>)> Observer for OnPacket<F> {
     }
 }
 
+/// What an alert's record says of its flow.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FlowFields<'a> {
+    /// A number for the flow.
+    pub id: Option<u64>,
+    /// Its protocol; `failed` if that will not be known.
+    pub protocol: Option<&'a str>,
+    /// Whether the packet goes to the server.
+    pub to_server: Option<bool>,
+    /// The packet is dropped.
+    pub is_dropped: bool,
+    /// Where the packet comes from, if not what it says itself.
+    pub source: Option<&'static str>,
+}
+
 /// A flow as it is with the packet at hand.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "parsers of protocols")]
@@ -112,6 +127,8 @@ pub struct Moment<'a> {
     pub packet: &'a Packet,
     /// What it was made up for, if not at the flow's end ([`Packet::source`]).
     pub source: Option<&'static str>,
+    /// What the captured frame begins with.
+    pub link: Option<Link>,
     /// Its flow.
     pub flow: Option<FlowView<'a>>,
 }
@@ -170,6 +187,10 @@ pub struct FlowEnd<'a> {
     pub core: &'a FlowCore,
     /// Why it ended.
     pub reason: EndReason,
+    /// Transactions that there were.
+    pub transactions: u64,
+    /// Time of the last packet of the capture.
+    pub now: Time,
     /// Bits and variables of rules, and what they decided for the flow.
     pub state: &'a FlowState,
     /// The application layer, if there was one.

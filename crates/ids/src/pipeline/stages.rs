@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use gauntlet_packet::flow::{Flow, FlowCore, PacketFacts, Pseudo, flush_packets};
 use gauntlet_packet::tcp::{self, Outcome, RawPacket, Update};
-use gauntlet_packet::{Direction, Packet, PacketSource, Transport};
+use gauntlet_packet::{Direction, Link, Packet, PacketSource, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
-use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowView, Moment};
+use super::counters::Tally;
+use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, FlowView, Moment};
 use super::sink::Sink;
 use super::{Event, Observer, Settings, Upper, Wishes, notify};
 use crate::detect::{
     self, Counters, Detector, Facts, FlowActions, Known, Program, Protocols, Verdict,
 };
-use crate::eve::FlowFields;
 
 /// Names of made-up packets before a change of protocol, as EVE has it.
 const FLUSH: &str = "stream (detect/log)";
@@ -34,6 +34,10 @@ pub(super) struct Stages {
     wishes: Wishes,
     /// A packet in the frame at hand is dropped, and with it what is around it.
     pub(super) inner_dropped: bool,
+    /// What is counted.
+    pub(super) tally: Tally,
+    /// What the frame at hand begins with.
+    pub(super) link: Option<Link>,
 }
 
 /// What was learned of a packet on its way to detection.
@@ -63,7 +67,14 @@ impl Stages {
             expected: VecDeque::new(),
             wishes: settings.wishes,
             inner_dropped: false,
+            tally: Tally::default(),
+            link: None,
         }
+    }
+
+    /// Drops are carried out.
+    pub(super) fn is_inline(&self) -> bool {
+        self.program.settings.inline
     }
 
     /// A packet that belongs to no flow.
@@ -74,7 +85,7 @@ impl Stages {
             ..Facts::new(packet)
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, None);
-        let moment = Moment { packet, source: None, flow: None };
+        let moment = Moment { packet, source: None, link: self.link, flow: None };
         self.tell(moment, FlowFields::default(), &verdict, observer);
         if self.wishes.anomalies {
             anomalies(moment, &Outcome::default(), &[], observer);
@@ -112,10 +123,10 @@ impl Stages {
         observer: &mut dyn Observer,
     ) {
         if self.wishes.anomalies {
-            let moment = moment(flow, packet, learned);
+            let moment = moment(flow, packet, learned, self.link);
             anomalies(moment, &learned.outcome, &learned.events, observer);
         }
-        notify::transactions(flow, packet, learned, self.wishes, observer);
+        notify::transactions(flow, packet, learned, (self.wishes, self.link), observer);
         self.forget(flow, packet, learned);
     }
 
@@ -213,11 +224,11 @@ impl Stages {
         observer: &mut dyn Observer,
     ) {
         if flow.core.drops && flow.upper.detection.action == FlowActions::Drop {
-            self.tell_drop(moment(flow, packet, learned), &learned.outcome, None, observer);
+            self.tell_drop(moment(flow, packet, learned, self.link), &learned.outcome, None, observer);
             return;
         }
         if learned.outcome.no_inspection || flow.core.passes {
-            self.tell_drop(moment(flow, packet, learned), &learned.outcome, None, observer);
+            self.tell_drop(moment(flow, packet, learned, self.link), &learned.outcome, None, observer);
             if let Some(conversation) = &mut flow.upper.conversation {
                 detect::skip(conversation, learned.facts.direction);
             }
@@ -241,7 +252,7 @@ impl Stages {
             session.raw_done(direction, asked);
         }
         self.act(flow, &verdict);
-        let moment = moment(flow, packet, learned);
+        let moment = moment(flow, packet, learned, self.link);
         let fields = FlowFields {
             id: Some(flow.core.number),
             protocol: flow.upper.protocol_name(),
@@ -264,15 +275,20 @@ impl Stages {
     }
 
     fn tell(
-        &self,
+        &mut self,
         moment: Moment<'_>,
         flow: FlowFields<'_>,
         verdict: &Verdict,
         observer: &mut dyn Observer,
     ) {
+        let counts = [verdict.alerts.len(), verdict.discarded as usize, verdict.suppressed as usize];
+        for (total, count) in self.tally.alerts.iter_mut().zip(counts) {
+            *total += count as u64;
+        }
         if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() {
-            let Moment { packet, flow: view, .. } = moment;
-            observer.packet(&Event { packet, flow, verdict, view, program: &self.program });
+            let Moment { packet, link, flow: view, .. } = moment;
+            let program = &self.program;
+            observer.packet(&Event { packet, flow, verdict, view, link, program });
         }
     }
 
@@ -285,7 +301,7 @@ impl Stages {
         observer: &mut dyn Observer,
     ) {
         let is_captured = moment.source.is_none() && moment.packet.source != PacketSource::FlowEnd;
-        if !self.wishes.drops || !self.program.settings.inline || !is_captured {
+        if !self.program.settings.inline || !is_captured {
             return;
         }
         let flow_drops = moment.flow.is_some_and(|flow| flow.core.drops);
@@ -300,6 +316,11 @@ impl Stages {
             (None, _) => return,
         };
         self.inner_dropped |= !is_outer;
+        *self.tally.drops.entry(reason).or_default() += 1;
+        self.tally.rejected += u64::from(verdict.is_some_and(|verdict| verdict.reject));
+        if !self.wishes.drops {
+            return;
+        }
         observer.dropped(&Dropped { moment, reason, flow_drops, verdict });
     }
 
@@ -449,6 +470,7 @@ pub(super) fn moment<'a>(
     flow: &'a Flow<Upper>,
     packet: &'a Packet,
     learned: &Learned,
+    link: Option<Link>,
 ) -> Moment<'a> {
     let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
     let view = FlowView {
@@ -458,7 +480,7 @@ pub(super) fn moment<'a>(
         conversation: flow.upper.conversation.as_ref(),
         original: flow.upper.original,
     };
-    Moment { packet, source, flow: Some(view) }
+    Moment { packet, source, link, flow: Some(view) }
 }
 
 /// Tells the events of a packet.
@@ -470,8 +492,9 @@ fn anomalies(
 ) {
     let mut tell = |layer, event| observer.anomaly(&Anomaly { moment, layer, event });
     for number in &moment.packet.events {
+        let is_decoding = *number <= gauntlet_packet::event::DECODE_LAST;
         if let Some(event) = gauntlet_packet::event::name(*number) {
-            tell(AnomalyLayer::Decode, event);
+            tell(if is_decoding { AnomalyLayer::Decode } else { AnomalyLayer::Stream }, event);
         }
     }
     for event in &outcome.events {

@@ -1,0 +1,35 @@
+//! A captured packet within a record.
+
+use gauntlet_packet::{Link, Packet, PacketSource};
+
+use super::line::Line;
+
+/// Writes the first bytes of a packet, and what they begin with.
+pub(super) fn packet(packet: &Packet, link: Option<Link>, bytes_max: usize, line: &mut Line) {
+    let bytes = packet.bytes.get(..bytes_max).unwrap_or(&packet.bytes);
+    line.base64("packet", bytes);
+    let link = match packet.source {
+        PacketSource::Wire | PacketSource::FlowEnd => link.unwrap_or(Link::Raw),
+        _ => Link::Raw,
+    };
+    let (number, name) = describe(link);
+    line.object("packet_info", |line| {
+        line.number("linktype", number);
+        line.string("linktype_name", name);
+    });
+}
+
+/// Number and name of a link type; the number is the usual one of those that have several.
+fn describe(link: Link) -> (u32, &'static str) {
+    match link {
+        Link::Null => (0, "NULL"),
+        Link::Ethernet => (1, "EN10MB"),
+        Link::Ppp => (9, "PPP"),
+        Link::Raw => (12, "RAW"),
+        Link::Hdlc => (104, "C_HDLC"),
+        Link::Loop => (108, "n/a"),
+        Link::LinuxCooked => (113, "LINUX_SLL"),
+        Link::LinuxCooked2 => (276, "LINUX_SLL2"),
+        Link::Other(number) => (number, "n/a"),
+    }
+}
