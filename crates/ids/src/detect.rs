@@ -6,6 +6,7 @@
 //!
 //! [`Program`] is what rules are compiled to and is shared; [`Detector`] is what one thread keeps.
 
+mod actions;
 mod alert;
 mod compile;
 mod datasets;

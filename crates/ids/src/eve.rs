@@ -120,7 +120,7 @@ impl<'o> Writer<'o> {
 
 impl Observer for Writer<'_> {
     fn wishes(&self) -> Wishes {
-        self.settings.wishes(self.store.is_some())
+        self.settings.wishes(self.store.as_ref().map(Store::settings))
     }
 
     fn packet(&mut self, event: &Event<'_>) {
@@ -144,17 +144,16 @@ impl Observer for Writer<'_> {
 
     fn file(&mut self, part: &FilePart<'_>) {
         self.now = part.moment.packet.time;
-        let mut is_stored = false;
+        let mut stored = None;
         if let Some(store) = &mut self.store {
-            is_stored = store.take(part);
-            let info = part.is_end && is_stored && store.writes_records();
-            if info {
-                let line = file::record(&self.settings, &self.program.rules, part, true);
+            stored = store.take(part);
+            if stored.is_some() && store.writes_records() {
+                let line = file::record(&self.settings, &self.program.rules, part, stored);
                 store.write_record(&line.finish());
             }
         }
         if part.is_end && self.settings.of("files").is_some() {
-            let line = file::record(&self.settings, &self.program.rules, part, is_stored);
+            let line = file::record(&self.settings, &self.program.rules, part, stored);
             self.write(line);
         }
     }

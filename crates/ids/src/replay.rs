@@ -12,11 +12,11 @@ use gauntlet_protocols::HashSettings;
 use crate::config::Settings;
 use crate::detect::{self, Detector, Limits, Program, Suppress};
 use crate::eve::{self, Store, StoreSettings, Writer};
+use crate::lists;
 use crate::pipeline::{self, Pipeline};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
 use crate::rule::{RuleSet, thresholds};
-use crate::lists;
 
 /// What to replay with.
 #[derive(Debug, Clone)]
@@ -235,7 +235,7 @@ impl<'a> Replayer<'a> {
         layers.protocols.hashes = HashSettings { md5, sha1, sha256 };
         program.wants(&mut layers.protocols);
         layers.streams.check_overlaps |= program.asks_overlaps();
-        layers.wishes = output.eve.wishes(output.store.is_some());
+        layers.wishes = output.eve.wishes(output.store.as_ref());
         Ok(Self { options, layers, program: Arc::new(program), output })
     }
 

@@ -23,6 +23,8 @@ pub struct State {
     pub events_told: usize,
     /// Files, to the server and to the client.
     pub files: [Vec<File>; 2],
+    /// Files of these directions are to be kept, to the server and to the client.
+    pub stores: [bool; 2],
     /// New since the detection engine has looked, to the server and to the client.
     pub updated: [bool; 2],
     /// The detection engine is through with this direction.

@@ -24,6 +24,8 @@ pub enum FlowActions {
 pub struct FlowState {
     /// What becomes of the rest.
     pub action: FlowActions,
+    /// Files of these directions are kept, to the server and to the client.
+    pub stores: [bool; 2],
     pub(crate) thresholds: Vec<(RuleId, Counter)>,
     bits: BTreeSet<u32>,
     numbers: BTreeMap<u32, u32>,

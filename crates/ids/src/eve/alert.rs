@@ -143,7 +143,7 @@ fn of_flow(options: &Alerts, view: &FlowView<'_>, alert: &Alert, ends: &Ends, li
         if let Some(state) = conversation.state(place).filter(|_| options.metadata) {
             let files = state.files(view.direction);
             if !files.is_empty() {
-                line.objects("files", files, |line, file| file::fields(file, id, false, line));
+                line.objects("files", files, |line, file| file::fields(file, id, None, line));
             }
         }
     }

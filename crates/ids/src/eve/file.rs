@@ -10,8 +10,8 @@ use super::{forwarded, transaction};
 use crate::pipeline::observer::FilePart;
 use crate::rule::RuleSet;
 
-/// What is known of a file. `is_stored`: it was written to the store.
-pub(super) fn fields(file: &File, transaction: u64, is_stored: bool, line: &mut Line) {
+/// What is known of a file. `stored`: its number in the store, if it was written there.
+pub(super) fn fields(file: &File, transaction: u64, stored: Option<u64>, line: &mut Line) {
     line.string("filename", &gauntlet_protocols::text_of(&file.name));
     if !file.stored_for.is_empty() {
         line.numbers("sid", file.stored_for.iter().map(|sid| u64::from(*sid)));
@@ -23,9 +23,11 @@ pub(super) fn fields(file: &File, transaction: u64, is_stored: bool, line: &mut 
         line.optional("sha1", file.sha1.map(|hash| hex(&hash)).as_deref());
     }
     line.optional("sha256", file.sha256.map(|hash| hex(&hash)).as_deref());
-    line.truth("stored", is_stored);
-    if file.store && !is_stored {
-        line.truth("storing", true);
+    line.truth("stored", stored.is_some());
+    match stored {
+        Some(number) => line.number("file_id", number),
+        None if file.store => line.truth("storing", true),
+        None => {}
     }
     line.number("size", file.size);
     if let Some((start, end)) = file.range.filter(|(_, end)| *end > 0) {
@@ -44,7 +46,7 @@ pub(super) fn record(
     settings: &Settings,
     rules: &RuleSet,
     part: &FilePart<'_>,
-    is_stored: bool,
+    stored: Option<u64>,
 ) -> Line {
     let way = if part.direction == Direction::ToClient { Way::ToClient } else { Way::Flow };
     let moment = &part.moment;
@@ -65,7 +67,7 @@ pub(super) fn record(
     let mut line = head::of_packet(settings, rules, moment, ("fileinfo", way), Some(&ends));
     transaction::of_file(part.conversation, part.place, &mut line);
     line.string("app_proto", part.protocol.eve_name());
-    line.object("fileinfo", |line| fields(part.file, part.state.id, is_stored, line));
+    line.object("fileinfo", |line| fields(part.file, part.state.id, stored, line));
     line.optional("xff", client.as_deref().filter(|_| !overwrites));
     line
 }

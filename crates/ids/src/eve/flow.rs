@@ -172,4 +172,3 @@ pub(super) fn netflow(
     }
     lines
 }
-

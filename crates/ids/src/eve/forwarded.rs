@@ -24,11 +24,8 @@ pub(super) fn address(
         return None;
     }
     let text = std::str::from_utf8(&value).ok()?;
-    let one = if settings.takes_first {
-        text.split(',').next()?
-    } else {
-        text.rsplit(' ').next()?
-    };
+    let one =
+        if settings.takes_first { text.split(',').next()? } else { text.rsplit(' ').next()? };
     let one = match one.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?.0,
         None => match one.split_once(':') {

@@ -9,8 +9,8 @@ pub(super) fn packet(packet: &Packet, link: Option<Link>, bytes_max: usize, line
     let bytes = packet.bytes.get(..bytes_max).unwrap_or(&packet.bytes);
     line.base64("packet", bytes);
     let link = match packet.source {
-        PacketSource::Wire | PacketSource::FlowEnd => link.unwrap_or(Link::Raw),
-        _ => Link::Raw,
+        PacketSource::Tunnel(_) => Link::Raw,
+        _ => link.unwrap_or(Link::Raw),
     };
     let (number, name) = describe(link);
     line.object("packet_info", |line| {
@@ -26,6 +26,8 @@ fn describe(link: Link) -> (u32, &'static str) {
         Link::Ethernet => (1, "EN10MB"),
         Link::Ppp => (9, "PPP"),
         Link::Raw => (12, "RAW"),
+        Link::Ipv4 => (228, "IPv4"),
+        Link::Ipv6 => (229, "IPv6"),
         Link::Hdlc => (104, "C_HDLC"),
         Link::Loop => (108, "n/a"),
         Link::LinuxCooked => (113, "LINUX_SLL"),

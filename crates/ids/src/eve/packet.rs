@@ -6,8 +6,8 @@ use gauntlet_protocols::Protocol;
 use super::alert::{rule_fields, verdict};
 use super::head::{self, Way};
 use super::line::Line;
-use super::link;
 use super::settings::{Options, Settings};
+use super::{link, transaction};
 use crate::detect::Program;
 use crate::pipeline::observer::{Anomaly, AnomalyLayer, Dropped};
 use crate::rule::{Action, RuleSet};
@@ -18,18 +18,22 @@ const HEADER_BYTES: usize = 32;
 /// The record of an anomaly, if such are told.
 pub(super) fn anomaly(settings: &Settings, rules: &RuleSet, it: &Anomaly<'_>) -> Option<Line> {
     let wanted = settings.anomalies;
+    let conversation = it.moment.flow.and_then(|flow| flow.conversation);
+    let protocol = conversation.and_then(|conversation| conversation.protocol());
     let is_wanted = match it.layer {
         AnomalyLayer::Decode => wanted.decode,
         AnomalyLayer::Stream => wanted.stream,
-        AnomalyLayer::ProtocolDetection | AnomalyLayer::Transaction { .. } => wanted.app_layer,
+        AnomalyLayer::ProtocolDetection => wanted.app_layer,
+        AnomalyLayer::Transaction { .. } => {
+            let is_written = protocol.is_some_and(|it| transaction::is_written(settings, it));
+            wanted.app_layer && is_written
+        }
     };
     if !is_wanted {
         return None;
     }
     let kind = ("anomaly", Way::Packet);
     let mut line = head::of_packet(settings, rules, &it.moment, kind, None);
-    let conversation = it.moment.flow.and_then(|flow| flow.conversation);
-    let protocol = conversation.and_then(|conversation| conversation.protocol());
     let name = protocol.map_or("unknown", |protocol| protocol.eve_name());
     match it.layer {
         AnomalyLayer::Decode | AnomalyLayer::Stream => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::store::Settings as StoreSettings;
 use crate::config::{Settings as Table, parse_flag, parse_size};
 use crate::pipeline::Wishes;
 
@@ -195,16 +196,18 @@ impl Settings {
         self
     }
 
-    /// What is to be told. `stores`: files are stored, too.
-    pub fn wishes(&self, stores: bool) -> Wishes {
+    /// What is to be told. `store`: files are stored, too.
+    pub fn wishes(&self, store: Option<&StoreSettings>) -> Wishes {
         let anomalies = self.anomalies;
         let others = ["alert", "anomaly", "files", "drop", "stats", "flow", "netflow"];
         Wishes {
             transactions: self.types.keys().any(|name| !others.contains(name)),
-            files: stores || self.of("files").is_some(),
+            files: store.is_some() || self.of("files").is_some(),
             flows: self.of("flow").is_some() || self.of("netflow").is_some(),
             anomalies: anomalies.decode || anomalies.stream || anomalies.app_layer,
             drops: self.of("drop").is_some(),
+            all_files: store.is_some_and(|store| store.force),
+            file_depth: store.and_then(|store| store.stream_depth),
         }
     }
 

@@ -33,7 +33,7 @@ pub struct Settings {
     /// Each occurrence has a record beside the file.
     pub writes_records: bool,
     /// Reassembly depth of streams with stored files, in bytes; 0 is no limit.
-    pub stream_depth: Option<u64>,
+    pub stream_depth: Option<u32>,
 }
 
 impl Settings {
@@ -47,7 +47,7 @@ impl Settings {
                 directory: beside.join(value("dir").unwrap_or("filestore")),
                 force: flag("force-filestore"),
                 writes_records: flag("write-fileinfo"),
-                stream_depth: table.size(&depth),
+                stream_depth: table.number(&depth),
             })
         })
     }
@@ -72,6 +72,7 @@ struct Pending {
     path: Option<PathBuf>,
     hash: Option<Context>,
     bytes: u64,
+    number: u64,
     /// It cannot be stored: too long, or something went wrong.
     is_given_up: bool,
 }
@@ -111,6 +112,11 @@ impl Store {
         })
     }
 
+    /// What it was opened with.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// The first thing that went wrong.
     pub(super) fn problem(&self) -> Option<&io::Error> {
         self.problem.as_ref()
@@ -120,8 +126,8 @@ impl Store {
         self.settings.writes_records
     }
 
-    /// Takes a part of a file; whether the file is in the store now.
-    pub(super) fn take(&mut self, part: &FilePart<'_>) -> bool {
+    /// Takes a part of a file. The file's number in the store, if it is there now.
+    pub(super) fn take(&mut self, part: &FilePart<'_>) -> Option<u64> {
         let flow = part.moment.flow.map_or(0, |flow| flow.core.number);
         let key = (flow, part.state.id, part.direction, part.index);
         let mut pending = self.pending.remove(&key).unwrap_or_default();
@@ -140,6 +146,7 @@ impl Store {
             pending.is_given_up = true;
             false
         });
+        let number = pending.number;
         if part.is_end {
             if let Some(path) = pending.path.take() {
                 // It was moved, or is not wanted any more.
@@ -149,7 +156,7 @@ impl Store {
             self.waiting_bytes += pending.waiting.len();
             self.pending.insert(key, pending);
         }
-        stored
+        stored.then_some(number)
     }
 
     fn add(&mut self, pending: &mut Pending, part: &FilePart<'_>, wanted: bool) -> io::Result<()> {
@@ -175,6 +182,7 @@ impl Store {
             Some(path) => path.clone(),
             None => {
                 let path = self.settings.directory.join(format!("tmp/file.{}", self.next));
+                pending.number = self.next;
                 self.next += 1;
                 pending.path = Some(path.clone());
                 path
@@ -206,7 +214,7 @@ impl Store {
         fs::create_dir_all(&folder)?;
         let target = folder.join(&name);
         fs::rename(path, &target)?;
-        let record = format!("{}.{seconds}.{}.json", target.display(), self.next);
+        let record = format!("{}.{seconds}.{}.json", target.display(), pending.number);
         self.last = Some(PathBuf::from(record));
         Ok(true)
     }

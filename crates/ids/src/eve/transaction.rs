@@ -9,10 +9,10 @@ use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::{Buffer, Conversation, Fields, Protocol, Value};
 
 use super::alert::bodies;
+use super::forwarded;
 use super::head::{self, Way};
 use super::line::Line;
 use super::settings::{Alerts, Options, Settings};
-use super::forwarded;
 use crate::config::parse_size;
 use crate::pipeline::observer::TransactionEvent;
 use crate::rule::RuleSet;
@@ -64,6 +64,12 @@ const KINDS: &[Kind] = &[
     kind(Protocol::Rdp, "rdp", Way::Packet),
     kind(Protocol::Snmp, "snmp", Way::Packet),
 ];
+
+/// Whether transactions of a protocol are written: only then are their anomalies.
+pub(super) fn is_written(settings: &Settings, protocol: Protocol) -> bool {
+    let kind = KINDS.iter().find(|kind| kind.protocol == protocol);
+    kind.is_some_and(|kind| settings.of(kind.setting).is_some())
+}
 
 /// The record of a transaction that ended, if there is one to write.
 pub(super) fn record(
@@ -143,8 +149,7 @@ fn dhcp(options: &Options, fields: &mut Fields) -> bool {
     if options.flag("extended", false) {
         return true;
     }
-    let kept =
-        ["type", "id", "client_mac", "assigned_ip", "client_id", "renewal_time", "hostname"];
+    let kept = ["type", "id", "client_mac", "assigned_ip", "client_id", "renewal_time", "hostname"];
     let mut is_wanted = false;
     for_object(fields, "dhcp", |dhcp| {
         is_wanted = text(dhcp, "dhcp_type") == Some("ack");
@@ -163,9 +168,9 @@ fn mqtt(options: &Options, fields: &mut Fields) {
     for_object(fields, "mqtt", |mqtt| {
         if !passwords {
             for_object(mqtt, "connect", |connect| {
-                connect.0.retain(|(key, value)| {
-                    *key != "password" || matches!(value, Value::Bool(_))
-                });
+                connect
+                    .0
+                    .retain(|(key, value)| *key != "password" || matches!(value, Value::Bool(_)));
             });
         }
         if limit > 0 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gauntlet_packet::flow::{FlowTable, Flow};
+use gauntlet_packet::flow::{Flow, FlowTable};
 use gauntlet_packet::tcp;
 use gauntlet_protocols::{Carrier, Protocol};
 
@@ -26,7 +26,6 @@ const BOTH: &[Protocol] = &[
     Protocol::Ldap,
     Protocol::Nfs,
     Protocol::Enip,
-    Protocol::Mdns,
 ];
 
 /// What is counted above flows.
@@ -55,8 +54,12 @@ impl Tally {
                 format!("{}_{suffix}", protocol.eve_name())
             }
             Some(protocol) => protocol.eve_name().to_owned(),
-            None if conversation.is_unknown() => format!("failed_{suffix}"),
-            None => return,
+            None => {
+                if conversation.is_unknown() {
+                    *self.flows.entry(format!("failed_{suffix}")).or_default() += 1;
+                }
+                return;
+            }
         };
         *self.flows.entry(name.clone()).or_default() += 1;
         *self.transactions.entry(name).or_default() += flow.upper.transactions;

@@ -4,6 +4,8 @@
 //! direction a record is written: with packets that changed the application layer, once both
 //! directions are far enough, or when nothing more can come.
 
+use std::cell::Cell;
+
 use gauntlet_packet::flow::{Flow, Pseudo};
 use gauntlet_packet::tcp::Update;
 use gauntlet_packet::{Direction, Link, Packet, Transport};
@@ -40,7 +42,8 @@ pub(super) fn transactions(
     let newest = conversation.count().checked_sub(1).and_then(|place| conversation.state(place));
     let seen = newest.map_or(0, |state| state.id + 1);
     flow.upper.transactions = flow.upper.transactions.max(seen);
-    let is_last = learned.facts.pseudo == Some(Pseudo::End { last: true });
+    // Before the protocol changes, or nothing is inspected any more, all that is there is told.
+    let is_last = matches!(learned.facts.pseudo, Some(Pseudo::End { last: true } | Pseudo::Flush));
     let ended = BOTH.map(|way| conversation.ended(way));
     let turn = Turn {
         moment: moment(flow, packet, learned, link),
@@ -49,9 +52,16 @@ pub(super) fn transactions(
         ended,
         at_end: is_last || ended == [true; 2],
         is_depth: flow.core.tcp.as_ref().is_some_and(|tcp| tcp.depth_reached(direction)),
+        stores: flow.upper.detection.stores,
+        keeps_file: Cell::new(false),
         wishes,
     };
     turn.run(&mut conversation, observer);
+    if let (true, Some(depth), Some(session)) =
+        (turn.keeps_file.get() || wishes.all_files, wishes.file_depth, &mut flow.core.tcp)
+    {
+        session.set_depth(depth);
+    }
     flow.upper.conversation = Some(conversation);
 }
 
@@ -67,6 +77,10 @@ struct Turn<'a> {
     at_end: bool,
     /// The stream's depth is reached in the packet's direction.
     is_depth: bool,
+    /// Files of these directions of the flow are kept.
+    stores: [bool; 2],
+    /// A file of the flow is kept.
+    keeps_file: Cell<bool>,
     wishes: Wishes,
 }
 
@@ -149,7 +163,12 @@ impl Turn<'_> {
                 || self.is_flow_end
                 || self.is_depth
                 || (direction != self.direction && complete == [true; 2]);
-            for file in state.files.get_mut(direction.index()).into_iter().flatten() {
+            let side = direction.index();
+            let stores = |of: [bool; 2]| of.get(side).copied().unwrap_or_default();
+            let is_stored = stores(state.stores) || stores(self.stores);
+            for file in state.files.get_mut(side).into_iter().flatten() {
+                file.store |= is_stored;
+                self.keeps_file.set(self.keeps_file.get() || file.store);
                 if is_over && file.state == FileState::Open {
                     file.truncate();
                 }

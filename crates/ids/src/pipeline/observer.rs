@@ -20,12 +20,23 @@ pub struct Wishes {
     pub anomalies: bool,
     /// [`Observer::dropped`].
     pub drops: bool,
+    /// Files are kept whatever rules say.
+    pub all_files: bool,
+    /// Reassembly depth of streams with files that are kept, in bytes; 0 is no limit.
+    pub file_depth: Option<u32>,
 }
 
 impl Wishes {
     /// All there is.
     pub fn all() -> Self {
-        Self { transactions: true, files: true, flows: true, anomalies: true, drops: true }
+        Self {
+            transactions: true,
+            files: true,
+            flows: true,
+            anomalies: true,
+            drops: true,
+            ..Self::default()
+        }
     }
 }
 

@@ -224,11 +224,21 @@ impl Stages {
         observer: &mut dyn Observer,
     ) {
         if flow.core.drops && flow.upper.detection.action == FlowActions::Drop {
-            self.tell_drop(moment(flow, packet, learned, self.link), &learned.outcome, None, observer);
+            self.tell_drop(
+                moment(flow, packet, learned, self.link),
+                &learned.outcome,
+                None,
+                observer,
+            );
             return;
         }
         if learned.outcome.no_inspection || flow.core.passes {
-            self.tell_drop(moment(flow, packet, learned, self.link), &learned.outcome, None, observer);
+            self.tell_drop(
+                moment(flow, packet, learned, self.link),
+                &learned.outcome,
+                None,
+                observer,
+            );
             if let Some(conversation) = &mut flow.upper.conversation {
                 detect::skip(conversation, learned.facts.direction);
             }
@@ -281,7 +291,8 @@ impl Stages {
         verdict: &Verdict,
         observer: &mut dyn Observer,
     ) {
-        let counts = [verdict.alerts.len(), verdict.discarded as usize, verdict.suppressed as usize];
+        let counts =
+            [verdict.alerts.len(), verdict.discarded as usize, verdict.suppressed as usize];
         for (total, count) in self.tally.alerts.iter_mut().zip(counts) {
             *total += count as u64;
         }

@@ -3,6 +3,9 @@
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
+/// The version of Suricata whose records these are.
+const VERSION: [u32; 3] = [8, 0, 6];
+
 /// A check of a test.
 pub(crate) enum Check {
     /// So many records match.
@@ -35,8 +38,9 @@ fn one(kind: &str, check: &Yaml) -> Check {
         return Check::Other;
     }
     let requires = &check["requires"];
-    let lt = requires["lt-version"].as_i64().or(number(&requires["lt-version"]));
-    if lt.is_some_and(|version| version <= 8) {
+    let is_newer = version(&requires["min-version"]).is_some_and(|least| least > VERSION);
+    let is_older = version(&requires["lt-version"]).is_some_and(|limit| limit <= VERSION);
+    if is_newer || is_older {
         return Check::Other;
     }
     let pairs = check["match"].as_hash().into_iter().flatten();
@@ -48,10 +52,11 @@ fn one(kind: &str, check: &Yaml) -> Check {
     })
 }
 
-fn number(value: &Yaml) -> Option<i64> {
-    value.as_str().or(value.as_f64().map(|_| "")).and_then(|text| {
-        text.split('.').next().and_then(|major| major.parse().ok())
-    })
+fn version(value: &Yaml) -> Option<[u32; 3]> {
+    let text = text(value);
+    let mut parts = text.split('.').map(|part| part.parse().unwrap_or_default());
+    let first = parts.next().filter(|_| !text.is_empty())?;
+    Some([first, parts.next().unwrap_or_default(), parts.next().unwrap_or_default()])
 }
 
 fn text(value: &Yaml) -> String {

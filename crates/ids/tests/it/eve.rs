@@ -103,8 +103,12 @@ fn cases(root: &Path) -> Vec<Case> {
 
 fn replay(case: &Case, options: &Options) -> Vec<Value> {
     let mut lines = Vec::new();
-    let replayer = Replayer::with_output(options, Output { store: None, ..Output::read(options) });
-    let replayer = replayer.expect("rules");
+    let work = tempfile::tempdir().expect("a folder");
+    let mut output = Output::read(options);
+    for store in &mut output.store {
+        store.directory = work.path().to_owned();
+    }
+    let replayer = Replayer::with_output(options, output).expect("rules");
     let done = replayer.run(&case.capture(), &mut |line| {
         lines.push(serde_json::from_str(line).expect("a line of JSON"));
     });
@@ -173,8 +177,14 @@ fn describe(file: &Value) -> String {
         Some(text) if !text.is_empty() => text.to_owned(),
         _ => "-".to_owned(),
     };
-    format!("{} {} {} {} {}", text("filename"), file["size"], text("state"), text("md5"),
-        text("sha256"))
+    format!(
+        "{} {} {} {} {}",
+        text("filename"),
+        file["size"],
+        text("state"),
+        text("md5"),
+        text("sha256")
+    )
 }
 
 fn found(lines: &[Value]) -> BTreeMap<String, u64> {

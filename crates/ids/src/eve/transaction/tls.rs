@@ -27,11 +27,7 @@ pub(super) fn plain(fields: &mut Fields) {
 }
 
 /// Applies the settings; whether there is a record: a certificate was seen, or could not be.
-pub(super) fn choose(
-    event: &TransactionEvent<'_>,
-    options: &Options,
-    fields: &mut Fields,
-) -> bool {
+pub(super) fn choose(event: &TransactionEvent<'_>, options: &Options, fields: &mut Fields) -> bool {
     let Some(tls) = object(fields, "tls") else { return false };
     let has = |name| tls.0.iter().any(|(key, _)| *key == name);
     let has_certificate = has("subject") && has("issuerdn");
