@@ -22,6 +22,7 @@ mod packet_buffers;
 mod program;
 mod reputations;
 mod rules;
+mod tags;
 mod threshold;
 mod transaction;
 mod words;
@@ -48,4 +49,5 @@ pub struct Detector {
     pub(crate) search: Scratch,
     pub(crate) host_bits: host_bits::HostBitTable,
     pub(crate) thresholds: threshold::Thresholds,
+    pub(crate) tags: tags::Hosts,
 }

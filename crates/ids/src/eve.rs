@@ -132,6 +132,11 @@ impl Observer for Writer<'_> {
                 self.write(line);
             }
         }
+        let options = self.settings.alerts.as_ref();
+        if event.verdict.tagged && options.is_some_and(|options| options.tagged_packets) {
+            let line = link::tagged(&self.settings, event);
+            self.write(line);
+        }
     }
 
     fn transaction(&mut self, event: &TransactionEvent<'_>) {

@@ -15,6 +15,8 @@ mod large;
 mod nasty;
 #[path = "it/parity.rs"]
 mod parity;
+#[path = "it/records.rs"]
+mod records;
 #[path = "it/rules.rs"]
 mod rules;
 #[path = "it/wire.rs"]

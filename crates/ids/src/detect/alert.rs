@@ -39,6 +39,8 @@ pub struct Verdict {
     pub dropped_by: Option<u32>,
     /// The rule that dropped it asks for an error message to be sent.
     pub reject: bool,
+    /// An earlier alert asks for the packet to be logged (`tag`).
+    pub tagged: bool,
     /// A rule that passes ended the list.
     pub passes: bool,
     /// Matches beyond `packet-alert-max`.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::tags::Entry;
 use super::threshold::{Counter, RuleId};
 
 /// The most bits, numbers and variables of one flow, each.
@@ -26,6 +27,7 @@ pub struct FlowState {
     pub action: FlowActions,
     /// Files of these directions are kept, to the server and to the client.
     pub stores: [bool; 2],
+    pub(crate) tags: Vec<Entry>,
     pub(crate) thresholds: Vec<(RuleId, Counter)>,
     bits: BTreeSet<u32>,
     numbers: BTreeMap<u32, u32>,

@@ -9,7 +9,7 @@ use super::packet::Facts;
 use super::program::Program;
 use super::rules::{self, Scene};
 use super::threshold::Occasion;
-use super::{Detector, frames, transaction};
+use super::{Detector, frames, tags, transaction};
 
 /// What detection keeps of a packet's flow.
 pub struct InFlow<'a> {
@@ -59,10 +59,15 @@ pub fn inspect(
     let origin = Origin {
         occasion: Occasion { time: facts.time(), source, destination },
         is_ip: facts.packet.ip.is_some(),
-        flow: scene.flow,
+        flow: scene.flow.as_deref_mut(),
         is_dropped: facts.is_dropped,
     };
-    alert::finalize(program, &mut detector.thresholds, queue, origin)
+    let mut verdict = alert::finalize(program, &mut detector.thresholds, queue, origin);
+    let (packet, flow) = (facts.packet, scene.flow);
+    if !facts.is_made {
+        verdict.tagged = tags::handle(program, &verdict, packet, flow, &mut detector.tags);
+    }
+    verdict
 }
 
 /// Whether transactions are looked at with this packet.

@@ -2,7 +2,18 @@
 
 use gauntlet_packet::{Link, Packet, PacketSource};
 
+use super::head::{self, Way};
 use super::line::Line;
+use super::settings::Settings;
+use crate::pipeline::Event;
+
+/// The record of a packet that an earlier alert tagged.
+pub(super) fn tagged(settings: &Settings, event: &Event<'_>) -> Line {
+    let (moment, kind) = (event.moment(), ("packet", Way::Packet));
+    let mut line = head::of_packet(settings, &event.program.rules, &moment, kind, None);
+    packet(event.packet, event.link, event.packet.bytes.len(), &mut line);
+    line
+}
 
 /// Writes the first bytes of a packet, and what they begin with.
 pub(super) fn packet(packet: &Packet, link: Option<Link>, bytes_max: usize, line: &mut Line) {

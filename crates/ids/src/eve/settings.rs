@@ -117,6 +117,7 @@ pub(super) struct Alerts {
     pub(super) http_body: bool,
     pub(super) http_body_printable: bool,
     pub(super) verdict: bool,
+    pub(super) tagged_packets: bool,
     pub(super) forwarded: Option<Forwarded>,
 }
 
@@ -193,6 +194,9 @@ impl Settings {
     pub fn alerts_only(mut self) -> Self {
         self.types.retain(|name, _| *name == "alert");
         self.anomalies = Anomalies::default();
+        if let Some(alerts) = &mut self.alerts {
+            alerts.tagged_packets = false;
+        }
         self
     }
 
@@ -279,6 +283,7 @@ fn alerts(options: &Options, parent: Option<&Forwarded>) -> Alerts {
         http_body: app_layer && options.flag("http-body", false),
         http_body_printable: app_layer && options.flag("http-body-printable", false),
         verdict: options.flag("verdict", false),
+        tagged_packets: options.flag("tagged-packets", false),
         forwarded,
     }
 }

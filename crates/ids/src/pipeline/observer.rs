@@ -48,7 +48,7 @@ pub trait Observer {
         Wishes::default()
     }
 
-    /// A packet on which rules alerted, or that a rule drops.
+    /// A packet on which rules alerted, that a rule drops, or that an earlier alert tagged.
     fn packet(&mut self, event: &Event<'_>) {
         let _ = event;
     }

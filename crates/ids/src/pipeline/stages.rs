@@ -296,7 +296,7 @@ impl Stages {
         for (total, count) in self.tally.alerts.iter_mut().zip(counts) {
             *total += count as u64;
         }
-        if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() {
+        if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() || verdict.tagged {
             let Moment { packet, link, flow: view, .. } = moment;
             let program = &self.program;
             observer.packet(&Event { packet, flow, verdict, view, link, program });
