@@ -97,7 +97,7 @@ impl<'o> Writer<'o> {
     /// Writes the record of counters (`stats`), if such are written.
     pub fn stats(&mut self, counters: &[Counter]) {
         if let Some(options) = self.settings.of("stats") {
-            let line = stats::stats(options, counters, self.now);
+            let line = stats::stats(options, counters, &self.program.rules, self.now);
             self.write(line);
         }
     }

@@ -83,6 +83,12 @@ pub fn rules(options: &Options) -> Result<RuleSet, ReplayError> {
         reader.classes(&text);
     }
     reader.stock_classes();
+    if let Some(file) = settings.get("reference-config-file").map(|file| options.path(file))
+        && let Ok(text) = fs::read_to_string(&file)
+    {
+        reader.references(&text);
+    }
+    reader.stock_references();
     for file in &options.rules {
         reader.read_file(file).map_err(|e| ReplayError::Read(file.clone(), e))?;
     }

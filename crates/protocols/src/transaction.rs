@@ -10,6 +10,9 @@ use crate::files::File;
 /// The most events that one transaction remembers (each once).
 const EVENTS_MAX: usize = 64;
 
+/// The most occurrences of events that one transaction remembers.
+const OCCURRENCES_MAX: usize = 255;
+
 /// What every transaction has.
 #[derive(Default)]
 pub struct State {
@@ -19,7 +22,9 @@ pub struct State {
     pub progress: [u8; 2],
     /// Numbers of events, in the order they were noticed; each once.
     pub events: Vec<u8>,
-    /// So many of them were told to whoever logs them.
+    /// The same, each as often as it was noticed.
+    pub occurrences: Vec<u8>,
+    /// So many occurrences were told to whoever logs them.
     pub events_told: usize,
     /// Files, to the server and to the client.
     pub files: [Vec<File>; 2],
@@ -69,6 +74,9 @@ impl State {
 
     /// Notes an event.
     pub fn event(&mut self, event: u8) {
+        if self.occurrences.len() < OCCURRENCES_MAX {
+            self.occurrences.push(event);
+        }
         if self.events.len() < EVENTS_MAX && !self.events.contains(&event) {
             self.events.push(event);
         }

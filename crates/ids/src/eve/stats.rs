@@ -8,6 +8,7 @@ use super::head::timestamp;
 use super::line::Line;
 use super::settings::Options;
 use crate::pipeline::Counter;
+use crate::rule::RuleSet;
 
 /// Counters by the parts of their names.
 #[derive(Default)]
@@ -24,18 +25,22 @@ impl Tree {
         }
     }
 
-    fn write(&self, line: &mut Line) {
+    fn write(&self, rules: &RuleSet, line: &mut Line) {
         for (name, tree) in &self.below {
             match tree.value {
+                None if name == "detect" => line.object(name, |line| {
+                    engine(rules, line);
+                    tree.write(rules, line);
+                }),
                 Some(value) if tree.below.is_empty() => line.number(name, value),
-                _ => line.object(name, |line| tree.write(line)),
+                _ => line.object(name, |line| tree.write(rules, line)),
             }
         }
     }
 }
 
 /// The record of all counters, at the time of the last packet.
-pub(super) fn stats(options: &Options, counters: &[Counter], now: Time) -> Line {
+pub(super) fn stats(options: &Options, counters: &[Counter], rules: &RuleSet, now: Time) -> Line {
     let zeros = options.flag("null-values", true);
     let mut tree = Tree::default();
     for counter in counters.iter().filter(|counter| zeros || counter.value > 0) {
@@ -47,8 +52,19 @@ pub(super) fn stats(options: &Options, counters: &[Counter], now: Time) -> Line 
     line.object("stats", |line| {
         line.number("uptime", 0);
         if options.flag("totals", true) {
-            tree.write(line);
+            tree.write(rules, line);
         }
     });
     line
+}
+
+/// How many rules there are, those that were not understood, and those left out on purpose.
+fn engine(rules: &RuleSet, line: &mut Line) {
+    let skipped = rules.problems.iter().filter(|problem| problem.is_skip).count();
+    line.objects("engines", [()], |line, ()| {
+        line.number("id", 0);
+        line.number("rules_loaded", (rules.read_count - rules.problems.len()) as u64);
+        line.number("rules_failed", (rules.problems.len() - skipped) as u64);
+        line.number("rules_skipped", skipped as u64);
+    });
 }

@@ -135,14 +135,14 @@ impl Turn<'_> {
             return;
         }
         let Some(state) = conversation.state(place) else { return };
-        for number in state.events.iter().skip(state.events_told) {
+        for number in state.occurrences.iter().skip(state.events_told) {
             let event = ParserEvent { protocol, number: *number }.name();
             let moment = self.moment(conversation);
             let layer = AnomalyLayer::Transaction { id: state.id };
             observer.anomaly(&Anomaly { moment, layer, event });
         }
         if let Some(state) = conversation.state_mut(place) {
-            state.events_told = state.events.len();
+            state.events_told = state.occurrences.len();
         }
     }
 

@@ -105,7 +105,7 @@ fn replay(case: &Case, options: &Options) -> Vec<Value> {
     let mut lines = Vec::new();
     let work = tempfile::tempdir().expect("a folder");
     let mut output = Output::read(options);
-    for store in &mut output.store {
+    if let Some(store) = &mut output.store {
         store.directory = work.path().to_owned();
     }
     let replayer = Replayer::with_output(options, output).expect("rules");

@@ -39,9 +39,9 @@ impl StreamBuffer {
         self.kept.as_ref().map_or(self.base, |kept| kept.consecutive_end())
     }
 
-    /// The most regions there ever were.
+    /// The most regions there ever were, one before there is data.
     pub(crate) fn regions_max(&self) -> u16 {
-        self.regions_max
+        self.regions_max.max(1)
     }
 
     /// Bytes that protocol detection could look at.
