@@ -362,7 +362,7 @@ fn describe(message: &Message, fields: &mut Fields) {
     krb5.text("msg_type", kind_name(message.kind));
     if let Some(error) = message.error {
         krb5.text("failed_request", message.request.map_or(b"UNKNOWN", kind_name));
-        krb5.text("error_code", names::error(error.into()).as_bytes());
+        krb5.text("error_code", names::error(error).as_bytes());
     }
     let name = |name: &Option<Vec<Vec<u8>>>| match name {
         Some(parts) => parts.join(&b'/'),

@@ -1,7 +1,7 @@
 //! Records of alerts.
 
 use gauntlet_packet::{Direction, Packet, Transport};
-use gauntlet_protocols::{Buffer, Protocol};
+use gauntlet_protocols::Protocol;
 
 use super::head::{self, Ends, Way};
 use super::line::Line;
@@ -259,27 +259,4 @@ pub(super) fn verdict(program: &Program, packet: &Packet, verdict: &Verdict, lin
             line.string("action", "alert");
         }
     });
-}
-
-/// Bodies of a request and its response, as far as they are kept.
-pub(super) fn bodies(
-    options: &Alerts,
-    conversation: &gauntlet_protocols::Conversation,
-    place: usize,
-    line: &mut Line,
-) {
-    let sides = [
-        ("http_request_body", "http.request_body", Direction::ToServer),
-        ("http_response_body", "http.response_body", Direction::ToClient),
-    ];
-    for (key, keyword, direction) in sides {
-        let Some(buffer) = Buffer::of_keyword(keyword) else { continue };
-        let Some(body) = conversation.buffer(place, buffer, direction, 0) else { continue };
-        if options.http_body_printable {
-            line.printable(&format!("{key}_printable"), &body.data);
-        }
-        if options.http_body {
-            line.base64(key, &body.data);
-        }
-    }
 }

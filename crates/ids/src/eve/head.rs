@@ -117,8 +117,14 @@ pub(super) fn of_packet(
     if !packet.vlan.is_empty() {
         line.numbers("vlan", packet.vlan.iter().map(|id| u64::from(*id)));
     }
-    let own = ends.is_none().then(|| Ends::of(packet, direction, way)).unwrap_or_default();
-    let ends = ends.unwrap_or(&own);
+    let own;
+    let ends = match ends {
+        Some(ends) => ends,
+        None => {
+            own = Ends::of(packet, direction, way);
+            &own
+        }
+    };
     ends.write(&mut line);
     line.optional("proto", ends.protocol.as_deref());
     if let Some(ip) = &packet.ip {

@@ -8,7 +8,6 @@ mod tls;
 use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::{Buffer, Conversation, Fields, Protocol, Value};
 
-use super::alert::bodies;
 use super::forwarded;
 use super::head::{self, Way};
 use super::line::Line;
@@ -228,7 +227,7 @@ pub(super) fn of_alert(
         match value {
             Value::Object(inner) => line.object(key, |line| {
                 line.fields(inner);
-                bodies(options, conversation, place, line);
+                http::bodies(options, conversation, place, line);
             }),
             value => line.field(key, value),
         }

@@ -15,7 +15,7 @@ use crate::checks::{Check, checks};
 use crate::parity::Case;
 
 /// So many of a hundred cases must agree, by what is counted.
-const AGREE_MIN: usize = 90;
+const AGREE_MIN: usize = 93;
 
 #[test]
 fn records_are_suricatas() {
@@ -48,11 +48,12 @@ fn records_are_suricatas() {
     for (kind, [same, all]) in agreement {
         println!("{kind}: {same} of {all} cases agree");
     }
-    assert!(same * 100 >= all * AGREE_MIN, "{same} of {all}");
+    let only = std::env::var_os("GAUNTLET_WIRE_CASE").is_some();
+    assert!(only || same * 100 >= all * AGREE_MIN, "{same} of {all}");
 }
 
 /// So many checks hold; the number only grows.
-const HOLD_MIN: usize = 0;
+const HOLD_MIN: usize = 2_350;
 
 #[test]
 fn checks_of_the_tests_hold() {
@@ -87,7 +88,8 @@ fn checks_of_the_tests_hold() {
     }
     write_report("checks", &report);
     println!("{hold} of {all} checks hold, {skipped} are of another kind");
-    assert!(hold >= HOLD_MIN);
+    let only = std::env::var_os("GAUNTLET_WIRE_CASE").is_some();
+    assert!(only || hold >= HOLD_MIN, "{hold} of {all}");
 }
 
 fn cases(root: &Path) -> Vec<Case> {

@@ -1,9 +1,10 @@
 //! Choices of records of HTTP/1.
 
 use gauntlet_packet::Direction;
-use gauntlet_protocols::{Conversation, Fields, Value};
+use gauntlet_protocols::{Buffer, Conversation, Fields, Value};
 
-use super::super::settings::Options;
+use super::super::line::Line;
+use super::super::settings::{Alerts, Options};
 use super::{for_object, headers};
 
 /// Fields that only extended records have.
@@ -60,4 +61,22 @@ fn pair(name: &[u8], value: &[u8]) -> Value {
     fields.text("name", name.get(..NAME_BYTES).unwrap_or(name));
     fields.text("value", value.get(..VALUE_BYTES).unwrap_or(value));
     Value::Object(fields)
+}
+
+/// Bodies of a request and its response, as far as they are kept.
+pub(super) fn bodies(options: &Alerts, conversation: &Conversation, place: usize, line: &mut Line) {
+    let sides = [
+        ("http_request_body", "http.request_body", Direction::ToServer),
+        ("http_response_body", "http.response_body", Direction::ToClient),
+    ];
+    for (key, keyword, direction) in sides {
+        let Some(buffer) = Buffer::of_keyword(keyword) else { continue };
+        let Some(body) = conversation.buffer(place, buffer, direction, 0) else { continue };
+        if options.http_body_printable {
+            line.printable(&format!("{key}_printable"), &body.data);
+        }
+        if options.http_body {
+            line.base64(key, &body.data);
+        }
+    }
 }
