@@ -62,6 +62,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "gauntlet ips replay capture.pcap --rules local.rules --eve eve.json",
             "gauntlet ips replay capture.pcap --rules local.rules --json | jq .alert.signature",
+            "gauntlet ips replay capture.pcap --eve - | jq 'select(.event_type == \"dns\")'",
+            "gauntlet ips replay capture.pcap --filestore files --eve eve.json",
             "gauntlet ips replay capture.pcap --rules local.rules --suricata-yaml suricata.yaml",
         ],
     ),

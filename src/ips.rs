@@ -23,6 +23,7 @@ Examples:
   gauntlet ips replay capture.pcapng.zst --rules local.rules --json | jq .alert.signature
   gauntlet ips replay capture.pcap --rules local.rules --set vars.address-groups.HOME_NET=any
   gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules --eve eve.json
+  gauntlet ips replay capture.pcap --eve - | jq 'select(.event_type == \"tls\").tls.sni'
   gauntlet ips rules check emerging-all.rules local.rules";
 
 /// Arguments of `gauntlet ips`.

@@ -71,7 +71,10 @@ fn a_capture_is_replayed_through_rules() {
     let eve = fs::read_to_string(path.join("eve.json")).unwrap();
     let records: Vec<serde_json::Value> =
         eve.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(records.len(), 3);
+    let types: Vec<_> = records.iter().filter_map(|it| it["event_type"].as_str()).collect();
+    assert_eq!(types, ["alert", "alert", "alert", "flow", "stats"]);
+    assert_eq!(records[3]["flow"]["pkts_toserver"], 4);
+    assert_eq!(records[4]["stats"]["decoder"]["pkts"], 4);
     assert_eq!(records[0]["event_type"], "alert");
     assert_eq!(records[0]["pcap_cnt"], 1);
     assert_eq!(records[0]["alert"]["category"], "Potentially Bad Traffic");
@@ -85,6 +88,24 @@ fn a_capture_is_replayed_through_rules() {
     let summary = &last["summary"];
     assert_eq!((&summary["alerts"], &summary["dropped"]), (&3.into(), &1.into()), "{lines}");
     assert!(lines.contains("\"action\":\"blocked\""), "{lines}");
+}
+
+#[test]
+fn records_are_written_without_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("a.pcap"), capture(&["a secret", "fine"])).unwrap();
+    let out = gauntlet(&["ips", "replay", "a.pcap", "--eve", "-"], path);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let printed = text(&out.stdout);
+    let mut records = printed.lines().map(|line| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        record["event_type"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(records.next().as_deref(), Some("flow"));
+    assert!(text(&out.stderr).contains("2 frames, 0 alerts"), "{}", text(&out.stderr));
+    let nothing = gauntlet(&["ips", "replay", "a.pcap"], path);
+    assert_eq!(nothing.status.code(), Some(2));
 }
 
 #[test]

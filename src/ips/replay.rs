@@ -2,14 +2,18 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use gauntlet_ids::replay::{Options, layers, replay};
+use gauntlet_ids::eve::StoreSettings;
+use gauntlet_ids::replay::{Options, Output, Replayer, Summary, layers};
 use serde_json::json;
 
 use super::SettingsArgs;
+
+/// What records of alerts contain, and no other.
+const ALERT: &str = "\"event_type\":\"alert\"";
 
 /// Exit code if the capture was not read to its end.
 const EXIT_DAMAGED: u8 = 1;
@@ -29,12 +33,15 @@ pub(super) struct Args {
     /// A capture: pcap or pcapng, also compressed with gzip or zstd
     #[arg(value_name = "FILE")]
     capture: PathBuf,
-    /// A file of rules; may be repeated
-    #[arg(long, required = true, value_name = "FILE")]
+    /// A file of rules; may be repeated. Without any, records and files are written alone
+    #[arg(long, required_unless_present_any = ["eve", "json", "filestore"], value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// Write alerts as Suricata's EVE records into this file, a JSON object a line
+    /// Write Suricata's EVE records into this file, a JSON object a line; `-`: print them alone
     #[arg(long, value_name = "FILE")]
     eve: Option<PathBuf>,
+    /// Keep files by their SHA-256: those that rules name (`filestore`), without --rules all
+    #[arg(long, value_name = "FOLDER")]
+    filestore: Option<PathBuf>,
     /// Print the records instead of a line for each alert, and the summary as JSON
     #[arg(long)]
     json: bool,
@@ -59,7 +66,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for key in layers(&options).2 {
         eprintln!("without effect here: {key}");
     }
-    let mut eve = match &args.eve {
+    let is_piped = args.eve.as_deref() == Some(Path::new("-"));
+    let mut eve = match args.eve.as_ref().filter(|_| !is_piped) {
         Some(file) => {
             let made = File::create(file).with_context(|| format!("cannot write {file:?}"))?;
             Some(BufWriter::new(made))
@@ -68,30 +76,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut failure = None;
-    let summary = replay(&args.capture, &options, &mut |line| {
-        let written = write(line, eve.as_mut(), &mut out, args.json);
+    let replayer = match output(args, &options) {
+        Some(output) => Replayer::with_output(&options, output)?,
+        None => Replayer::new(&options)?,
+    };
+    let summary = replayer.run(&args.capture, &mut |line| {
+        let written = write(line, eve.as_mut(), &mut out, args.json || is_piped);
         failure = failure.take().or(written.err());
     })?;
     if let Some(error) = failure {
-        return Err(error).context("an alert could not be written");
+        return Err(error).context("a record could not be written");
     }
     if let Some(eve) = &mut eve {
-        eve.flush().context("the last alerts could not be written")?;
+        eve.flush().context("the last records could not be written")?;
     }
-    if args.json {
-        let summary = json!({
-            "frames": summary.frames,
-            "alerts": summary.alerts,
-            "dropped": summary.dropped,
-            "rules": { "loaded": summary.rules, "left_out": summary.left_out },
-            "damage": summary.damage,
-        });
-        writeln!(out, "{}", json!({ "summary": summary }))?;
+    if let Some(problem) = &summary.store_problem {
+        eprintln!("a file could not be stored: {problem}");
+    }
+    if is_piped {
+        out.flush()?;
+        summarise(&summary, &mut std::io::stderr().lock())?;
+    } else if args.json {
+        print_json(&summary, &mut out)?;
     } else {
-        let (rules, left_out) = (summary.rules, summary.left_out);
-        let (frames, alerts, dropped) = (summary.frames, summary.alerts, summary.dropped);
-        writeln!(out, "{rules} rules, {left_out} left out (`gauntlet ips rules check` says why)")?;
-        writeln!(out, "{frames} frames, {alerts} alerts, {dropped} frames that rules drop")?;
+        summarise(&summary, &mut out)?;
     }
     out.flush()?;
     if let Some(damage) = &summary.damage {
@@ -99,6 +107,42 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(EXIT_DAMAGED));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is written beside alerts, if anything is.
+fn output(args: &Args, options: &Options) -> Option<Output> {
+    let mut output = Output::read(options);
+    if let Some(folder) = &args.filestore {
+        let stated = output.store.take();
+        output.store = Some(StoreSettings {
+            directory: folder.clone(),
+            force: args.rules.is_empty() || stated.as_ref().is_some_and(|store| store.force),
+            writes_records: stated.as_ref().is_some_and(|store| store.writes_records),
+            stream_depth: stated.and_then(|store| store.stream_depth),
+        });
+    }
+    if args.eve.is_none() && !args.json {
+        output.eve = output.eve.alerts_only();
+    }
+    (args.eve.is_some() || args.json || output.store.is_some()).then_some(output)
+}
+
+fn print_json(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
+    let summary = json!({
+        "frames": summary.frames,
+        "alerts": summary.alerts,
+        "dropped": summary.dropped,
+        "rules": { "loaded": summary.rules, "left_out": summary.left_out },
+        "damage": summary.damage,
+    });
+    writeln!(out, "{}", json!({ "summary": summary }))
+}
+
+fn summarise(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
+    let (rules, left_out) = (summary.rules, summary.left_out);
+    let (frames, alerts, dropped) = (summary.frames, summary.alerts, summary.dropped);
+    writeln!(out, "{rules} rules, {left_out} left out (`gauntlet ips rules check` says why)")?;
+    writeln!(out, "{frames} frames, {alerts} alerts, {dropped} frames that rules drop")
 }
 
 fn write(
@@ -112,6 +156,9 @@ fn write(
     }
     if json {
         return writeln!(out, "{line}");
+    }
+    if !line.contains(ALERT) {
+        return Ok(());
     }
     let record: serde_json::Value = serde_json::from_str(line)?;
     let text = |key: &str| record[key].as_str().unwrap_or("-").to_owned();

@@ -6,6 +6,7 @@
 //!
 //! [`Program`] is what rules are compiled to and is shared; [`Detector`] is what one thread keeps.
 
+mod actions;
 mod alert;
 mod compile;
 mod countries;
@@ -22,6 +23,7 @@ mod packet_buffers;
 mod program;
 mod reputations;
 mod rules;
+mod tags;
 mod threshold;
 mod transaction;
 mod words;
@@ -30,7 +32,7 @@ pub use alert::{Alert, Verdict};
 pub use countries::Countries;
 pub use datasets::{Datasets, address_bytes};
 pub use flow_state::{FlowActions, FlowState};
-pub use inspection::{InFlow, inspect, mark_logged, skip};
+pub use inspection::{InFlow, inspect, skip};
 pub use packet::{Counters, Facts, Known, Protocols};
 pub use program::{Limits, Program, Settings, Suppress};
 pub use reputations::Reputations;
@@ -49,6 +51,7 @@ pub struct Detector {
     pub(crate) search: Scratch,
     pub(crate) host_bits: host_bits::HostBitTable,
     pub(crate) thresholds: threshold::Thresholds,
+    pub(crate) tags: tags::Hosts,
 }
 
 impl Detector {

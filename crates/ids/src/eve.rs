@@ -1,250 +1,213 @@
 //! Records as Suricata's EVE log has them, a JSON object a line.
+//!
+//! ```text
+//! pipeline -> Writer (an Observer) -> lines
+//!             settings: which types, which fields
+//! ```
+//!
+//! What a parser knows of a transaction comes from `gauntlet_protocols` ([`Fields`]); what is
+//! around it, and which of it is written, is decided here.
+//!
+//! [`Fields`]: gauntlet_protocols::Fields
 
+mod alert;
+mod file;
+mod flow;
+mod forwarded;
+mod head;
+mod line;
+mod link;
+mod metadata;
 mod names;
+mod packet;
+mod settings;
+mod stats;
+mod store;
+mod transaction;
 
-use std::net::IpAddr;
+use std::collections::HashSet;
+use std::sync::Arc;
 
-use gauntlet_packet::{IpVersion, Packet, PacketSource, Time, Transport, Tunnel};
-use serde::Serialize;
+use gauntlet_packet::{Direction, Time};
 
-use crate::detect::{Alert, Program};
-use crate::rule::{Action, Rule};
+use crate::detect::Program;
+use crate::pipeline::observer::{
+    Anomaly, Dropped, FilePart, FlowEnd, Observer, TransactionEvent, Wishes,
+};
+use crate::pipeline::{Counter, Event};
+pub use head::timestamp;
+use line::Line;
+pub use settings::Settings;
+pub use store::{Settings as StoreSettings, Store};
 
-/// TCP, UDP and SCTP: records have ports, 0 if the packet is too short for them.
-const PROTOCOLS_WITH_PORTS: [u8; 3] = [6, 17, 132];
+/// Where lines go; they come without their ends.
+pub type Out<'o> = Box<dyn FnMut(&str) + 'o>;
 
-/// The part that all records have.
-#[derive(Serialize)]
-struct Head<'a> {
-    timestamp: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flow_id: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pcap_cnt: Option<u64>,
-    event_type: &'static str,
-    #[serde(skip_serializing_if = "<[u16]>::is_empty")]
-    vlan: &'a [u16],
-    #[serde(flatten)]
-    ends: Ends,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ip_v: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    icmp_type: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    icmp_code: Option<u8>,
-    pkt_src: &'static str,
+/// Writes records of what a pipeline tells.
+pub struct Writer<'o> {
+    settings: Settings,
+    program: Arc<Program>,
+    /// Name of the capture file (`pcap-file`).
+    file: Option<String>,
+    store: Option<Store>,
+    /// Flows of which a drop was told, by direction.
+    dropped: HashSet<(u64, Direction)>,
+    /// Time of the last packet.
+    now: Time,
+    /// Alerts so far.
+    pub alerts: u64,
+    /// Packets that a rule drops.
+    pub drops: u64,
+    out: Out<'o>,
 }
 
-/// Addresses, ports and protocol.
-#[derive(Serialize, Default)]
-struct Ends {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    src_ip: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    src_port: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dest_ip: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dest_port: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    proto: Option<String>,
+impl std::fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
-#[derive(Serialize)]
-struct AlertRecord<'a> {
-    #[serde(flatten)]
-    head: Head<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tx_id: Option<u64>,
-    alert: AlertFields<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tunnel: Option<TunnelFields>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    app_proto: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    direction: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct AlertFields<'a> {
-    action: &'static str,
-    gid: u32,
-    signature_id: u32,
-    rev: u32,
-    signature: &'a str,
-    category: &'a str,
-    severity: i32,
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    metadata: serde_json::Map<String, serde_json::Value>,
-}
-
-#[derive(Serialize)]
-struct TunnelFields {
-    #[serde(flatten)]
-    ends: Ends,
-    depth: u8,
-    pkt_src: &'static str,
-}
-
-/// What an alert's record says of its flow.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FlowFields<'a> {
-    /// A number for the flow.
-    pub id: Option<u64>,
-    /// Its protocol; `failed` if that will not be known.
-    pub protocol: Option<&'a str>,
-    /// Whether the packet goes to the server.
-    pub to_server: Option<bool>,
-    /// The packet is dropped.
-    pub is_dropped: bool,
-    /// Where the packet comes from, if not what it says itself.
-    pub source: Option<&'static str>,
-}
-
-/// An alert as a line, without its end.
-///
-/// # Errors
-///
-/// None but those of memory: all fields can be written.
-pub fn alert(
-    program: &Program,
-    packet: &Packet,
-    alert: &Alert,
-    flow: &FlowFields<'_>,
-) -> serde_json::Result<String> {
-    let Some(rule) = program.rules.rules.get(alert.rule as usize) else {
-        return Ok(String::new());
-    };
-    let record = AlertRecord {
-        head: head(packet, "alert", flow),
-        tx_id: alert.transaction.filter(|_| alert.names_transaction),
-        alert: AlertFields {
-            action: action(program, alert, flow.is_dropped),
-            gid: rule.gid,
-            signature_id: rule.sid,
-            rev: rule.rev,
-            signature: &rule.message,
-            category: rule.class.as_ref().map_or("", |class| &class.description),
-            severity: rule.priority,
-            metadata: metadata(rule),
-        },
-        tunnel: packet.tunnel.as_deref().map(tunnel),
-        app_proto: flow.protocol,
-        direction: flow.to_server.map(|to| if to { "to_server" } else { "to_client" }),
-    };
-    serde_json::to_string(&record)
-}
-
-fn action(program: &Program, alert: &Alert, is_dropped: bool) -> &'static str {
-    let blocked = match alert.action {
-        _ if alert.is_rate_filtered => is_dropped,
-        Action::Reject(_) => true,
-        Action::Drop => program.settings.inline,
-        _ => false,
-    };
-    if blocked { "blocked" } else { "allowed" }
-}
-
-/// Keys of a rule's metadata with all their values, in order of the keys.
-fn metadata(rule: &Rule) -> serde_json::Map<String, serde_json::Value> {
-    let mut map = serde_json::Map::new();
-    for (key, value) in &rule.metadata {
-        let values = map.entry(key.clone()).or_insert_with(|| serde_json::Value::Array(Vec::new()));
-        if let serde_json::Value::Array(values) = values {
-            values.push(value.clone().into());
+impl<'o> Writer<'o> {
+    /// A writer of the records that the settings ask for. `capture`: the file's name, for those
+    /// that want it.
+    pub fn new(settings: Settings, program: Arc<Program>, capture: &str, out: Out<'o>) -> Self {
+        let file = settings.pcap_file.then(|| capture.to_owned());
+        Self {
+            settings,
+            program,
+            file,
+            store: None,
+            dropped: HashSet::new(),
+            now: Time::default(),
+            alerts: 0,
+            drops: 0,
+            out,
         }
     }
-    map
-}
 
-fn head<'a>(packet: &'a Packet, event_type: &'static str, flow: &FlowFields<'_>) -> Head<'a> {
-    let icmp = match &packet.transport {
-        Transport::Icmp(icmp) => Some(icmp),
-        _ => None,
-    };
-    Head {
-        timestamp: timestamp(packet.time),
-        flow_id: flow.id,
-        pcap_cnt: packet.number.filter(|_| packet.source == PacketSource::Wire),
-        event_type,
-        vlan: &packet.vlan,
-        ends: ends(packet),
-        ip_v: packet.ip.as_ref().map(|ip| if ip.version == IpVersion::V4 { 4 } else { 6 }),
-        icmp_type: icmp.map(|icmp| icmp.kind),
-        icmp_code: icmp.map(|icmp| icmp.code),
-        pkt_src: flow.source.unwrap_or_else(|| source(packet.source)),
+    /// Records are about other rules from now on.
+    pub fn replace_program(&mut self, program: Arc<Program>) {
+        self.program = program;
     }
-}
 
-fn ends(packet: &Packet) -> Ends {
-    let Some(ip) = &packet.ip else { return Ends::default() };
-    let has_ports = PROTOCOLS_WITH_PORTS.contains(&ip.protocol);
-    let (source, destination) = packet.ports();
-    Ends {
-        src_ip: Some(address(ip.source)),
-        src_port: has_ports.then_some(source),
-        dest_ip: Some(address(ip.destination)),
-        dest_port: has_ports.then_some(destination),
-        proto: Some(names::protocol(ip.protocol)),
+    /// Files are stored, too.
+    pub fn with_store(self, store: Store) -> Self {
+        Self { store: Some(store), ..self }
     }
-}
 
-fn tunnel(tunnel: &Tunnel) -> TunnelFields {
-    let has_ports = PROTOCOLS_WITH_PORTS.contains(&tunnel.protocol);
-    TunnelFields {
-        ends: Ends {
-            src_ip: Some(address(tunnel.source)),
-            src_port: has_ports.then_some(tunnel.ports.0),
-            dest_ip: Some(address(tunnel.destination)),
-            dest_port: has_ports.then_some(tunnel.ports.1),
-            proto: Some(names::protocol(tunnel.protocol)),
-        },
-        depth: tunnel.depth,
-        pkt_src: source(PacketSource::Wire),
+    /// What went wrong with stored files, the first of each kind.
+    pub fn store_problem(&self) -> Option<&std::io::Error> {
+        self.store.as_ref().and_then(Store::problem)
     }
-}
 
-fn source(source: PacketSource) -> &'static str {
-    match source {
-        PacketSource::Wire => "wire/pcap",
-        PacketSource::Tunnel(kind) => kind,
-        PacketSource::Defragmented => "defrag",
-        PacketSource::FlowEnd => "stream (flow timeout)",
+    /// Writes the record of counters (`stats`), if such are written.
+    pub fn stats(&mut self, counters: &[Counter]) {
+        if let Some(options) = self.settings.of("stats") {
+            let line = stats::stats(options, counters, &self.program.rules, self.now);
+            self.write(line);
+        }
     }
-}
 
-/// Addresses of IPv6 are written in full, as EVE does.
-fn address(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let groups = address.segments().map(|group| format!("{group:04x}"));
-            groups.join(":")
+    fn write(&mut self, mut line: Line) {
+        if let Some(name) = &self.settings.sensor {
+            line.string("host", name);
+        }
+        if let Some(name) = &self.file {
+            line.string("pcap_filename", name);
+        }
+        let text = line.finish();
+        if self.settings.prefix.is_empty() {
+            (self.out)(&text);
+        } else {
+            (self.out)(&format!("{}{text}", self.settings.prefix));
         }
     }
 }
 
-/// A time as records have it: in UTC, with microseconds.
-pub fn timestamp(time: Time) -> String {
-    let days = time.seconds.div_euclid(86_400);
-    let second = time.seconds.rem_euclid(86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    let micros = time.micros;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
-}
+impl Observer for Writer<'_> {
+    fn wishes(&self) -> Wishes {
+        self.settings.wishes(self.store.as_ref().map(Store::settings))
+    }
 
-/// Year, month and day of a day since 1970-01-01, in the proleptic Gregorian calendar: years are
-/// counted from March, so that leap days come last (H. Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
+    fn packet(&mut self, event: &Event<'_>) {
+        self.now = event.packet.time;
+        self.alerts += event.alerts().len() as u64;
+        self.drops += u64::from(event.verdict.dropped_by.is_some());
+        for alert in event.alerts() {
+            if let Some(line) = alert::alert(&self.settings, event, alert) {
+                self.write(line);
+            }
+        }
+        let options = self.settings.alerts.as_ref();
+        if event.verdict.tagged && options.is_some_and(|options| options.tagged_packets) {
+            let line = link::tagged(&self.settings, event);
+            self.write(line);
+        }
+    }
+
+    fn transaction(&mut self, event: &TransactionEvent<'_>) {
+        self.now = event.moment.packet.time;
+        let line = transaction::record(&self.settings, &self.program.rules, event);
+        if let Some(line) = line {
+            self.write(line);
+        }
+    }
+
+    fn file(&mut self, part: &FilePart<'_>) {
+        self.now = part.moment.packet.time;
+        let mut stored = None;
+        if let Some(store) = &mut self.store {
+            stored = store.take(part);
+            if stored.is_some() && store.writes_records() {
+                let line = file::record(&self.settings, &self.program.rules, part, stored);
+                store.write_record(&line.finish());
+            }
+        }
+        if part.is_end && self.settings.of("files").is_some() {
+            let line = file::record(&self.settings, &self.program.rules, part, stored);
+            self.write(line);
+        }
+    }
+
+    fn flow(&mut self, end: &FlowEnd<'_>) {
+        self.now = end.now;
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            self.dropped.remove(&(end.core.number, direction));
+        }
+        let rules = &self.program.rules;
+        let mut lines = Vec::new();
+        if self.settings.of("flow").is_some() {
+            lines.push(flow::flow(&self.settings, rules, end, end.now));
+        }
+        if self.settings.of("netflow").is_some() {
+            lines.extend(flow::netflow(&self.settings, rules, end, end.now));
+        }
+        for line in lines {
+            self.write(line);
+        }
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
+        self.now = anomaly.moment.packet.time;
+        let line = packet::anomaly(&self.settings, &self.program.rules, anomaly);
+        if let Some(line) = line {
+            self.write(line);
+        }
+    }
+
+    fn dropped(&mut self, drop: &Dropped<'_>) {
+        let Some(options) = self.settings.of("drop") else { return };
+        let all = options.get("flows").is_some_and(|flows| flows.eq_ignore_ascii_case("all"));
+        if let Some(flow) = drop.moment.flow.filter(|_| !all) {
+            // Of a flow that is dropped whole, one in each direction is told.
+            let by_rule = drop.verdict.is_some_and(|verdict| verdict.dropped_by.is_some());
+            let key = (flow.core.number, flow.direction);
+            let is_new = drop.flow_drops && self.dropped.insert(key);
+            if !is_new && !by_rule {
+                return;
+            }
+        }
+        let line = packet::dropped(&self.settings, options, &self.program, drop);
+        self.write(line);
+    }
 }

@@ -4,7 +4,10 @@
 //! frame -> packets (inner ones first) -> flow -> stream -> conversation -> detection -> alerts
 //! ```
 
+mod counters;
 mod fate;
+mod notify;
+pub mod observer;
 mod sink;
 mod stages;
 
@@ -12,12 +15,13 @@ use std::sync::Arc;
 
 use gauntlet_packet::flow::{self, Ended, Flow, FlowTable, Lookup};
 use gauntlet_packet::tcp::{self, ExceptionPolicy};
-use gauntlet_packet::{Decoder, Frame, Packet, Time};
+use gauntlet_packet::{Decoder, Frame, Link, Packet, Time};
 use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
-use crate::eve::FlowFields;
+pub use counters::Counter;
 pub use fate::{DropCause, Fate, Rewrite};
+pub use observer::{FlowFields, Moment, Observer, Wishes, on_packet};
 use stages::Stages;
 
 /// Settings of all layers.
@@ -31,6 +35,8 @@ pub struct Settings {
     pub streams: tcp::Settings,
     /// Application protocols.
     pub protocols: gauntlet_protocols::Settings,
+    /// What the observer wants to be told.
+    pub wishes: Wishes,
 }
 
 /// What upper layers keep of a flow.
@@ -48,6 +54,8 @@ pub(crate) struct Upper {
     looked: [bool; 2],
     /// Alerts were given the name of the only transaction.
     named: Vec<(u64, u32)>,
+    /// Transactions that were seen.
+    transactions: u64,
 }
 
 /// What is told of a packet.
@@ -58,11 +66,20 @@ pub struct Event<'a> {
     pub flow: FlowFields<'a>,
     /// What rules say.
     pub verdict: &'a Verdict,
+    /// The flow itself.
+    pub view: Option<observer::FlowView<'a>>,
+    /// What the captured frame begins with.
+    pub link: Option<Link>,
     /// The program whose rules these are.
     pub program: &'a Program,
 }
 
 impl Event<'_> {
+    /// The packet and its flow, as other events have them.
+    pub fn moment(&self) -> Moment<'_> {
+        Moment { packet: self.packet, source: self.flow.source, link: self.link, flow: self.view }
+    }
+
     /// The alerts, in order.
     pub fn alerts(&self) -> &[Alert] {
         &self.verdict.alerts
@@ -85,6 +102,7 @@ pub struct Pipeline {
     stages: Stages,
     packets: Vec<Packet>,
     now: Time,
+    wishes: Wishes,
 }
 
 impl Pipeline {
@@ -96,18 +114,22 @@ impl Pipeline {
             stages: Stages::new(program, detector, settings),
             packets: Vec::new(),
             now: Time::default(),
+            wishes: settings.wishes,
         }
     }
 
-    /// Takes a frame, and says what becomes of it where drops are carried out. What rules say of
-    /// its packets goes to `tell`.
-    pub fn frame(&mut self, frame: &Frame, tell: &mut dyn FnMut(&Event<'_>)) -> Fate {
+    /// Takes a frame, and says what becomes of it where drops are carried out. What happens is
+    /// told to `observer`.
+    pub fn frame(&mut self, frame: &Frame, observer: &mut dyn Observer) -> Fate {
         let mut packets = std::mem::take(&mut self.packets);
         packets.clear();
         self.decoder.decode(frame, &mut packets);
         self.now = frame.time;
+        self.stages.inner_dropped = false;
+        self.stages.link = Some(frame.link);
+        self.stages.tally.packets += packets.len() as u64;
         for packet in &packets {
-            self.packet(packet, tell);
+            self.packet(packet, observer);
         }
         self.packets = packets;
         std::mem::take(&mut self.stages.fate)
@@ -125,10 +147,10 @@ impl Pipeline {
     }
 
     /// Ends flows whose time is over although no packets come; looks at so many at most.
-    pub fn expire(&mut self, now: Time, flows_max: usize, tell: &mut dyn FnMut(&Event<'_>)) {
+    pub fn expire(&mut self, now: Time, flows_max: usize, observer: &mut dyn Observer) {
         self.now = self.now.max(now);
         self.flows.expire(now, flows_max);
-        self.ended(tell);
+        self.ended(observer);
     }
 
     /// Other rules from the next frame on. Flows keep their state; transactions that are under way
@@ -139,7 +161,7 @@ impl Pipeline {
     }
 
     /// What was decoded.
-    pub fn counters(&self) -> &gauntlet_packet::Counters {
+    pub fn decoded(&self) -> &gauntlet_packet::Counters {
         self.decoder.counters()
     }
 
@@ -155,12 +177,18 @@ impl Pipeline {
     }
 
     /// The capture ends, and with it all flows.
-    pub fn end(&mut self, tell: &mut dyn FnMut(&Event<'_>)) {
+    pub fn end(&mut self, observer: &mut dyn Observer) {
         self.flows.end();
-        self.ended(tell);
+        self.ended(observer);
     }
 
-    fn packet(&mut self, packet: &Packet, tell: &mut dyn FnMut(&Event<'_>)) {
+    /// Counters of all layers; those of application protocols count flows that have ended.
+    pub fn counters(&self) -> Vec<Counter> {
+        let tally = (&self.stages.tally, self.stages.is_inline());
+        counters::all(self.decoder.counters(), &self.flows, &self.stages.streams, tally)
+    }
+
+    fn packet(&mut self, packet: &Packet, observer: &mut dyn Observer) {
         let lookup = if packet.wants_flow && !packet.invalid {
             self.flows.handle(packet, &self.stages.streams.settings)
         } else {
@@ -169,29 +197,42 @@ impl Pipeline {
         match lookup {
             Lookup::Flow(id, facts) => {
                 if let Some(flow) = self.flows.get_mut(id) {
-                    self.stages.in_flow(flow, packet, facts, tell);
+                    self.stages.in_flow(flow, packet, facts, observer);
                 }
             }
-            Lookup::None => self.stages.without_flow(packet, tell),
+            Lookup::None => self.stages.without_flow(packet, observer),
             Lookup::Refused(policy) => {
                 self.stages.fate.refused(policy);
                 // Exception policies other than `ignore` keep rules from looking at the packet.
                 if policy == ExceptionPolicy::Ignore {
-                    self.stages.without_flow(packet, tell);
+                    self.stages.without_flow(packet, observer);
                 }
             }
         }
-        self.ended(tell);
+        self.ended(observer);
     }
 
-    fn ended(&mut self, tell: &mut dyn FnMut(&Event<'_>)) {
+    fn ended(&mut self, observer: &mut dyn Observer) {
         // Packets made up at the end of another flow do not decide about this frame.
         let fate = std::mem::take(&mut self.stages.fate);
         while let Some(mut ended) = self.flows.next_ended() {
             let waits = waits(&ended.flow);
             for (packet, facts) in ended.final_packets(waits, self.now) {
                 let Ended { flow, .. } = &mut ended;
-                self.stages.in_flow(flow, &packet, facts, tell);
+                self.stages.in_flow(flow, &packet, facts, observer);
+            }
+            self.stages.tally.flow(&ended.flow);
+            if self.wishes.flows {
+                let Ended { flow, reason } = &ended;
+                observer.flow(&observer::FlowEnd {
+                    core: &flow.core,
+                    reason: *reason,
+                    transactions: flow.upper.transactions,
+                    now: self.now,
+                    state: &flow.upper.detection,
+                    conversation: flow.upper.conversation.as_ref(),
+                    original: flow.upper.original,
+                });
             }
         }
         self.stages.fate = fate;

@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gauntlet_packet::{Capture, Checksums, HostPolicies};
+use gauntlet_protocols::HashSettings;
 
 use crate::config::Settings;
 use crate::detect::{self, Countries, Detector, Limits, Program, Suppress};
+use crate::eve::{self, Store, StoreSettings, Writer};
+use crate::lists;
 use crate::pipeline::{self, Pipeline};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
 use crate::rule::{RuleSet, thresholds};
-use crate::{eve, lists};
 
 /// What to replay with.
 #[derive(Debug, Clone)]
@@ -40,6 +42,9 @@ pub enum ReplayError {
     /// It is no capture.
     #[error("{0}: {1}")]
     Capture(PathBuf, gauntlet_packet::capture::Error),
+    /// The folder of stored files cannot be made.
+    #[error("cannot make {0}: {1}")]
+    Store(PathBuf, std::io::Error),
     /// A file of values cannot be used.
     #[error(transparent)]
     List(#[from] lists::ListError),
@@ -60,6 +65,8 @@ pub struct Summary {
     pub left_out: usize,
     /// Why the capture was not read to its end, if it was not.
     pub damage: Option<String>,
+    /// Why a file could not be stored, the first time.
+    pub store_problem: Option<String>,
 }
 
 /// Reads rules.
@@ -83,6 +90,12 @@ fn read_rules(options: &Options, earlier: Option<&Program>) -> Result<RuleSet, R
         reader.classes(&text);
     }
     reader.stock_classes();
+    if let Some(file) = settings.get("reference-config-file").map(|file| options.path(file))
+        && let Ok(text) = fs::read_to_string(&file)
+    {
+        reader.references(&text);
+    }
+    reader.stock_references();
     for file in &options.rules {
         reader.read_file(file).map_err(|e| ReplayError::Read(file.clone(), e))?;
     }
@@ -140,6 +153,7 @@ pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<S
         &mut |key, value| layers.streams.set(key, value),
         &mut |key, value| layers.protocols.set(key, value),
         &mut |key, value| detection.set(key, value),
+        &mut |key, _| eve::Settings::knows(key) || StoreSettings::knows(key),
     ]);
     let unknown = unknown.into_iter().map(str::to_owned).collect();
     layers.streams.resolve(options.inline);
@@ -204,26 +218,69 @@ pub fn detector(options: &Options, program: &Program) -> Result<Detector, Replay
     Ok(detector)
 }
 
+/// Hashes that records of files have, whatever rules ask for.
+pub fn hashes(eve: &eve::Settings) -> HashSettings {
+    let [md5, sha1, sha256] = eve.hashes();
+    HashSettings { md5, sha1, sha256, magic: false }
+}
+
 /// Rules and settings made ready, for any number of captures.
 #[expect(missing_debug_implementations, reason = "thousands of compiled rules")]
 pub struct Replayer<'a> {
     options: &'a Options,
     layers: pipeline::Settings,
     program: Arc<Program>,
+    output: Output,
+}
+
+/// What is written.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Which records.
+    pub eve: eve::Settings,
+    /// Where files go, if they are kept.
+    pub store: Option<StoreSettings>,
+}
+
+impl Output {
+    /// What the settings ask for (`outputs`).
+    pub fn read(options: &Options) -> Self {
+        Self {
+            eve: eve::Settings::read(&options.settings),
+            store: StoreSettings::read(&options.settings, &options.directory),
+        }
+    }
+
+    /// Alerts alone.
+    fn alerts(options: &Options) -> Self {
+        Self { eve: eve::Settings::read(&options.settings).alerts_only(), store: None }
+    }
 }
 
 impl<'a> Replayer<'a> {
-    /// Reads and prepares the rules.
+    /// Reads and prepares the rules. Records of alerts alone are written.
     ///
     /// # Errors
     ///
     /// If a rule file cannot be read.
     pub fn new(options: &'a Options) -> Result<Self, ReplayError> {
+        Self::with_output(options, Output::alerts(options))
+    }
+
+    /// The same, with other records.
+    ///
+    /// # Errors
+    ///
+    /// If a rule file cannot be read.
+    pub fn with_output(options: &'a Options, output: Output) -> Result<Self, ReplayError> {
         let program = program(options)?;
         let (mut layers, _, _) = layers(options);
+        layers.protocols.hashes = hashes(&output.eve);
+        layers.protocols.hashes.sha256 |= output.store.is_some();
         program.wants(&mut layers.protocols);
         layers.streams.check_overlaps |= program.asks_overlaps();
-        Ok(Self { options, layers, program: Arc::new(program) })
+        layers.wishes = output.eve.wishes(output.store.as_ref());
+        Ok(Self { options, layers, program: Arc::new(program), output })
     }
 
     /// Replays a capture, from a fresh state; each record of EVE goes to `line`.
@@ -244,20 +301,20 @@ impl<'a> Replayer<'a> {
         let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
         let detector = detector(self.options, &self.program)?;
         let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
-        let mut tell = |event: &pipeline::Event<'_>, summary: &mut Summary| {
-            summary.alerts += event.alerts().len() as u64;
-            summary.dropped += u64::from(event.verdict.dropped_by.is_some());
-            for alert in event.alerts() {
-                if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
-                    line(&text);
-                }
-            }
-        };
+        let name = capture.display().to_string();
+        let settings = self.output.eve.clone();
+        let program = Arc::clone(&self.program);
+        let mut writer = Writer::new(settings, program, &name, Box::new(line));
+        if let Some(settings) = &self.output.store {
+            let directory = settings.directory.clone();
+            let bad = |error| ReplayError::Store(directory, error);
+            writer = writer.with_store(Store::open(settings.clone()).map_err(bad)?);
+        }
         loop {
             match frames.next() {
                 Ok(Some(frame)) => {
                     summary.frames += 1;
-                    pipeline.frame(&frame, &mut |event| tell(event, &mut summary));
+                    pipeline.frame(&frame, &mut writer);
                 }
                 Ok(None) => {
                     summary.damage = frames
@@ -271,7 +328,10 @@ impl<'a> Replayer<'a> {
                 }
             }
         }
-        pipeline.end(&mut |event| tell(event, &mut summary));
+        pipeline.end(&mut writer);
+        writer.stats(&pipeline.counters());
+        (summary.alerts, summary.dropped) = (writer.alerts, writer.drops);
+        summary.store_problem = writer.store_problem().map(ToString::to_string);
         Ok(summary)
     }
 }

@@ -3,6 +3,10 @@
 
 #[path = "it/ask.rs"]
 mod ask;
+#[path = "it/checks.rs"]
+mod checks;
+#[path = "it/eve.rs"]
+mod eve;
 #[path = "it/inspect.rs"]
 mod inspect;
 #[path = "it/large.rs"]
@@ -13,6 +17,8 @@ mod live;
 mod nasty;
 #[path = "it/parity.rs"]
 mod parity;
+#[path = "it/records.rs"]
+mod records;
 #[path = "it/replay.rs"]
 mod replay;
 #[path = "it/rules.rs"]

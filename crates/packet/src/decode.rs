@@ -121,7 +121,7 @@ impl Decoder {
             Link::LinuxCooked => Some(Layer::LinuxCooked),
             Link::LinuxCooked2 => Some(Layer::LinuxCooked2),
             Link::Ppp => Some(Layer::Ppp),
-            Link::Raw => Some(Layer::Raw),
+            Link::Raw | Link::Ipv4 | Link::Ipv6 => Some(Layer::Raw),
             Link::Null => Some(Layer::Null),
             Link::Loop => Some(Layer::Loop),
             Link::Hdlc => Some(Layer::Hdlc),

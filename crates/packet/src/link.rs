@@ -11,8 +11,12 @@ pub enum Link {
     Ethernet,
     /// PPP, with or without HDLC-like framing: 9 and 50.
     Ppp,
-    /// An IP packet: 12, 14, 101, 228 (IPv4) and 229 (IPv6).
+    /// An IP packet: 12, 14 and 101.
     Raw,
+    /// An IPv4 packet: 228.
+    Ipv4,
+    /// An IPv6 packet: 229.
+    Ipv6,
     /// Cisco HDLC: 104.
     Hdlc,
     /// Linux "cooked" capture: 113.
@@ -29,7 +33,9 @@ impl From<u32> for Link {
             0 => Link::Null,
             1 => Link::Ethernet,
             9 | 50 => Link::Ppp,
-            12 | 14 | 101 | 228 | 229 => Link::Raw,
+            12 | 14 | 101 => Link::Raw,
+            228 => Link::Ipv4,
+            229 => Link::Ipv6,
             104 => Link::Hdlc,
             108 => Link::Loop,
             113 => Link::LinuxCooked,

@@ -141,6 +141,11 @@ impl Conversation {
         }
     }
 
+    /// The settings it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// This flow was announced by another one.
     pub fn expect(&mut self, expectation: &Expectation) {
         self.announced = Some(expectation.clone());

@@ -115,8 +115,12 @@ pub struct File {
     pub range: Option<(u64, u64)>,
     /// The detection engine wants it kept.
     pub store: bool,
+    /// Numbers of the rules that want it kept.
+    pub stored_for: Vec<u32>,
     /// The record of it was written.
     pub logged: bool,
+    /// Bytes up to here were handed to whoever stores files.
+    pub told: u64,
     /// Of a closed file.
     pub md5: Option<[u8; 16]>,
     /// Of a closed file.
@@ -203,6 +207,19 @@ impl File {
         self.state = FileState::Closed;
         self.md5 = hashes.md5.map(|hash| hash.finalize().into());
         self.sha1 = hashes.sha1.and_then(|hash| hash.finish().as_ref().try_into().ok());
+    }
+
+    /// It is not complete, and nothing more comes; without a hash of what was seen.
+    pub fn truncate(&mut self) {
+        if self.state == FileState::Open {
+            self.hashes = Hashes::default();
+            self.state = FileState::Truncated;
+        }
+    }
+
+    /// Bytes behind [`File::told`] that are still kept, and where they begin.
+    pub fn untold(&self) -> (&[u8], u64) {
+        self.window.from(self.told)
     }
 
     /// What `file.data` is to look at now, if anything.

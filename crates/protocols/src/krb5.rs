@@ -1,5 +1,7 @@
 //! Kerberos 5 over UDP and TCP (RFC 4120). Each message is a transaction of its own.
 
+mod names;
+
 use gauntlet_packet::Direction;
 
 use crate::buffer::{Buffer, Bytes, Engine, Kind, Number, to_client, to_server};
@@ -356,33 +358,12 @@ fn kind_name(kind: u32) -> &'static [u8] {
     }
 }
 
-fn encryption_name(encryption: i64) -> String {
-    let name = match encryption {
-        1 => "DES_CBC_CRC",
-        2 => "DES_CBC_MD4",
-        3 => "DES_CBC_MD5",
-        5 => "DES3_CBC_MD5",
-        7 => "DES3_CBC_SHA1",
-        16 => "DES3_CBC_SHA1_KD",
-        17 => "AES128_CTS_HMAC_SHA1_96",
-        18 => "AES256_CTS_HMAC_SHA1_96",
-        19 => "AES128_CTS_HMAC_SHA256_128",
-        20 => "AES256_CTS_HMAC_SHA384_192",
-        23 => "ARCFOUR_HMAC_MD5",
-        24 => "ARCFOUR_HMAC_MD5_56",
-        25 => "CAMELLIA128_CTS_CMAC",
-        26 => "CAMELLIA256_CTS_CMAC",
-        other => return other.to_string(),
-    };
-    name.to_owned()
-}
-
 fn describe(message: &Message, fields: &mut Fields) {
     let mut krb5 = Fields::default();
     krb5.text("msg_type", kind_name(message.kind));
     if let Some(error) = message.error {
         krb5.text("failed_request", message.request.map_or(b"UNKNOWN", kind_name));
-        krb5.text("error_code", error.to_string().as_bytes());
+        krb5.text("error_code", names::error(error).as_bytes());
     }
     let name = |name: &Option<Vec<Vec<u8>>>| match name {
         Some(parts) => parts.join(&b'/'),
@@ -391,11 +372,11 @@ fn describe(message: &Message, fields: &mut Fields) {
     krb5.text("cname", &name(&message.client));
     krb5.text("realm", message.realm.as_deref().unwrap_or(b"<empty>"));
     krb5.text("sname", &name(&message.server));
-    let encryption = message.encryption.map_or_else(|| "<none>".to_owned(), encryption_name);
+    let encryption = message.encryption.map_or_else(|| "<none>".to_owned(), names::encryption);
     krb5.text("encryption", encryption.as_bytes());
     krb5.truth("weak_encryption", message.encryption.is_some_and(is_weak));
     if let Some(ticket) = message.ticket_encryption {
-        krb5.text("ticket_encryption", encryption_name(ticket).as_bytes());
+        krb5.text("ticket_encryption", names::encryption(ticket).as_bytes());
         krb5.truth("ticket_weak_encryption", is_weak(ticket));
     }
     fields.object("krb5", krb5);

@@ -1,5 +1,6 @@
 //! LDAP over TCP and UDP. A transaction is a request with its responses.
 
+mod record;
 pub mod wire;
 
 use gauntlet_packet::Direction;
@@ -9,7 +10,7 @@ use crate::parser::{
     At, Change, Flow, Guess, Input, Module, Outcome, Parser, Probe, Question, Wishes,
 };
 use crate::protocol::{Carrier, Protocol};
-use crate::record::{Fields, Value};
+use crate::record::Fields;
 use crate::rooms;
 use crate::tables::{TWO_STATES, number_row, row, transactions_in};
 use crate::transaction::Transactions;
@@ -343,66 +344,6 @@ impl Parser for Ldap {
     fn record(&self, place: usize, fields: &mut Fields) {
         let Some(transaction) = self.exchanges.at(place) else { return };
         let exchange = &transaction.data;
-        let mut ldap = Fields::default();
-        if let Some(request) = &exchange.request {
-            ldap.object("request", describe(request, true));
-        }
-        if !exchange.responses.is_empty() {
-            let is_alone = exchange.request.is_none();
-            let responses = exchange.responses.iter();
-            let list = responses.map(|response| Value::Object(describe(response, is_alone)));
-            ldap.list("responses", list.collect());
-        }
-        fields.object("ldap", ldap);
+        record::write(exchange.request.as_ref(), &exchange.responses, fields);
     }
-}
-
-fn name(number: u32) -> &'static str {
-    match number {
-        operation::BIND_REQUEST => "bind_request",
-        operation::BIND_RESPONSE => "bind_response",
-        operation::UNBIND_REQUEST => "unbind_request",
-        operation::SEARCH_REQUEST => "search_request",
-        operation::SEARCH_ENTRY => "search_result_entry",
-        operation::SEARCH_DONE => "search_result_done",
-        operation::MODIFY_REQUEST => "modify_request",
-        operation::MODIFY_RESPONSE => "modify_response",
-        operation::ADD_REQUEST => "add_request",
-        operation::ADD_RESPONSE => "add_response",
-        operation::DELETE_REQUEST => "del_request",
-        operation::DELETE_RESPONSE => "del_response",
-        operation::RENAME_REQUEST => "mod_dn_request",
-        operation::RENAME_RESPONSE => "mod_dn_response",
-        operation::COMPARE_REQUEST => "compare_request",
-        operation::COMPARE_RESPONSE => "compare_response",
-        operation::ABANDON_REQUEST => "abandon_request",
-        operation::SEARCH_REFERENCE => "search_result_reference",
-        operation::EXTENDED_REQUEST => "extended_request",
-        operation::EXTENDED_RESPONSE => "extended_response",
-        _ => "intermediate_response",
-    }
-}
-
-fn describe(message: &Message, with_number: bool) -> Fields {
-    let mut fields = Fields::default();
-    let name = name(message.operation);
-    fields.text("operation", name.as_bytes());
-    if with_number {
-        fields.number("message_id", i64::from(message.number));
-    }
-    let mut inner = Fields::default();
-    if let Some(outcome) = &message.outcome {
-        inner.number("result_code", i64::from(outcome.code));
-        inner.text("matched_dn", &outcome.matched);
-        inner.text("message", &outcome.message);
-    } else if !message.extension.is_empty() {
-        inner.text("name", &message.extension);
-    } else {
-        inner.text("entry", &message.entry);
-        let attributes = message.attributes.iter();
-        let text = |bytes: &Vec<u8>| Value::Text(String::from_utf8_lossy(bytes).into_owned());
-        inner.list("attributes", attributes.map(text).collect());
-    }
-    fields.object(name, inner);
-    fields
 }

@@ -73,4 +73,5 @@ pub use parser::{Change, Expectation, Flow, Wishes};
 pub use protocol::{Carrier, Protocol, ProtocolSet};
 pub use record::{Fields, Value};
 pub use settings::Settings;
+pub use text::text_of;
 pub use transaction::State;

@@ -1,9 +1,11 @@
 //! EVE records as plain trees, for whoever writes JSON.
 
+use crate::text::text_of;
+
 /// A value of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Text; bytes that are no UTF-8 were replaced.
+    /// Text; of bytes that are no UTF-8 see [`text_of`].
     Text(String),
     /// A whole number.
     Number(i64),
@@ -22,7 +24,7 @@ pub struct Fields(pub Vec<(&'static str, Value)>);
 impl Fields {
     /// Adds text.
     pub fn text(&mut self, name: &'static str, bytes: &[u8]) {
-        self.0.push((name, Value::Text(String::from_utf8_lossy(bytes).into_owned())));
+        self.0.push((name, Value::Text(text_of(bytes))));
     }
 
     /// Adds a number.

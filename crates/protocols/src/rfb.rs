@@ -6,7 +6,7 @@ use crate::buffer::{Buffer, Bytes, Kind, Number, to_client, to_server};
 use crate::parser::{At, Input, Module, Outcome, Parser, Wishes};
 use crate::protocol::Protocol;
 use crate::reader::Reader;
-use crate::record::{Fields, Value};
+use crate::record::Fields;
 use crate::rooms;
 use crate::tables::{TWO_STATES, number_row, row, stream_begins, transactions_in};
 use crate::transaction::{Transaction, Transactions};
@@ -335,10 +335,6 @@ fn describe(session: &Session, fields: &mut Fields) {
         }
     }
     let mut authentication = Fields::default();
-    if !session.offered.is_empty() {
-        let types = session.offered.iter().map(|kind| Value::Number(i64::from(*kind)));
-        authentication.list("security_types", types.collect());
-    }
     if let Some(security) = session.security {
         authentication.number("security_type", i64::from(security));
     }

@@ -3,6 +3,7 @@
 mod ntlm;
 mod rpc;
 mod session;
+mod status;
 mod stream;
 mod table;
 mod transfer;

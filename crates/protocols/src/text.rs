@@ -11,6 +11,23 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
+/// Bytes as text; those that are no UTF-8 are written as ASCII, with `\\x` and two digits for what is
+/// none, as Suricata's records have it.
+pub fn text_of(bytes: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.to_owned();
+    }
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        if byte.is_ascii() {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
 /// The decimal number at the beginning of `bytes`, and how many digits it has. `None` without
 /// digits, or if it does not fit.
 pub(crate) fn decimal(bytes: &[u8]) -> Option<(u64, usize)> {

@@ -10,6 +10,9 @@ use crate::files::File;
 /// The most events that one transaction remembers (each once).
 const EVENTS_MAX: usize = 64;
 
+/// The most occurrences of events that one transaction remembers.
+const OCCURRENCES_MAX: usize = 255;
+
 /// What every transaction has.
 #[derive(Default)]
 pub struct State {
@@ -19,8 +22,14 @@ pub struct State {
     pub progress: [u8; 2],
     /// Numbers of events, in the order they were noticed; each once.
     pub events: Vec<u8>,
+    /// The same, each as often as it was noticed.
+    pub occurrences: Vec<u8>,
+    /// So many occurrences were told to whoever logs them.
+    pub events_told: usize,
     /// Files, to the server and to the client.
     pub files: [Vec<File>; 2],
+    /// Files of these directions are to be kept, to the server and to the client.
+    pub stores: [bool; 2],
     /// New since the detection engine has looked, to the server and to the client.
     pub updated: [bool; 2],
     /// The detection engine is through with this direction.
@@ -28,9 +37,9 @@ pub struct State {
     /// The detection engine is not to look at this direction (the transaction has none: a one-way
     /// message).
     pub skip: [bool; 2],
-    /// Files are to be stored, to the server and to the client: the limit of bodies gives way to
-    /// that of stored files.
-    pub stores: [bool; 2],
+    /// To the server and to the client: a file is to be kept, so that the limit of bodies gives way
+    /// to that of kept files.
+    pub reads_on: [bool; 2],
     /// Its records were written.
     pub logged: bool,
     /// What the detection engine keeps with the transaction.
@@ -68,6 +77,9 @@ impl State {
 
     /// Notes an event.
     pub fn event(&mut self, event: u8) {
+        if self.occurrences.len() < OCCURRENCES_MAX {
+            self.occurrences.push(event);
+        }
         if self.events.len() < EVENTS_MAX && !self.events.contains(&event) {
             self.events.push(event);
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gauntlet_ids::detect::{Detector, Program};
+use gauntlet_ids::eve;
 use gauntlet_ids::pipeline;
 use gauntlet_ids::replay::{self, Options, ReplayError};
 use gauntlet_netio::Plan;
@@ -12,6 +13,8 @@ use gauntlet_packet::Checksums;
 pub(super) struct Ready {
     pub(super) program: Arc<Program>,
     pub(super) layers: pipeline::Settings,
+    /// Which records are written.
+    pub(super) eve: eve::Settings,
     /// A thread's sets and reputations, until it takes them.
     detectors: Vec<Mutex<Option<Detector>>>,
 }
@@ -32,8 +35,12 @@ impl Ready {
         for _ in 0..threads {
             detectors.push(Mutex::new(Some(replay::detector(options, &program)?)));
         }
-        let layers = layers(plan, options, &program);
-        Ok(Self { program: Arc::new(program), layers, detectors })
+        let eve = eve::Settings::read(&options.settings);
+        let mut layers = layers(plan, options, &program);
+        layers.protocols.hashes = replay::hashes(&eve);
+        program.wants(&mut layers.protocols);
+        layers.wishes = eve.wishes(None);
+        Ok(Self { program: Arc::new(program), layers, eve, detectors })
     }
 
     /// What detection knows before its first packet. A thread takes it once.
@@ -64,7 +71,6 @@ fn layers(plan: &Plan, options: &Options, program: &Program) -> pipeline::Settin
     // The kernel says of which frames checksums mean nothing; nothing is to be guessed.
     let checked = plan.settings.checksums;
     layers.packets.checksums = if checked { Checksums::All } else { Checksums::None };
-    program.wants(&mut layers.protocols);
     layers.streams.check_overlaps |= program.asks_overlaps();
     layers
 }

@@ -1,11 +1,14 @@
 //! One thread: frames of its port through its pipeline, and the answers back.
 
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gauntlet_ids::eve;
-use gauntlet_ids::pipeline::{Event, Fate, Pipeline};
+use gauntlet_ids::eve::Writer;
+use gauntlet_ids::pipeline::observer::{Anomaly, Dropped, FilePart, FlowEnd, TransactionEvent};
+use gauntlet_ids::pipeline::{Event, Fate, Observer, Pipeline};
 use gauntlet_ids::rule::RejectTo;
 use gauntlet_netio::{Answer, Change, Port, Received, Reply, ReplyTo, reject};
 use gauntlet_packet::Time;
@@ -30,11 +33,11 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
     let mut pipeline =
         Pipeline::new(Arc::clone(&ready.program), ready.detector(number), &ready.layers);
     pipeline.number_flows_from(first_flow(number));
-    let mut inspection = Inspection::new(number, pipeline, shared.is_inline);
+    let mut inspection = Inspection::new(number, pipeline, shared.is_inline, &ready);
     drop(ready);
     let mut housekept = Instant::now();
     while !shared.is_stopping() {
-        inspection.replies_left = REPLIES_MAX;
+        inspection.teller.replies_left = REPLIES_MAX;
         port.turn(WAIT, &mut |received| inspection.frame(received))?;
         inspection.write(shared);
         if shared.rules.generation() != generation {
@@ -62,32 +65,69 @@ struct Inspection {
     pipeline: Pipeline,
     is_inline: bool,
     counted: Counted,
-    /// Records of the batch, a line each.
-    lines: String,
+    teller: Teller,
+}
+
+/// Writes records of what the pipeline tells, and makes the replies that rules ask for.
+struct Teller {
+    writer: Writer<'static>,
+    /// Records of the batch, a line each; the writer appends to them.
+    lines: Rc<RefCell<String>>,
+    replies: Vec<Reply>,
     replies_left: usize,
 }
 
+impl Teller {
+    fn new(ready: &Ready) -> Self {
+        let lines = Rc::new(RefCell::new(String::new()));
+        let end = Rc::clone(&lines);
+        let out = Box::new(move |line: &str| {
+            let mut lines = end.borrow_mut();
+            lines.push_str(line);
+            lines.push('\n');
+        });
+        let writer = Writer::new(ready.eve.clone(), Arc::clone(&ready.program), "", out);
+        Self { writer, lines, replies: Vec::new(), replies_left: 0 }
+    }
+}
+
+impl Observer for Teller {
+    fn packet(&mut self, event: &Event<'_>) {
+        self.writer.packet(event);
+        replies_to(event, &mut self.replies_left, &mut self.replies);
+    }
+
+    fn transaction(&mut self, event: &TransactionEvent<'_>) {
+        self.writer.transaction(event);
+    }
+
+    fn file(&mut self, part: &FilePart<'_>) {
+        self.writer.file(part);
+    }
+
+    fn flow(&mut self, end: &FlowEnd<'_>) {
+        self.writer.flow(end);
+    }
+
+    fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
+        self.writer.anomaly(anomaly);
+    }
+
+    fn dropped(&mut self, drop: &Dropped<'_>) {
+        self.writer.dropped(drop);
+    }
+}
+
 impl Inspection {
-    fn new(number: usize, pipeline: Pipeline, is_inline: bool) -> Self {
-        Self {
-            number,
-            pipeline,
-            is_inline,
-            counted: Counted::default(),
-            lines: String::new(),
-            replies_left: 0,
-        }
+    fn new(number: usize, pipeline: Pipeline, is_inline: bool, ready: &Ready) -> Self {
+        let teller = Teller::new(ready);
+        Self { number, pipeline, is_inline, counted: Counted::default(), teller }
     }
 
     fn frame(&mut self, received: &Received) -> Answer {
         self.pipeline.trust_checksums(received.checksums_trusted);
-        let mut replies = Vec::new();
-        let left = &mut self.replies_left;
-        let (counted, lines) = (&mut self.counted, &mut self.lines);
-        let fate = self.pipeline.frame(&received.frame, &mut |event| {
-            record(event, counted, lines);
-            replies_to(event, left, &mut replies);
-        });
+        let fate = self.pipeline.frame(&received.frame, &mut self.teller);
+        let replies = std::mem::take(&mut self.teller.replies);
         self.answer(fate, replies)
     }
 
@@ -112,41 +152,32 @@ impl Inspection {
 
     fn reload(&mut self, ready: &Ready) {
         let detector = ready.detector(self.number);
+        self.teller.writer.replace_program(Arc::clone(&ready.program));
         self.pipeline.reload(Arc::clone(&ready.program), detector, &ready.layers);
     }
 
     fn expire(&mut self) {
-        let (counted, lines) = (&mut self.counted, &mut self.lines);
-        self.pipeline.expire(now(), EXPIRED_MAX, &mut |event| record(event, counted, lines));
+        self.pipeline.expire(now(), EXPIRED_MAX, &mut self.teller);
     }
 
     fn end(&mut self) {
-        let (counted, lines) = (&mut self.counted, &mut self.lines);
-        self.pipeline.end(&mut |event| record(event, counted, lines));
+        self.pipeline.end(&mut self.teller);
     }
 
     fn write(&mut self, shared: &Shared) {
-        if !self.lines.is_empty() {
-            shared.records.write(&self.lines);
-            self.lines.clear();
+        let mut lines = self.teller.lines.borrow_mut();
+        if !lines.is_empty() {
+            shared.records.write(&lines);
+            lines.clear();
         }
     }
 
     fn tell(&mut self, shared: &Shared, port: &mut dyn Port) {
         self.counted.port = port.statistics();
         self.counted.load = self.pipeline.load();
-        self.counted.decoder = self.pipeline.counters().iter().collect();
+        self.counted.alerts = self.teller.writer.alerts;
+        self.counted.decoder = self.pipeline.decoded().iter().collect();
         shared.board.tell(self.number, self.counted.clone());
-    }
-}
-
-fn record(event: &Event<'_>, counted: &mut Counted, lines: &mut String) {
-    for alert in event.alerts() {
-        counted.alerts += 1;
-        if let Ok(line) = eve::alert(event.program, event.packet, alert, &event.flow) {
-            lines.push_str(&line);
-            lines.push('\n');
-        }
     }
 }
 

@@ -1,5 +1,10 @@
 //! Base64 as Suricata's rules decode it, which stops or skips where others fail.
 
+/// The letters of these bytes, with padding (RFC 4648).
+pub fn encode(bytes: &[u8]) -> String {
+    base64_simd::STANDARD.encode_to_string(bytes)
+}
+
 /// Which letters are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Base64Mode {

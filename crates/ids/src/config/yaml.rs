@@ -1,7 +1,7 @@
 //! Reads YAML into a flat table: events of the parser become dotted keys.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use yaml_rust2::Event;
 use yaml_rust2::parser::Parser;
@@ -37,18 +37,15 @@ pub(super) fn read_text(
     let nodes = Nodes::of(text).map_err(bad)?;
     let mut out = Vec::new();
     flatten(&nodes.root, "", &mut out, 0).map_err(bad)?;
-    let mut includes: Vec<PathBuf> = Vec::new();
     for (key, value) in out {
         let directory = path.parent().unwrap_or(Path::new("."));
         let is_include = key == "include" || key.starts_with("include.");
         match value {
-            Some(value) if is_include => includes.push(directory.join(value)),
+            // What stands behind it replaces what it says.
+            Some(value) if is_include => read(&directory.join(value), settings, depth + 1)?,
             Some(value) => settings.set(&key, &value),
             None => settings.clear_list(&key),
         }
-    }
-    for include in includes {
-        read(&include, settings, depth + 1)?;
     }
     Ok(())
 }

@@ -23,6 +23,13 @@ pub struct Alert {
     pub is_rate_filtered: bool,
 }
 
+impl Alert {
+    /// It matched on the reassembled stream or a transaction, not on the packet's payload.
+    pub fn is_of_stream(&self) -> bool {
+        self.of_state || self.of_stream
+    }
+}
+
 /// What came of a packet's alerts.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
@@ -32,10 +39,25 @@ pub struct Verdict {
     pub dropped_by: Option<u32>,
     /// A rule that dropped it asks for an error message to be sent, to these sides.
     pub reject: Option<RejectTo>,
+    /// An earlier alert asks for the packet to be logged (`tag`).
+    pub tagged: bool,
+    /// A rule that passes ended the list.
+    pub passes: bool,
     /// Matches beyond `packet-alert-max`.
     pub discarded: u32,
     /// Matches that limits or `noalert` kept from being logged.
     pub suppressed: u32,
+}
+
+impl Verdict {
+    /// Why a packet is dropped that a rule drops, as EVE names it.
+    pub fn drop_reason(&self) -> &'static str {
+        let by = |alert: &&Alert| Some(alert.rule) == self.dropped_by;
+        match self.alerts.iter().find(by) {
+            Some(alert) if alert.is_rate_filtered => "threshold detection_filter",
+            _ => "rules",
+        }
+    }
 }
 
 /// Where an alert's packet came from.
@@ -78,6 +100,7 @@ pub(crate) fn finalize(
                 verdict.alerts.push(alert);
             }
             if ends {
+                verdict.passes = true;
                 break;
             }
         } else {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::tags::Entry;
 use super::threshold::{Counter, RuleId};
 
 /// The most bits, numbers and variables of one flow, each.
@@ -26,6 +27,9 @@ pub struct FlowState {
     pub action: FlowActions,
     /// A rule with `bypass` matched: nothing more of it is looked at.
     pub bypassed: bool,
+    /// Files of these directions are kept, to the server and to the client.
+    pub stores: [bool; 2],
+    pub(crate) tags: Vec<Entry>,
     pub(crate) thresholds: Vec<(RuleId, Counter)>,
     bits: BTreeSet<u32>,
     numbers: BTreeMap<u32, u32>,
@@ -35,6 +39,26 @@ pub struct FlowState {
 }
 
 impl FlowState {
+    /// Whether there may be bits, numbers or variables.
+    pub fn has_variables(&self) -> bool {
+        self.has_variables
+    }
+
+    /// Bits that are set, by their numbers ([`crate::rule::RuleSet::flowbits`]).
+    pub fn bits(&self) -> impl Iterator<Item = u32> {
+        self.bits.iter().copied()
+    }
+
+    /// Numbers and values of `flowint` ([`crate::rule::RuleSet::variables`]).
+    pub fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.numbers.iter().map(|(number, value)| (*number, *value))
+    }
+
+    /// Numbers and values of variables ([`crate::rule::RuleSet::variables`]).
+    pub fn variables(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.variables.iter().map(|(number, value)| (*number, value.as_slice()))
+    }
+
     /// Whether a bit of `flowbits` is set.
     pub(crate) fn bit(&self, bit: u32) -> bool {
         self.bits.contains(&bit)

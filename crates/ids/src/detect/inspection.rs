@@ -9,7 +9,7 @@ use super::packet::Facts;
 use super::program::Program;
 use super::rules::{self, Scene};
 use super::threshold::Occasion;
-use super::{Detector, frames, transaction};
+use super::{Detector, frames, tags, transaction};
 
 /// What detection keeps of a packet's flow.
 pub struct InFlow<'a> {
@@ -59,10 +59,15 @@ pub fn inspect(
     let origin = Origin {
         occasion: Occasion { time: facts.time(), source, destination },
         is_ip: facts.packet.ip.is_some(),
-        flow: scene.flow,
+        flow: scene.flow.as_deref_mut(),
         is_dropped: facts.is_dropped,
     };
-    alert::finalize(program, &mut detector.thresholds, queue, origin)
+    let mut verdict = alert::finalize(program, &mut detector.thresholds, queue, origin);
+    let (packet, flow) = (facts.packet, scene.flow);
+    if !facts.is_made {
+        verdict.tagged = tags::handle(program, &verdict, packet, flow, &mut detector.tags);
+    }
+    verdict
 }
 
 /// Whether transactions are looked at with this packet.
@@ -134,19 +139,6 @@ pub fn skip(conversation: &mut Conversation, direction: Direction) {
             && let Some(inspected) = state.inspected.get_mut(direction.index())
         {
             *inspected = true;
-        }
-    }
-}
-
-/// Transactions that are complete count as written to the log.
-pub fn mark_logged(conversation: &mut Conversation) {
-    let complete = [Direction::ToServer, Direction::ToClient].map(|way| conversation.complete(way));
-    for place in 0..conversation.count() {
-        let Some(state) = conversation.state_mut(place) else { continue };
-        let done = state.progress.iter().zip(complete).all(|(progress, end)| *progress >= end);
-        state.logged |= done;
-        for file in state.files.iter_mut().flatten() {
-            file.logged |= done;
         }
     }
 }

@@ -257,6 +257,14 @@ impl Program {
     /// Turns on what is computed only if a rule asks for it.
     pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
         settings.frames |= !self.frames.is_empty();
+        let lists = self.rules.rules.iter().flat_map(|rule| &rule.buffers);
+        for check in lists.flat_map(|list| &list.matches) {
+            if let Match::Protocol(check) = check {
+                settings.hashes.md5 |= check.keyword == "filemd5";
+                settings.hashes.sha1 |= check.keyword == "filesha1";
+                settings.hashes.sha256 |= check.keyword == "filesha256";
+            }
+        }
         for used in &self.rules.buffers {
             if used.name == "file.magic" {
                 settings.hashes.magic = true;

@@ -4,6 +4,7 @@
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{Conversation, Protocol, State};
 
+use super::actions;
 use super::alert::Alert;
 use super::engines::{Inspection, Result};
 use super::program::{Candidates, Engine, FILES_BIT, Look, Program, TransactionFilter};
@@ -53,10 +54,12 @@ pub(crate) fn inspect(
         note_new_files(state, direction, &mut kept);
         let turn = Turn { program, place, id: state.id, protocol, direction, progress };
         let before = queue.len();
-        turn.run(scene, conversation, state_rules, &mut kept, queue);
+        let matched = turn.run(scene, conversation, state_rules, &mut kept, queue);
         let stores = queue.iter().skip(before).any(|alert| program.stores(alert.rule));
+        let flow = scene.flow.as_deref_mut();
+        actions::carry_out(program, &matched, conversation, (place, direction), flow);
         if let Some(state) = conversation.state_mut(place) {
-            if let (true, Some(place)) = (stores, state.stores.get_mut(side)) {
+            if let (true, Some(place)) = (stores, state.reads_on.get_mut(side)) {
                 *place = true;
             }
             if let Some(updated) = state.updated.get_mut(side) {
@@ -113,7 +116,8 @@ impl Turn<'_> {
         state_rules: &[u32],
         kept: &mut Kept,
         queue: &mut Vec<Alert>,
-    ) {
+    ) -> Vec<u32> {
+        let mut acting = Vec::new();
         let side = self.direction.index();
         let mut inspection = Inspection::new(self.program, conversation, self.place);
         let mut candidates = self.candidates(scene, &mut inspection, kept);
@@ -137,6 +141,10 @@ impl Turn<'_> {
             }
             if matched {
                 rules::after_match(self.program, number, scene);
+                let rule = self.program.rules.rules.get(number as usize);
+                if rule.is_some_and(|rule| !rule.post.is_empty()) {
+                    acting.push(number);
+                }
                 queue.push(Alert {
                     rule: number,
                     action: rules::action(self.program, number),
@@ -148,6 +156,7 @@ impl Turn<'_> {
                 });
             }
         }
+        acting
     }
 
     /// Rules whose fast pattern is in one of the transaction's buffers, and those without one.

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use gauntlet_packet::flow::{Flow, FlowCore, FlowState, PacketFacts, Pseudo, flush_packets};
 use gauntlet_packet::tcp::{self, DropReason, Outcome, RawPacket, Update};
-use gauntlet_packet::{Direction, Packet, Transport};
+use gauntlet_packet::{Direction, Link, Packet, PacketSource, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
+use super::counters::Tally;
 use super::fate::{DropCause, Fate};
+use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, FlowView, Moment};
 use super::sink::Sink;
-use super::{Event, Settings, Upper};
+use super::{Event, Observer, Settings, Upper, Wishes, notify};
 use crate::detect::{
     self, Counters, Detector, Facts, FlowActions, Known, Program, Protocols, Verdict,
 };
-use crate::eve::FlowFields;
 
 /// Names of made-up packets before a change of protocol, as EVE has it.
 const FLUSH: &str = "stream (detect/log)";
@@ -33,12 +34,19 @@ pub(super) struct Stages {
     expected: VecDeque<(Expectation, [IpAddr; 2])>,
     /// Of the frame at hand.
     pub(super) fate: Fate,
+    wishes: Wishes,
+    /// A packet in the frame at hand is dropped, and with it what is around it.
+    pub(super) inner_dropped: bool,
+    /// What is counted.
+    pub(super) tally: Tally,
+    /// What the frame at hand begins with.
+    pub(super) link: Option<Link>,
 }
 
 /// What was learned of a packet on its way to detection.
-struct Learned {
-    facts: PacketFacts,
-    outcome: Outcome,
+pub(super) struct Learned {
+    pub(super) facts: PacketFacts,
+    pub(super) outcome: Outcome,
     events: Vec<PacketEvent>,
     /// A side's protocol was decided.
     just_decided: bool,
@@ -61,7 +69,16 @@ impl Stages {
             protocols: Arc::new(settings.protocols.clone()),
             expected: VecDeque::new(),
             fate: Fate::default(),
+            wishes: settings.wishes,
+            inner_dropped: false,
+            tally: Tally::default(),
+            link: None,
         }
+    }
+
+    /// Drops are carried out.
+    pub(super) fn is_inline(&self) -> bool {
+        self.program.settings.inline
     }
 
     /// Other rules; what was counted, remembered of addresses and put into sets by rules stays.
@@ -78,7 +95,7 @@ impl Stages {
     }
 
     /// A packet that belongs to no flow.
-    pub(super) fn without_flow(&mut self, packet: &Packet, tell: &mut dyn FnMut(&Event<'_>)) {
+    pub(super) fn without_flow(&mut self, packet: &Packet, observer: &mut dyn Observer) {
         let facts = Facts {
             no_payload_inspection: packet.no_payload_inspection,
             events: events(packet, &Outcome::default()),
@@ -88,7 +105,12 @@ impl Stages {
         if verdict.dropped_by.is_some() {
             self.fate.drop(DropCause::Rule);
         }
-        self.tell(packet, FlowFields::default(), &verdict, tell);
+        let moment = Moment { packet, source: None, link: self.link, flow: None };
+        self.tell(moment, FlowFields::default(), &verdict, observer);
+        if self.wishes.anomalies {
+            anomalies(moment, &Outcome::default(), &[], observer);
+        }
+        self.tell_drop(moment, &Outcome::default(), Some(&verdict), observer);
     }
 
     /// A packet of a flow.
@@ -97,7 +119,7 @@ impl Stages {
         flow: &mut Flow<Upper>,
         packet: &Packet,
         facts: PacketFacts,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) {
         if flow.core.state == FlowState::Bypassed && facts.pseudo.is_none() {
             return;
@@ -107,12 +129,28 @@ impl Stages {
             flow.upper.updated[side] = true;
         }
         let learned = match &packet.transport {
-            Transport::Tcp(_) => self.stream(flow, packet, facts, tell),
+            Transport::Tcp(_) => self.stream(flow, packet, facts, observer),
             Transport::Udp(_) if !facts.drops => self.datagram(flow, packet, facts),
             _ => Learned::of(facts),
         };
-        self.detect(flow, packet, &learned, tell);
-        self.forget(flow, packet, &learned);
+        self.detect(flow, packet, &learned, observer);
+        self.finish(flow, packet, &learned, observer);
+    }
+
+    /// Tells what is new of the flow, and forgets what all have seen.
+    fn finish(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        learned: &Learned,
+        observer: &mut dyn Observer,
+    ) {
+        if self.wishes.anomalies {
+            let moment = moment(flow, packet, learned, self.link);
+            anomalies(moment, &learned.outcome, &learned.events, observer);
+        }
+        notify::transactions(flow, packet, learned, (self.wishes, self.link), observer);
+        self.forget(flow, packet, learned);
     }
 
     fn stream(
@@ -120,7 +158,7 @@ impl Stages {
         flow: &mut Flow<Upper>,
         packet: &Packet,
         mut facts: PacketFacts,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) -> Learned {
         if facts.pseudo == Some(Pseudo::Flush) {
             return Learned::of(facts);
@@ -151,8 +189,9 @@ impl Stages {
             }
             let made = flush_packets(&mut flow.core, packet, &facts, &mut self.streams);
             for (packet, facts) in made {
-                self.detect(flow, &packet, &Learned::of(facts), tell);
-                self.forget(flow, &packet, &Learned::of(facts));
+                let learned = Learned::of(facts);
+                self.detect(flow, &packet, &learned, observer);
+                self.finish(flow, &packet, &learned, observer);
             }
             flow.core.no_payload_inspection |= hides;
         }
@@ -216,15 +255,25 @@ impl Stages {
         flow: &mut Flow<Upper>,
         packet: &Packet,
         learned: &Learned,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) {
         self.fate.stream(packet, &learned.outcome);
         if flow.core.drops {
             self.fate.drop(DropCause::Flow);
+            if flow.upper.detection.action == FlowActions::Drop {
+                let moment = moment(flow, packet, learned, self.link);
+                self.tell_drop(moment, &learned.outcome, None, observer);
+            }
             return;
         }
         self.fate.passes |= flow.core.passes;
         if learned.outcome.no_inspection || flow.core.passes {
+            self.tell_drop(
+                moment(flow, packet, learned, self.link),
+                &learned.outcome,
+                None,
+                observer,
+            );
             if let Some(conversation) = &mut flow.upper.conversation {
                 detect::skip(conversation, learned.facts.direction);
             }
@@ -253,16 +302,16 @@ impl Stages {
             self.fate.drop(DropCause::Rule);
         }
         self.fate.passes |= flow.core.passes;
-        let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
-        let protocol = flow.upper.protocol_name();
+        let moment = moment(flow, packet, learned, self.link);
         let fields = FlowFields {
             id: Some(flow.core.number),
-            protocol,
+            protocol: flow.upper.protocol_name(),
             to_server: Some(direction == Direction::ToServer),
             is_dropped: verdict.dropped_by.is_some(),
-            source,
+            source: moment.source,
         };
-        self.tell(packet, fields, &verdict, tell);
+        self.tell(moment, fields, &verdict, observer);
+        self.tell_drop(moment, &learned.outcome, Some(&verdict), observer);
     }
 
     /// Raw streams that no rule could apply to are not kept for inspection.
@@ -295,15 +344,54 @@ impl Stages {
     }
 
     fn tell(
-        &self,
-        packet: &Packet,
+        &mut self,
+        moment: Moment<'_>,
         flow: FlowFields<'_>,
         verdict: &Verdict,
-        tell: &mut dyn FnMut(&Event<'_>),
+        observer: &mut dyn Observer,
     ) {
-        if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() {
-            tell(&Event { packet, flow, verdict, program: &self.program });
+        let counts =
+            [verdict.alerts.len(), verdict.discarded as usize, verdict.suppressed as usize];
+        for (total, count) in self.tally.alerts.iter_mut().zip(counts) {
+            *total += count as u64;
         }
+        if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() || verdict.tagged {
+            let Moment { packet, link, flow: view, .. } = moment;
+            let program = &self.program;
+            observer.packet(&Event { packet, flow, verdict, view, link, program });
+        }
+    }
+
+    /// Tells that a captured packet is dropped, if it is. The first reason counts.
+    fn tell_drop(
+        &mut self,
+        moment: Moment<'_>,
+        outcome: &Outcome,
+        verdict: Option<&Verdict>,
+        observer: &mut dyn Observer,
+    ) {
+        let is_captured = moment.source.is_none() && moment.packet.source != PacketSource::FlowEnd;
+        if !self.program.settings.inline || !is_captured {
+            return;
+        }
+        let flow_drops = moment.flow.is_some_and(|flow| flow.core.drops);
+        let by_rule = moment.flow.is_some_and(|flow| flow.state.action == FlowActions::Drop);
+        let is_outer = moment.packet.tunnel.is_none();
+        let reason = match (outcome.drop, verdict) {
+            _ if is_outer && self.inner_dropped => "tunnel packet drop",
+            (Some(reason), _) => reason.name(),
+            (None, Some(verdict)) if verdict.dropped_by.is_some() => verdict.drop_reason(),
+            (None, _) if flow_drops && by_rule => "flow drop",
+            (None, _) if flow_drops => "exception policy flow drop",
+            (None, _) => return,
+        };
+        self.inner_dropped |= !is_outer;
+        *self.tally.drops.entry(reason).or_default() += 1;
+        self.tally.rejected += u64::from(verdict.is_some_and(|verdict| verdict.reject.is_some()));
+        if !self.wishes.drops {
+            return;
+        }
+        observer.dropped(&Dropped { moment, reason, flow_drops, verdict });
     }
 
     /// Forgets what all have seen.
@@ -323,7 +411,6 @@ impl Stages {
         }
         *updated = false;
         if let Some(conversation) = &mut flow.upper.conversation {
-            detect::mark_logged(conversation);
             conversation.clean(direction);
         }
     }
@@ -335,12 +422,12 @@ impl Learned {
     }
 
     /// The packet was made up.
-    fn is_made(&self) -> bool {
+    pub(super) fn is_made(&self) -> bool {
         self.facts.pseudo.is_some()
     }
 
     /// The packet belongs to an established session.
-    fn in_session(&self) -> bool {
+    pub(super) fn in_session(&self) -> bool {
         self.outcome.established || self.is_made()
     }
 }
@@ -449,6 +536,46 @@ fn facts<'a>(
         is_closed: session.is_some_and(|s| s.state() == tcp::State::Closed),
         is_inline,
         ..Facts::new(packet)
+    }
+}
+
+/// The packet at hand, and its flow as observers see it.
+pub(super) fn moment<'a>(
+    flow: &'a Flow<Upper>,
+    packet: &'a Packet,
+    learned: &Learned,
+    link: Option<Link>,
+) -> Moment<'a> {
+    let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
+    let view = FlowView {
+        core: &flow.core,
+        direction: learned.facts.direction,
+        state: &flow.upper.detection,
+        conversation: flow.upper.conversation.as_ref(),
+        original: flow.upper.original,
+    };
+    Moment { packet, source, link, flow: Some(view) }
+}
+
+/// Tells the events of a packet.
+fn anomalies(
+    moment: Moment<'_>,
+    outcome: &Outcome,
+    detection: &[PacketEvent],
+    observer: &mut dyn Observer,
+) {
+    let mut tell = |layer, event| observer.anomaly(&Anomaly { moment, layer, event });
+    for number in &moment.packet.events {
+        let is_decoding = *number <= gauntlet_packet::event::DECODE_LAST;
+        if let Some(event) = gauntlet_packet::event::name(*number) {
+            tell(if is_decoding { AnomalyLayer::Decode } else { AnomalyLayer::Stream }, event);
+        }
+    }
+    for event in &outcome.events {
+        tell(AnomalyLayer::Stream, event.name());
+    }
+    for event in names(detection) {
+        tell(AnomalyLayer::ProtocolDetection, event);
     }
 }
 

@@ -116,6 +116,14 @@ impl Reader {
         }
     }
 
+    /// The addresses of references that Suricata ships, for those that are not known yet.
+    pub fn stock_references(&mut self) {
+        for (name, prefix) in classes::REFERENCES {
+            let prefixes = &mut self.shared.references;
+            prefixes.entry((*name).to_owned()).or_insert_with(|| (*prefix).to_owned());
+        }
+    }
+
     /// Reads a rule file. Lists that it names are looked for beside it.
     pub fn read_file(&mut self, path: &Path) -> std::io::Result<()> {
         if std::fs::metadata(path)?.len() > FILE_BYTES_MAX {

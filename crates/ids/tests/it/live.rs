@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gauntlet_ids::config::Settings;
-use gauntlet_ids::pipeline::{DropCause, Fate, Pipeline};
+use gauntlet_ids::pipeline::{DropCause, Fate, Pipeline, on_packet};
 use gauntlet_ids::replay::{Options, detector, layers, next_program, program};
 use gauntlet_packet::{Frame, Link, Time};
 
@@ -54,10 +54,11 @@ impl Live {
 
     fn frame(&mut self, second: i64, payload: &[u8]) -> Fate {
         let Self { pipeline, alerts, .. } = self;
-        pipeline.frame(&frame(second, payload), &mut |event| {
+        let mut observer = on_packet(|event| {
             let rules = &event.program.rules.rules;
             alerts.extend(event.alerts().iter().map(|alert| rules[alert.rule as usize].sid));
-        })
+        });
+        pipeline.frame(&frame(second, payload), &mut observer)
     }
 
     fn reload(&mut self, rules: &str) {
@@ -138,8 +139,8 @@ fn flows_end_although_no_packets_come() {
     live.frame(0, b"word");
     assert_eq!(live.pipeline.load().flows, 1);
     let now = |seconds: i64| Time { seconds: 1_700_000_000 + seconds, micros: 0 };
-    live.pipeline.expire(now(1), 100, &mut |_| {});
+    live.pipeline.expire(now(1), 100, &mut on_packet(|_| {}));
     assert_eq!(live.pipeline.load().flows, 1);
-    live.pipeline.expire(now(4_000), 100, &mut |_| {});
+    live.pipeline.expire(now(4_000), 100, &mut on_packet(|_| {}));
     assert_eq!(live.pipeline.load().flows, 0);
 }

@@ -58,13 +58,13 @@ fn alerts_are_suricatas() {
 }
 
 /// A case's folder.
-struct Case {
-    folder: PathBuf,
-    json: Value,
+pub(crate) struct Case {
+    pub(crate) folder: PathBuf,
+    pub(crate) json: Value,
 }
 
 impl Case {
-    fn read(folder: &Path) -> Self {
+    pub(crate) fn read(folder: &Path) -> Self {
         let text = fs::read(folder.join("case.json")).expect("case.json");
         let json = serde_json::from_slice(&text).expect("case.json is JSON");
         Self { folder: folder.to_owned(), json }
@@ -95,9 +95,14 @@ impl Case {
         settings
     }
 
-    fn replay(&self) -> Vec<String> {
-        let capture = self.folder.join(self.json["pcap"]["file"].as_str().unwrap_or_default());
-        let options = Options {
+    /// Its capture.
+    pub(crate) fn capture(&self) -> PathBuf {
+        self.folder.join(self.json["pcap"]["file"].as_str().unwrap_or_default())
+    }
+
+    /// What it is replayed with.
+    pub(crate) fn options(&self) -> Options {
+        Options {
             settings: self.settings(),
             directory: self.folder.clone(),
             rules: vec![self.folder.join("test.rules")],
@@ -106,7 +111,11 @@ impl Case {
                 Some("none") => Some(false),
                 _ => None,
             },
-        };
+        }
+    }
+
+    fn replay(&self) -> Vec<String> {
+        let (capture, options) = (self.capture(), self.options());
         if std::env::var_os("GAUNTLET_WIRE_RULES").is_some() {
             let program = gauntlet_ids::replay::program(&options).expect("rules");
             for problem in &program.rules.problems {

@@ -73,6 +73,8 @@ pub struct FlowCore {
     pub packets: [u64; 2],
     /// Bytes of them, frames and all.
     pub bytes: [u64; 2],
+    /// Least and greatest time to live of them by direction; 0 without packets.
+    pub ttl: [[u8; 2]; 2],
     /// Alerts on its packets; for upper layers to count.
     pub alerts: u32,
     /// Its packets are dropped; upper layers may set it.
@@ -118,6 +120,7 @@ impl FlowCore {
             state: FlowState::New,
             packets: [0; 2],
             bytes: [0; 2],
+            ttl: [[0; 2]; 2],
             alerts: 0,
             drops: false,
             passes: false,
@@ -175,6 +178,12 @@ impl FlowCore {
         let [to_server, to_client] = &mut self.bytes;
         *if direction == Direction::ToServer { to_server } else { to_client } +=
             packet.bytes.len() as u64;
+        if let (Some(ip), Some([least, greatest])) =
+            (&packet.ip, self.ttl.get_mut(direction.index()))
+        {
+            *least = if *least == 0 { ip.ttl } else { ip.ttl.min(*least) };
+            *greatest = ip.ttl.max(*greatest);
+        }
         let counts = !matches!(
             (&packet.ip, &packet.transport),
             (Some(ip), Transport::Icmp(icmp)) if key::is_error(ip, icmp)
@@ -267,5 +276,6 @@ impl FlowCore {
         self.seen.reverse();
         self.packets.reverse();
         self.bytes.reverse();
+        self.ttl.reverse();
     }
 }

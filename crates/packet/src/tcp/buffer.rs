@@ -15,6 +15,8 @@ pub(crate) struct StreamBuffer {
     base: u64,
     /// What is kept; most of the time most streams keep nothing.
     kept: Option<Box<Kept>>,
+    /// The most regions there ever were.
+    regions_max: u16,
 }
 
 impl StreamBuffer {
@@ -35,6 +37,11 @@ impl StreamBuffer {
     /// The end of the bytes that follow `base` without a hole.
     pub(crate) fn consecutive_end(&self) -> u64 {
         self.kept.as_ref().map_or(self.base, |kept| kept.consecutive_end())
+    }
+
+    /// The most regions there ever were, one before there is data.
+    pub(crate) fn regions_max(&self) -> u16 {
+        self.regions_max.max(1)
     }
 
     /// Bytes that protocol detection could look at.
@@ -66,15 +73,19 @@ impl StreamBuffer {
         if offset < base {
             return Err(Refusal::Before);
         }
-        match &mut self.kept {
-            Some(kept) => kept.insert(offset, bytes, regions_max),
+        let kept = match &mut self.kept {
+            Some(kept) => {
+                kept.insert(offset, bytes, regions_max)?;
+                kept
+            }
             None => {
                 let mut kept = Box::new(Kept::new(base));
                 kept.insert(offset, bytes, regions_max)?;
-                self.kept = Some(kept);
-                Ok(())
+                self.kept.insert(kept)
             }
-        }
+        };
+        self.regions_max = self.regions_max.max(kept.regions());
+        Ok(())
     }
 
     /// What a reader in order finds at an offset.

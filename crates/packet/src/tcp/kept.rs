@@ -56,6 +56,11 @@ impl Kept {
         !self.blocks.is_empty()
     }
 
+    /// Pieces that are far from each other.
+    pub(crate) fn regions(&self) -> u16 {
+        u16::try_from(1 + self.far.len()).unwrap_or(u16::MAX)
+    }
+
     pub(crate) fn consecutive_end(&self) -> u64 {
         if self.blocks.is_empty() {
             self.base + self.consecutive

@@ -244,6 +244,16 @@ impl Session {
         self.side(direction).depth_reached
     }
 
+    /// The most regions that the data of a direction ever had.
+    pub fn regions_max(&self, direction: Direction) -> u16 {
+        self.side(direction).buffer.regions_max()
+    }
+
+    /// Urgent bytes that were taken out of the data of a direction.
+    pub fn urgent_bytes(&self, direction: Direction) -> u16 {
+        self.side(direction).urgent
+    }
+
     /// Nothing more is put together in a direction.
     pub fn is_stopped(&self, direction: Direction) -> bool {
         self.side(direction).no_reassembly

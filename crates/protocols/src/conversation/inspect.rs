@@ -33,6 +33,11 @@ impl Conversation {
         self.parser.as_mut()?.state_mut(place)
     }
 
+    /// The place of the transaction of this number.
+    pub fn place(&self, id: u64) -> Option<usize> {
+        (0..self.count()).find(|place| self.state(*place).is_some_and(|state| state.id == id))
+    }
+
     /// Progress of a transaction.
     pub fn progress(&self, place: usize, direction: Direction) -> u8 {
         if self.side(direction).disrupted {

@@ -131,7 +131,6 @@ fn details(record: &Record) -> Vec<Value> {
 fn multicast_detail(record: &Record) -> Value {
     let mut fields = Fields::default();
     fields.text("rrname", &record.name);
-    fields.text("rrtype", record_type(record.rrtype).to_lowercase().as_bytes());
     let name = lower_name(record.rrtype);
     let value = match &record.data {
         RecordData::Text(strings) => Some(Value::List(strings.iter().map(|s| text(s)).collect())),

@@ -102,7 +102,7 @@ impl BodySink<'_> {
             (settings.response_body_limit, min, settings.response_inspect_window)
         };
         prune(self.body(), min, window);
-        let stores = self.transaction.state.stores.get(self.direction.index());
+        let stores = self.transaction.state.reads_on.get(self.direction.index());
         let limit = if stores == Some(&true) { settings.stored_body_limit } else { limit };
         let so_far = self.body().so_far;
         if limit == 0 || so_far < limit {

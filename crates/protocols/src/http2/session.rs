@@ -521,7 +521,7 @@ fn store(
                         file.range = Some((start, end));
                     }
                 }
-                _ => stream.state.events.push(Event::InvalidRange as u8),
+                _ => stream.state.event(Event::InvalidRange as u8),
             }
         }
     }

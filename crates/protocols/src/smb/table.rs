@@ -232,6 +232,7 @@ fn dialect(session: &Session) -> String {
 fn write(exchange: &Exchange, smb: &mut Fields) {
     smb.text("command", command_name(exchange).as_bytes());
     if let Some(status) = exchange.status {
+        smb.text("status", super::status::name(status).as_bytes());
         smb.text("status_code", format!("{status:#x}").as_bytes());
     }
     if let Some(key) = exchange.key {

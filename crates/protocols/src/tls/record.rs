@@ -3,7 +3,7 @@
 use super::certificate::Certificate;
 use super::fingerprint::{Ja3, ja4};
 use super::lists::Hello;
-use super::session::Session;
+use super::session::{Session, flag};
 use super::side::Side;
 use super::version;
 use crate::record::{Fields, Value};
@@ -35,6 +35,15 @@ pub(super) fn write(session: &Session, fields: &mut Fields) {
     ja3("ja3", &session.client.fingerprint, &mut tls);
     ja3("ja3s", &server.fingerprint, &mut tls);
     tls.text("ja4", ja4(&session.client.hello, false).as_bytes());
+    // For whoever decides whether there is a record.
+    for (name, flag) in [
+        ("session_resumed", flag::RESUMED | flag::SERVER_HELLO),
+        ("certificates_hidden", flag::CERTIFICATES_HIDDEN),
+    ] {
+        if session.flags & flag == flag {
+            tls.truth(name, true);
+        }
+    }
     alpn("client_alpns", &session.client.hello, &mut tls);
     alpn("server_alpns", &server.hello, &mut tls);
     if let Some(client) = client_certificate(&session.client) {

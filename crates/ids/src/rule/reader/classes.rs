@@ -47,3 +47,26 @@ pub(super) const CLASSES: &[(&str, &str, u8)] = &[
     ("coin-mining", "Crypto Currency Mining Activity Detected", 2),
     ("command-and-control", "Malware Command and Control Activity Detected", 1),
 ];
+
+/// Kinds of references in small letters, and what stands before their values.
+pub(super) const REFERENCES: &[(&str, &str)] = &[
+    ("cve", "https://cve.mitre.org/cgi-bin/cvename.cgi?name="),
+    ("nessus", "https://www.tenable.com/plugins/nessus/"),
+    ("url", "https://"),
+    ("mcafee", "https://vil.nai.com/vil/content/v_"),
+    ("bid", "https://www.securityfocus.com/bid/"),
+    ("bugtraq", "https://www.securityfocus.com/bid/"),
+    ("md5", "https://www.threatexpert.com/report.aspx?md5="),
+    ("secunia", "https://www.secunia.com/advisories/"),
+    ("arachnids", "https://www.whitehats.com/info/IDS"),
+    ("exploitdb", "https://www.exploit-db.com/exploits/"),
+    ("msft", "https://technet.microsoft.com/security/bulletin/"),
+    ("et", "https://doc.emergingthreats.net/"),
+    ("etpro", "https://doc.emergingthreatspro.com/"),
+    ("telus", "https://"),
+    ("xforce", "http://xforce.iss.net/xforce/xfdb/"),
+    ("osvdb", "http://osvdb.org/show/osvdb/"),
+    ("threatexpert", "http://www.threatexpert.com/report.aspx?md5="),
+    ("openpacket", "https://www.openpacket.org/capture/grab/"),
+    ("securitytracker", "http://securitytracker.com/id?"),
+];
