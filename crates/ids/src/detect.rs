@@ -13,6 +13,7 @@ mod engines;
 mod flow_state;
 mod frames;
 mod grouping;
+mod groups;
 mod header;
 mod host_bits;
 mod inspection;

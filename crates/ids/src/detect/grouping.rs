@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{Buffer, Kind, Number, Protocol};
 
+use super::groups::{Groups, Member};
 use super::program::{
     Candidates, Compiled, FrameRule, Look, PacketBuffer, Prefilter, Program, TransactionFilter,
     is_ip_only,
@@ -99,8 +100,7 @@ type Patterns<'a> = Vec<(u32, &'a FastPattern)>;
 
 #[derive(Default)]
 struct Gathered<'a> {
-    payload: Patterns<'a>,
-    stream: Patterns<'a>,
+    packet: Vec<Member<'a>>,
     packet_buffers: BTreeMap<(u16, u8), (PacketBuffer, Patterns<'a>)>,
     transactions: BTreeMap<FilterKey, (Kind, Patterns<'a>)>,
     always: BTreeMap<(Option<Protocol>, Direction, u8), Vec<u32>>,
@@ -144,8 +144,7 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
             _ => without_pattern(number, compiled, &mut gathered, &mut made),
         }
     }
-    made.payload = Matcher::new(&gathered.payload);
-    made.stream = Matcher::new(&gathered.stream);
+    made.groups = Groups::new(&gathered.packet, program);
     for ((key, _), (buffer, patterns)) in gathered.packet_buffers {
         made.packet_buffers.push((buffer, BufferKey(key), Matcher::new(&patterns)));
     }
@@ -190,12 +189,12 @@ fn gather<'a>(
     gathered: &mut Gathered<'a>,
 ) {
     let Some(key) = pattern.key else {
-        if rule.needs_stream || !rule.needs_packet {
-            gathered.stream.push((number, pattern));
-        }
-        if rule.needs_packet || !rule.needs_stream {
-            gathered.payload.push((number, pattern));
-        }
+        gathered.packet.push(Member {
+            rule: number,
+            pattern: Some(pattern),
+            payload: rule.needs_packet || !rule.needs_stream,
+            stream: rule.needs_stream || !rule.needs_packet,
+        });
         return;
     };
     for (place, buffer) in &compiled.packet_buffers {
@@ -239,6 +238,7 @@ fn without_pattern(
     if compiled.needs.event {
         made.events.push(number);
     } else {
-        made.packet.push(number);
+        let member = Member { rule: number, pattern: None, payload: false, stream: false };
+        gathered.packet.push(member);
     }
 }

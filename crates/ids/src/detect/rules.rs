@@ -102,24 +102,13 @@ fn candidates(program: &Program, scene: &mut Scene<'_>, has_events: bool) -> Vec
     let filter = &program.prefilter;
     let facts = scene.facts;
     let mut found = Vec::new();
-    let fits = |number: &&u32| {
-        let made = program.compiled.get(**number as usize);
-        made.is_some_and(|made| meets(&made.needs, facts, has_events))
-    };
-    found.extend(filter.packet.iter().filter(fits));
+    let has_variables = scene.flow.as_deref().is_none_or(|flow| flow.has_variables);
+    filter.groups.candidates(facts, has_variables, scene.search, &mut found);
     if has_events || !facts.events.is_empty() || !facts.detection_events.is_empty() {
-        found.extend(filter.events.iter().filter(fits));
-    }
-    if !facts.no_payload_inspection {
-        let payload = facts.payload();
-        filter.payload.candidates(payload, scene.search, &mut found);
-        if facts.has_stream {
-            for (_, bytes) in &facts.stream {
-                filter.stream.candidates(bytes, scene.search, &mut found);
-            }
-        } else if !facts.added_to_stream {
-            filter.stream.candidates(payload, scene.search, &mut found);
-        }
+        found.extend(filter.events.iter().filter(|number| {
+            let made = program.compiled.get(**number as usize);
+            made.is_some_and(|made| meets(&made.needs, facts, has_events))
+        }));
     }
     for (buffer, _, matcher) in &filter.packet_buffers {
         if let Some(bytes) = packet_buffers::bytes(facts.packet, *buffer) {

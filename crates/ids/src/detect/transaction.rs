@@ -150,10 +150,7 @@ impl Turn<'_> {
     ) -> Vec<u32> {
         let mut found = Vec::new();
         let mut seen = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
-        for filter in &self.program.prefilter.transactions {
-            if !self.concerns(filter) {
-                continue;
-            }
+        for filter in self.filters() {
             let is_past = self.progress > filter.progress;
             if filter.progress > self.progress || (is_past && seen > filter.progress) {
                 continue;
@@ -181,9 +178,17 @@ impl Turn<'_> {
         rule.is_some_and(|rule| rule.is_bidirectional)
     }
 
-    fn concerns(&self, filter: &TransactionFilter) -> bool {
-        filter.direction == self.direction
-            && filter.protocol.is_none_or(|protocol| includes(self.protocol, protocol))
+    /// Filters of the transaction's protocol and direction. They are sorted by these.
+    fn filters(&self) -> impl Iterator<Item = &TransactionFilter> {
+        let all = &self.program.prefilter.transactions;
+        let within = (self.protocol == Protocol::Doh2).then_some([Protocol::Http2, Protocol::Dns]);
+        let protocols = within.into_iter().flatten().chain([self.protocol]);
+        protocols.flat_map(move |protocol| {
+            let slot = (Some(protocol), self.direction);
+            let start = all.partition_point(|filter| (filter.protocol, filter.direction) < slot);
+            let behind = all.get(start..).unwrap_or_default();
+            behind.iter().take_while(move |filter| (filter.protocol, filter.direction) == slot)
+        })
     }
 
     /// Inspects one rule, from the beginning or where it was left; whether it matched now, and what
