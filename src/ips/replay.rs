@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use gauntlet_ids::replay::{Options, layers, replay};
+use gauntlet_ids::replay::{Options, Replayer, layers};
 use serde_json::json;
 
 use super::SettingsArgs;
@@ -44,6 +45,9 @@ pub(super) struct Args {
     /// Whether checksums are looked at; as the settings say unless given
     #[arg(long, value_enum, value_name = "HOW")]
     checksums: Option<Checksums>,
+    /// Threads that inspect, beside the one that reads; with one, the reader inspects
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZeroUsize,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -68,7 +72,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut failure = None;
-    let summary = replay(&args.capture, &options, &mut |line| {
+    let replayer = Replayer::new(&options)?.on_threads(args.threads);
+    let summary = replayer.run(&args.capture, &mut |line| {
         let written = write(line, eve.as_mut(), &mut out, args.json);
         failure = failure.take().or(written.err());
     })?;

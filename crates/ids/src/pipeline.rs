@@ -30,6 +30,17 @@ pub struct Settings {
     pub protocols: gauntlet_protocols::Settings,
 }
 
+impl Settings {
+    /// Of one of several pipelines, which share the memory.
+    #[must_use]
+    pub fn share(mut self, count: usize) -> Self {
+        self.packets = self.packets.share(count);
+        self.flows = self.flows.share(count as u64);
+        self.streams = self.streams.share(count as u64);
+        self
+    }
+}
+
 /// What upper layers keep of a flow.
 #[derive(Default)]
 pub(crate) struct Upper {
@@ -51,6 +62,8 @@ pub struct Event<'a> {
     pub packet: &'a Packet,
     /// Its flow.
     pub flow: FlowFields<'a>,
+    /// When the flow began; without a flow, the packet's time.
+    pub began: Time,
     /// What rules say.
     pub verdict: &'a Verdict,
     /// The program whose rules these are.
@@ -83,6 +96,14 @@ impl Pipeline {
             packets: Vec::new(),
             now: Time::default(),
         }
+    }
+
+    /// Makes this one of `count` pipelines that share a capture: its flows have numbers that no
+    /// other's have.
+    #[must_use]
+    pub fn one_of(mut self, place: u64, count: u64) -> Self {
+        self.flows.number_from(place + 1, count);
+        self
     }
 
     /// Takes a frame. What rules say of its packets goes to `tell`.

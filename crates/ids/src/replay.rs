@@ -1,12 +1,15 @@
 //! A capture file, run through all layers: what `gauntlet ips replay` does.
 
+mod threads;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_packet::{Capture, Checksums};
+use gauntlet_packet::{Capture, Checksums, Frame};
 
 use crate::config::Settings;
 use crate::detect::{self, Detector, Limits, Program, Suppress};
@@ -50,6 +53,8 @@ pub enum ReplayError {
 pub struct Summary {
     /// Frames of the capture.
     pub frames: u64,
+    /// Bytes that were captured of them.
+    pub bytes: u64,
     /// Alerts.
     pub alerts: u64,
     /// Packets that a rule drops.
@@ -166,7 +171,7 @@ fn detector(options: &Options, program: &Program) -> Result<Detector, ReplayErro
     if let Some(categories) = options.settings.get("reputation-categories-file") {
         let files = options.settings.list("reputation-files");
         let files: Vec<PathBuf> = files.iter().map(|file| options.path(file)).collect();
-        detector.reputations = lists::reputations(&options.path(categories), &files)?;
+        detector.reputations = Arc::new(lists::reputations(&options.path(categories), &files)?);
     }
     Ok(detector)
 }
@@ -177,6 +182,7 @@ pub struct Replayer<'a> {
     options: &'a Options,
     layers: pipeline::Settings,
     program: Arc<Program>,
+    threads: usize,
 }
 
 impl<'a> Replayer<'a> {
@@ -190,7 +196,14 @@ impl<'a> Replayer<'a> {
         let (mut layers, _, _) = layers(options);
         program.wants(&mut layers.protocols);
         layers.streams.check_overlaps |= program.asks_overlaps();
-        Ok(Self { options, layers, program: Arc::new(program) })
+        Ok(Self { options, layers, program: Arc::new(program), threads: 1 })
+    }
+
+    /// Inspects on so many threads, beside the one that reads; with one, the reader inspects.
+    #[must_use]
+    pub fn on_threads(mut self, threads: NonZeroUsize) -> Self {
+        self.threads = threads.get();
+        self
     }
 
     /// Replays a capture, from a fresh state; each record of EVE goes to `line`.
@@ -210,36 +223,46 @@ impl<'a> Replayer<'a> {
         let bad = |e| ReplayError::Capture(capture.to_owned(), e);
         let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
         let detector = detector(self.options, &self.program)?;
-        let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
-        let mut tell = |event: &pipeline::Event<'_>, summary: &mut Summary| {
-            summary.alerts += event.alerts().len() as u64;
-            summary.dropped += u64::from(event.verdict.dropped_by.is_some());
-            for alert in event.alerts() {
-                if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
-                    line(&text);
-                }
-            }
-        };
-        loop {
-            match frames.next() {
-                Ok(Some(frame)) => {
-                    summary.frames += 1;
-                    pipeline.frame(&frame, &mut |event| tell(event, &mut summary));
-                }
-                Ok(None) => {
-                    summary.damage = frames
-                        .damage()
-                        .map(|damage| format!("{} after {} frames", damage.reason, damage.frames));
-                    break;
-                }
-                Err(error) => {
-                    summary.damage = Some(error.to_string());
-                    break;
-                }
-            }
+        if self.threads > 1 {
+            threads::run(self, &detector, &mut frames, &mut summary, line);
+            return Ok(summary);
         }
-        pipeline.end(&mut |event| tell(event, &mut summary));
+        let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
+        while let Some(frame) = next_frame(&mut frames, &mut summary) {
+            pipeline.frame(&frame, &mut |event| tell(event, &mut summary, line));
+        }
+        pipeline.end(&mut |event| tell(event, &mut summary, line));
         Ok(summary)
+    }
+}
+
+/// The next frame; none at the end, or where the capture is damaged, which is noted.
+fn next_frame(frames: &mut Capture, summary: &mut Summary) -> Option<Frame> {
+    match frames.next() {
+        Ok(Some(frame)) => {
+            summary.frames += 1;
+            summary.bytes += frame.bytes.len() as u64;
+            return Some(frame);
+        }
+        Ok(None) if summary.damage.is_none() => {
+            let damage = frames.damage();
+            summary.damage =
+                damage.map(|damage| format!("{} after {} frames", damage.reason, damage.frames));
+        }
+        Ok(None) => {}
+        Err(error) => summary.damage = Some(error.to_string()),
+    }
+    None
+}
+
+/// Counts what rules say of a packet, and hands its records out.
+fn tell(event: &pipeline::Event<'_>, summary: &mut Summary, line: &mut dyn FnMut(&str)) {
+    summary.alerts += event.alerts().len() as u64;
+    summary.dropped += u64::from(event.verdict.dropped_by.is_some());
+    for alert in event.alerts() {
+        if let Ok(text) = eve::alert(event.program, event.packet, alert, &event.flow) {
+            line(&text);
+        }
     }
 }
 

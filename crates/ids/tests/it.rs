@@ -13,5 +13,7 @@ mod nasty;
 mod parity;
 #[path = "it/rules.rs"]
 mod rules;
+#[path = "it/threads.rs"]
+mod threads;
 #[path = "it/wire.rs"]
 mod wire;

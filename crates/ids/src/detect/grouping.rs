@@ -100,7 +100,7 @@ type Patterns<'a> = Vec<(u32, &'a FastPattern)>;
 
 #[derive(Default)]
 struct Gathered<'a> {
-    packet: Vec<Member<'a>>,
+    packet: Vec<Member>,
     packet_buffers: BTreeMap<(u16, u8), (PacketBuffer, Patterns<'a>)>,
     transactions: BTreeMap<FilterKey, (Kind, Patterns<'a>)>,
     always: BTreeMap<(Option<Protocol>, Direction, u8), Vec<u32>>,
@@ -191,7 +191,6 @@ fn gather<'a>(
     let Some(key) = pattern.key else {
         gathered.packet.push(Member {
             rule: number,
-            pattern: Some(pattern),
             payload: rule.needs_packet || !rule.needs_stream,
             stream: rule.needs_stream || !rule.needs_packet,
         });
@@ -238,7 +237,7 @@ fn without_pattern(
     if compiled.needs.event {
         made.events.push(number);
     } else {
-        let member = Member { rule: number, pattern: None, payload: false, stream: false };
+        let member = Member { rule: number, payload: false, stream: false };
         gathered.packet.push(member);
     }
 }

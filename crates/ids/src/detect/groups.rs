@@ -1,24 +1,27 @@
 //! Rules on packets in groups, so that a packet is searched for the patterns of those rules alone
-//! whose transport, direction, ports and application protocol it has.
+//! whose transport, direction, ports and application protocol it has. Groups are made when the
+//! first packet needs them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
 
 use gauntlet_packet::{Direction, Packet};
 use gauntlet_protocols::Protocol;
 
+use super::lock;
 use super::packet::{Facts, Known};
 use super::program::{Compiled, Program};
 use crate::inspect::prefilter::{Matcher, Scratch};
 use crate::rule::header::Protocols;
 use crate::rule::matches::{Match, PacketCheck};
 use crate::rule::port::PortSet;
-use crate::rule::{FastPattern, Rule, RuleKind};
+use crate::rule::{Rule, RuleKind};
 
 /// Rules with at most so many ports are kept by port, others with those of any port.
 const PORTS_MAX: usize = 64;
-/// Rules of one port from this number on are searched together with those of any port: one search
-/// instead of two, for more memory.
-const MERGED_MIN: usize = 64;
+/// Groups that are made; packets that would need another one are searched for all rules of their
+/// transport and direction.
+const GROUPS_MAX: usize = 256;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -86,38 +89,30 @@ impl Has {
 
 /// A rule that is looked for in payloads or streams, or tried on all packets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Member<'a> {
+pub(crate) struct Member {
     pub(crate) rule: u32,
-    pub(crate) pattern: Option<&'a FastPattern>,
     /// The pattern is looked for in payloads of packets.
     pub(crate) payload: bool,
     /// The pattern is looked for in streams.
     pub(crate) stream: bool,
 }
 
-/// Some of the rules.
+/// Rules that are looked for together.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+struct Group {
     /// Rules without a pattern.
     plain: Vec<(Has, u32)>,
     payload: Matcher,
     stream: Matcher,
-    /// Those of any port are in it.
-    is_merged: bool,
 }
 
 impl Group {
-    fn new(members: &[Member<'_>], program: &Program) -> Self {
+    fn new(members: impl Iterator<Item = Member>, program: &Program) -> Self {
         let mut made = Self::default();
         let (mut payload, mut stream) = (Vec::new(), Vec::new());
         for member in members {
-            let index = member.rule as usize;
-            let (Some(rule), Some(compiled)) =
-                (program.rules.rules.get(index), program.compiled.get(index))
-            else {
-                continue;
-            };
-            match member.pattern {
+            let Some((rule, compiled)) = parts(program, member) else { continue };
+            match rule.fast_pattern.as_ref().filter(|_| member.payload || member.stream) {
                 None => made.plain.push((Has::of_rule(rule, compiled), member.rule)),
                 Some(pattern) => {
                     if member.payload {
@@ -153,108 +148,82 @@ impl Group {
     }
 }
 
-/// Groups of packets of one transport in one direction.
+/// Rules by port, rising.
+type ByPort = Vec<(u16, Vec<Member>)>;
+
+/// Rules on packets of one transport in one direction that name no application protocol.
 #[derive(Debug, Default)]
 struct Lane {
-    any_port: usize,
-    /// By port, rising.
-    by_destination: Vec<(u16, usize)>,
-    by_source: Vec<(u16, usize)>,
+    any_port: Vec<Member>,
+    by_destination: ByPort,
+    by_source: ByPort,
+    /// All of these, and those with an application protocol.
+    all: Group,
 }
 
-/// All groups.
+/// What rules are searched together: transport, direction, ports that have rules of their own,
+/// application protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    transport: usize,
+    direction: Direction,
+    source: Option<u16>,
+    destination: Option<u16>,
+    protocol: Option<Protocol>,
+}
+
+/// Groups that a thread has used.
+#[derive(Debug, Default)]
+pub(crate) struct Used(HashMap<Key, Arc<Group>>);
+
+/// All rules on packets.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    groups: Vec<Group>,
     /// TCP, UDP, others; each to the server and to the client.
     lanes: [[Lane; 2]; 3],
-    by_protocol: BTreeMap<(Protocol, Direction), usize>,
+    by_protocol: BTreeMap<(Protocol, Direction), Vec<Member>>,
+    /// Groups that packets have asked for.
+    made: Mutex<HashMap<Key, Arc<Group>>>,
     /// Some rule looks at streams.
     pub(crate) has_streams: bool,
 }
 
-/// Members by the ports that they are kept by.
-#[derive(Default)]
-struct Sorted<'a> {
-    any_port: Vec<Member<'a>>,
-    by_destination: BTreeMap<u16, Vec<Member<'a>>>,
-    by_source: BTreeMap<u16, Vec<Member<'a>>>,
-}
-
 impl Groups {
-    /// Groups of these rules.
-    pub(crate) fn new(members: &[Member<'_>], program: &Program) -> Self {
-        let mut made =
-            Self { has_streams: members.iter().any(|member| member.stream), ..Self::default() };
-        let mut known = BTreeMap::new();
-        for transport in 0..made.lanes.len() {
+    /// Sorts these rules.
+    pub(crate) fn new(members: &[Member], program: &Program) -> Self {
+        let mut made = Self::default();
+        made.has_streams = members.iter().any(|member| member.stream);
+        for (transport, lanes) in made.lanes.iter_mut().enumerate() {
             for direction in BOTH {
-                let sorted = sort(members, program, transport, direction);
-                let any_port = made.add(&sorted.any_port, program, &mut known);
-                let mut by_port = |ports: &BTreeMap<u16, Vec<Member<'_>>>| -> Vec<(u16, usize)> {
-                    let group = |(port, own): (&u16, &Vec<Member<'_>>)| {
-                        let is_merged = own.len() >= MERGED_MIN;
-                        let mut all = own.clone();
-                        if is_merged {
-                            all.extend_from_slice(&sorted.any_port);
-                        }
-                        let group = made.add(&all, program, &mut known);
-                        if let Some(group) = made.groups.get_mut(group) {
-                            group.is_merged = is_merged;
-                        }
-                        (*port, group)
-                    };
-                    ports.iter().map(group).collect()
-                };
-                let by_destination = by_port(&sorted.by_destination);
-                let by_source = by_port(&sorted.by_source);
-                let lane = Lane { any_port, by_destination, by_source };
-                if let Some(place) =
-                    made.lanes.get_mut(transport).and_then(|l| l.get_mut(direction.index()))
-                {
-                    *place = lane;
+                if let Some(lane) = lanes.get_mut(direction.index()) {
+                    *lane = Lane::new(members, program, transport, direction);
                 }
             }
         }
         for protocol in Protocol::all() {
             for direction in BOTH {
                 let own = members.iter().filter(|member| {
-                    parts(program, member).is_some_and(|(rule, compiled)| {
+                    parts(program, **member).is_some_and(|(rule, compiled)| {
                         compiled.protocols.is_some_and(|set| set.has(protocol))
                             && looks(rule, direction)
                     })
                 });
-                let own: Vec<Member<'_>> = own.copied().collect();
+                let own: Vec<Member> = own.copied().collect();
                 if !own.is_empty() {
-                    let group = made.add(&own, program, &mut known);
-                    made.by_protocol.insert((protocol, direction), group);
+                    made.by_protocol.insert((protocol, direction), own);
                 }
             }
         }
         made
     }
 
-    /// The group of these rules, which is made if there is none yet.
-    fn add(
-        &mut self,
-        members: &[Member<'_>],
-        program: &Program,
-        known: &mut BTreeMap<Vec<u32>, usize>,
-    ) -> usize {
-        let mut rules: Vec<u32> = members.iter().map(|member| member.rule).collect();
-        rules.sort_unstable();
-        *known.entry(rules).or_insert_with(|| {
-            self.groups.push(Group::new(members, program));
-            self.groups.len() - 1
-        })
-    }
-
     /// Appends the rules that can match a packet, in any order, some perhaps twice.
     pub(crate) fn candidates(
         &self,
+        program: &Program,
         facts: &Facts<'_>,
         has_variables: bool,
-        scratch: &mut Scratch,
+        (used, scratch): (&mut Used, &mut Scratch),
         found: &mut Vec<u32>,
     ) {
         let has = Has::of_packet(facts, has_variables);
@@ -263,28 +232,55 @@ impl Groups {
         let lane = self.lanes.get(transport).and_then(|lanes| lanes.get(direction.index()));
         let Some(lane) = lane else { return };
         let (source, destination) = facts.packet.ports();
-        let own = [(&lane.by_source, source), (&lane.by_destination, destination)];
-        let own = own.map(|(ports, port)| {
-            let place = ports.binary_search_by_key(&port, |(port, _)| *port).ok()?;
-            ports.get(place).map(|(_, group)| *group)
-        });
-        let by_protocol = match facts.protocols.flow {
-            Known::Is(protocol) => self.by_protocol.get(&(protocol, direction)).copied(),
+        let protocol = match facts.protocols.flow {
+            Known::Is(protocol) => Some(protocol),
             _ => None,
         };
-        let mut is_merged = false;
-        let all = own.into_iter().chain([by_protocol]).flatten();
-        for group in all.filter_map(|group| self.groups.get(group)) {
-            is_merged |= group.is_merged;
+        let key = Key {
+            transport,
+            direction,
+            source: own(&lane.by_source, source).map(|_| source),
+            destination: own(&lane.by_destination, destination).map(|_| destination),
+            protocol: protocol.filter(|p| self.by_protocol.contains_key(&(*p, direction))),
+        };
+        if let Some(group) = used.0.get(&key) {
             group.candidates(facts, has, scratch, found);
-        }
-        if !is_merged && let Some(group) = self.groups.get(lane.any_port) {
+        } else if let Some(group) = self.group(key, lane, program) {
             group.candidates(facts, has, scratch, found);
+            used.0.insert(key, group);
+        } else {
+            lane.all.candidates(facts, has, scratch, found);
         }
+    }
+
+    /// The group of a key, which is made if it is asked for the first time; none if there are
+    /// many already.
+    fn group(&self, key: Key, lane: &Lane, program: &Program) -> Option<Arc<Group>> {
+        let mut made = lock(&self.made);
+        if let Some(group) = made.get(&key) {
+            return Some(Arc::clone(group));
+        }
+        if made.len() >= GROUPS_MAX {
+            return None;
+        }
+        let by_source = key.source.and_then(|port| own(&lane.by_source, port));
+        let by_destination = key.destination.and_then(|port| own(&lane.by_destination, port));
+        let by_protocol = key.protocol.and_then(|p| self.by_protocol.get(&(p, key.direction)));
+        let parts = [by_source, by_destination, by_protocol.map(Vec::as_slice)];
+        let parts = parts.into_iter().flatten().flatten().chain(&lane.any_port);
+        let group = Arc::new(Group::new(parts.copied(), program));
+        made.insert(key, Arc::clone(&group));
+        Some(group)
     }
 }
 
-fn parts<'a>(program: &'a Program, member: &Member<'_>) -> Option<(&'a Rule, &'a Compiled)> {
+/// The rules of a port.
+fn own(ports: &ByPort, port: u16) -> Option<&[Member]> {
+    let place = ports.binary_search_by_key(&port, |(port, _)| *port).ok()?;
+    ports.get(place).map(|(_, own)| own.as_slice())
+}
+
+fn parts(program: &Program, member: Member) -> Option<(&Rule, &Compiled)> {
     let index = member.rule as usize;
     Some((program.rules.rules.get(index)?, program.compiled.get(index)?))
 }
@@ -327,41 +323,39 @@ fn few(ports: &PortSet, is_any: bool) -> Option<Vec<u16>> {
     (!is_any && count <= PORTS_MAX).then(all)
 }
 
-/// Rules without an application protocol, for one lane.
-fn sort<'a>(
-    members: &[Member<'a>],
-    program: &Program,
-    transport: usize,
-    direction: Direction,
-) -> Sorted<'a> {
-    let mut sorted = Sorted::default();
-    for member in members {
-        let Some((rule, compiled)) = parts(program, member) else { continue };
-        let header = &rule.header;
-        if compiled.protocols.is_some()
-            || !looks(rule, direction)
-            || !has_transport(&header.protocols, transport)
-        {
-            continue;
-        }
-        let destination = few(&header.destination_ports, header.destination_ports_any);
-        let source = || few(&header.source_ports, header.source_ports_any);
-        let (by_port, ports) = match (destination, header.protocols.link.is_some()) {
-            (_, true) => (None, Vec::new()),
-            (Some(ports), _) => (Some(&mut sorted.by_destination), ports),
-            (None, _) => match source() {
-                Some(ports) => (Some(&mut sorted.by_source), ports),
-                None => (None, Vec::new()),
-            },
-        };
-        match by_port {
-            Some(by_port) => {
-                for port in ports {
-                    by_port.entry(port).or_default().push(*member);
-                }
+impl Lane {
+    fn new(members: &[Member], program: &Program, transport: usize, direction: Direction) -> Self {
+        let mut lane = Self::default();
+        let (mut by_destination, mut by_source) = (BTreeMap::new(), BTreeMap::new());
+        let mut all = Vec::new();
+        for member in members {
+            let Some((rule, compiled)) = parts(program, *member) else { continue };
+            let header = &rule.header;
+            if !looks(rule, direction) || !has_transport(&header.protocols, transport) {
+                continue;
             }
-            None => sorted.any_port.push(*member),
+            all.push(*member);
+            if compiled.protocols.is_some() {
+                continue;
+            }
+            let is_link = header.protocols.link.is_some();
+            let few = |ports: &PortSet, is_any: bool| few(ports, is_any || is_link);
+            let (by_port, ports) =
+                match few(&header.destination_ports, header.destination_ports_any) {
+                    Some(ports) => (&mut by_destination, Some(ports)),
+                    None => (&mut by_source, few(&header.source_ports, header.source_ports_any)),
+                };
+            let Some(ports) = ports else {
+                lane.any_port.push(*member);
+                continue;
+            };
+            for port in ports {
+                by_port.entry(port).or_insert_with(Vec::new).push(*member);
+            }
         }
+        lane.by_destination = by_destination.into_iter().collect();
+        lane.by_source = by_source.into_iter().collect();
+        lane.all = Group::new(all.into_iter(), program);
+        lane
     }
-    sorted
 }

@@ -39,6 +39,7 @@ pub fn inspect(
         facts,
         inspector: &mut detector.inspector,
         search: &mut detector.search,
+        groups: &mut detector.groups,
         host_bits: &mut detector.host_bits,
         datasets: &mut detector.datasets,
         reputations: &detector.reputations,

@@ -10,14 +10,13 @@ use std::collections::HashMap;
 
 /// Of a long pattern so many places for its grams are weighed.
 const CHOICES_MAX: usize = 64;
-/// Bits of a filter for each gram, and the most of all.
-const FILTER_BITS: usize = 16;
-const FILTER_BITS_MAX: usize = 1 << 18;
-const FILTER_BITS_MIN: usize = 1 << 9;
+/// Bits of a filter for each gram, if it is not too large.
+const FILTER_BITS: usize = 32;
 /// Multiplies grams to spread them (D. Knuth, "Sorting and searching", 6.4).
 const SPREAD: u32 = 0x9e37_79b1;
 /// Letters in one case; other bytes lose a bit, which the comparison makes good.
 const FOLD: u32 = 0x2020_2020;
+const FOLD_8: u64 = 0x2020_2020_2020_2020;
 
 /// Patterns of about the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +30,9 @@ pub(super) enum Length {
 }
 
 impl Length {
+    /// Bytes of the longest tiny pattern.
+    pub(super) const TINY_MAX: usize = 3;
+
     /// None of a single byte.
     pub(super) fn of(len: usize) -> Option<Self> {
         match len {
@@ -67,14 +69,61 @@ struct Entry {
     pattern: u32,
     /// Where it lies in the pattern.
     at: u32,
+    /// The folded bytes of the pattern that follow it, as far as `mask` says.
+    next: u32,
+    mask: u32,
+}
+
+impl Entry {
+    fn new(pattern: u32, bytes: &[u8], at: usize, len: usize) -> Option<Self> {
+        let following = bytes.get(at + len..).unwrap_or_default();
+        let count = following.len().min(4);
+        let next = gram(following, 0, count).unwrap_or_default();
+        let mask = mask_of(count);
+        let gram = gram(bytes, at, len)?;
+        Some(Self { gram, pattern, at: u32::try_from(at).unwrap_or(u32::MAX), next, mask })
+    }
+}
+
+/// The bits of a filter.
+#[derive(Debug)]
+enum Filter {
+    Small(Box<[u64; 1 << 8]>),
+    Middle(Box<[u64; 1 << 10]>),
+    Large(Box<[u64; 1 << 12]>),
+}
+
+impl Filter {
+    fn new(entries: &[Entry]) -> Self {
+        match entries.len() * FILTER_BITS {
+            0..=0x4000 => Self::Small(fill(entries)),
+            0x4001..=0x1_0000 => Self::Middle(fill(entries)),
+            _ => Self::Large(fill(entries)),
+        }
+    }
+}
+
+fn fill<const WORDS: usize>(entries: &[Entry]) -> Box<[u64; WORDS]> {
+    let mut filter = Box::new([0; WORDS]);
+    for entry in entries {
+        let place = place::<WORDS>(entry.gram.wrapping_mul(SPREAD));
+        if let Some(word) = filter.get_mut(place as usize / 64) {
+            *word |= 1 << (place % 64);
+        }
+    }
+    filter
+}
+
+/// The bit of a spread gram in a filter of so many words.
+fn place<const WORDS: usize>(spread: u32) -> u32 {
+    spread >> (32 - 6 - WORDS.ilog2())
 }
 
 /// Grams of patterns of one length.
 #[derive(Debug)]
 pub(super) struct Table {
     length: Length,
-    filter: Vec<u64>,
-    filter_shift: u32,
+    filter: Filter,
     /// By the upper bits of a spread gram: where its entries begin.
     starts: Vec<u32>,
     starts_shift: u32,
@@ -89,21 +138,12 @@ impl Table {
         for (pattern, bytes) in patterns {
             let first = choose(length, bytes, &used);
             for at in first..first + length.step() {
-                let Some(gram) = gram(bytes, at, length.gram()) else { continue };
-                *used.entry(gram).or_default() += 1;
-                entries.push(Entry { gram, pattern, at: u32::try_from(at).unwrap_or(u32::MAX) });
+                let Some(entry) = Entry::new(pattern, bytes, at, length.gram()) else { continue };
+                *used.entry(entry.gram).or_default() += 1;
+                entries.push(entry);
             }
         }
-        let bits = (entries.len() * FILTER_BITS).next_power_of_two();
-        let bits = bits.clamp(FILTER_BITS_MIN, FILTER_BITS_MAX);
-        let filter_shift = 32 - bits.ilog2();
-        let mut filter = vec![0; bits / 64];
-        for entry in &entries {
-            let place = entry.gram.wrapping_mul(SPREAD) >> filter_shift;
-            if let Some(word) = filter.get_mut(place as usize / 64) {
-                *word |= 1 << (place % 64);
-            }
-        }
+        let filter = Filter::new(&entries);
         let buckets = entries.len().next_power_of_two().clamp(2, 1 << 20);
         let starts_shift = 32 - buckets.ilog2();
         let bucket = |entry: &Entry| entry.gram.wrapping_mul(SPREAD) >> starts_shift;
@@ -119,59 +159,101 @@ impl Table {
             sum += *start;
             *start = sum;
         }
-        Self { length, filter, filter_shift, starts, starts_shift, entries }
+        Self { length, filter, starts, starts_shift, entries }
     }
 
     /// Hands out patterns that may lie in the bytes, each with the place where it would begin.
-    pub(super) fn search(&self, bytes: &[u8], mut found: impl FnMut(u32, usize)) {
+    pub(super) fn search(&self, bytes: &[u8], found: &mut impl FnMut(u32, usize)) {
+        match &self.filter {
+            Filter::Small(filter) => self.scan(filter, bytes, found),
+            Filter::Middle(filter) => self.scan(filter, bytes, found),
+            Filter::Large(filter) => self.scan(filter, bytes, found),
+        }
+    }
+
+    fn scan<const WORDS: usize>(
+        &self,
+        filter: &[u64; WORDS],
+        bytes: &[u8],
+        found: &mut impl FnMut(u32, usize),
+    ) {
+        let mut look = |gram: u32, at: usize| {
+            let spread = gram.wrapping_mul(SPREAD);
+            let place = place::<WORDS>(spread);
+            let word = filter.get(place as usize / 64).copied().unwrap_or_default();
+            if word >> (place % 64) & 1 != 0 {
+                self.hit(gram, spread, bytes, at, found);
+            }
+        };
         match self.length {
             Length::Long => {
-                for (i, chunk) in bytes.as_chunks::<4>().0.iter().enumerate() {
-                    self.look(u32::from_le_bytes(*chunk) | FOLD, i * 4, &mut found);
+                let (rows, rest) = bytes.as_chunks::<16>();
+                for (i, row) in rows.iter().enumerate() {
+                    for (j, word) in row.as_chunks::<4>().0.iter().enumerate() {
+                        look(u32::from_le_bytes(*word) | FOLD, i * 16 + j * 4);
+                    }
+                }
+                let begin = bytes.len() - rest.len();
+                for (j, word) in rest.as_chunks::<4>().0.iter().enumerate() {
+                    look(u32::from_le_bytes(*word) | FOLD, begin + j * 4);
                 }
             }
             Length::Short => {
-                let windows = bytes.windows(4).step_by(2);
-                for (i, window) in windows.enumerate() {
-                    let word = window.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
-                    self.look((word | FOLD) & 0x00ff_ffff, i * 2, &mut found);
+                // Eight bytes have three grams that lie in them; the fourth begins at the last two.
+                let mask = mask_of(3);
+                let mut at = 0;
+                for window in bytes.windows(10).step_by(8) {
+                    let [a, b] = [0, 2].map(|skip| {
+                        let part = window.get(skip..).and_then(|part| part.first_chunk::<8>());
+                        part.map_or(0, |part| u64::from_le_bytes(*part)) | FOLD_8
+                    });
+                    look(a as u32 & mask, at);
+                    look((a >> 16) as u32 & mask, at + 2);
+                    look((a >> 32) as u32 & mask, at + 4);
+                    look((b >> 32) as u32 & mask, at + 6);
+                    at += 8;
                 }
-                // The last three bytes have no window of four.
-                let last = bytes.len().saturating_sub(3);
-                if last % 2 == 0
-                    && let Some(gram) = gram(bytes, last, 3)
-                {
-                    self.look(gram, last, &mut found);
+                while let Some(gram) = gram(bytes, at, 3) {
+                    look(gram, at);
+                    at += 2;
                 }
             }
             Length::Tiny => {
                 for (at, window) in bytes.windows(2).enumerate() {
                     let word = window.first_chunk().map_or(0, |word| u16::from_le_bytes(*word));
-                    self.look((u32::from(word) | FOLD) & 0xffff, at, &mut found);
+                    look((u32::from(word) | FOLD) & 0xffff, at);
                 }
             }
         }
     }
 
-    #[inline]
-    fn look(&self, gram: u32, at: usize, found: &mut impl FnMut(u32, usize)) {
-        let spread = gram.wrapping_mul(SPREAD);
-        let place = spread >> self.filter_shift;
-        let word = self.filter.get(place as usize / 64).copied().unwrap_or_default();
-        if word >> (place % 64) & 1 != 0 {
-            self.hit(gram, spread, at, found);
-        }
-    }
-
     #[cold]
-    fn hit(&self, gram: u32, spread: u32, at: usize, found: &mut impl FnMut(u32, usize)) {
+    fn hit(
+        &self,
+        gram: u32,
+        spread: u32,
+        bytes: &[u8],
+        at: usize,
+        found: &mut impl FnMut(u32, usize),
+    ) {
         let bucket = (spread >> self.starts_shift) as usize;
         let (Some(&start), Some(&end)) = (self.starts.get(bucket), self.starts.get(bucket + 1))
         else {
             return;
         };
-        for entry in self.entries.get(start as usize..end as usize).unwrap_or_default() {
+        let entries = self.entries.get(start as usize..end as usize).unwrap_or_default();
+        if entries.is_empty() {
+            return;
+        }
+        // Behind the end there are zeros, which no pattern can make use of.
+        let following = bytes.get(at + self.length.gram()..).unwrap_or_default();
+        let next = match following.first_chunk::<4>() {
+            Some(word) => u32::from_le_bytes(*word) | FOLD,
+            None => self::gram(following, 0, following.len()).unwrap_or_default(),
+        };
+        for entry in entries {
             if entry.gram == gram
+                && next & entry.mask == entry.next
                 && let Some(begin) = at.checked_sub(entry.at as usize)
             {
                 found(entry.pattern, begin);
@@ -180,12 +262,17 @@ impl Table {
     }
 }
 
-/// The folded gram at a place.
+/// The lowest so many bytes, at most four.
+fn mask_of(bytes: usize) -> u32 {
+    let bits = 8 * u32::try_from(bytes.min(4)).unwrap_or_default();
+    u32::MAX.checked_shr(32 - bits).unwrap_or_default()
+}
+
+/// The folded gram at a place, of at most four bytes.
 fn gram(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
     let part = bytes.get(at..at + len)?;
     let word = part.iter().rev().fold(0, |word: u32, byte| word << 8 | u32::from(*byte));
-    let mask = u32::MAX >> (32 - 8 * u32::try_from(len).ok()?);
-    Some((word | FOLD) & mask)
+    Some((word | FOLD) & mask_of(len))
 }
 
 /// Where the grams of a pattern are taken from: where they are rare, among patterns and in what is
@@ -203,7 +290,7 @@ fn choose(length: Length, bytes: &[u8], used: &HashMap<u32, u32>) -> usize {
 }
 
 /// How often a byte is met, roughly.
-fn commonness(byte: u8) -> u32 {
+pub(super) fn commonness(byte: u8) -> u32 {
     match byte.to_ascii_lowercase() {
         0 | b' ' | b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' => 8,
         b'a'..=b'z' | b'/' | b'.' | b'=' | b'<' | b'>' | b'"' | b'\r' | b'\n' | 0xff => 5,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::grams::{Length, Table};
+use super::grams::{Length, Table, commonness};
 use crate::rule::FastPattern;
 
 /// Patterns that end before this place are looked for in the beginning alone.
 const HEAD_BYTES_MAX: u32 = 256;
+/// So many short patterns are looked for by a rare byte, more by a table.
+const RARE_MAX: usize = 16;
 
 /// Searches many fast patterns at once in one kind of buffer. Rules are numbers of the caller,
 /// rising in evaluation order.
@@ -17,10 +19,52 @@ pub struct Matcher {
     patterns: Vec<Pattern>,
     users: Vec<User>,
     tables: Vec<Search>,
-    /// Patterns of one byte.
-    singles: Vec<(u8, u32)>,
+    /// Patterns of one to three bytes, if they are few.
+    tiny: Rare,
     /// Rules whose pattern is empty or must not be there: always candidates.
     always: Vec<u32>,
+}
+
+/// Short patterns by a byte that is rare in what is usually sent.
+#[derive(Debug, Default)]
+struct Rare {
+    /// Bytes, in both cases, in groups that are looked for at once.
+    needles: Vec<[u8; 3]>,
+    /// By byte: patterns that have it, and where.
+    users: BTreeMap<u8, Vec<(u32, usize)>>,
+}
+
+impl Rare {
+    fn add(&mut self, pattern: u32, text: &[u8]) {
+        let rarest = text.iter().enumerate().min_by_key(|(_, byte)| commonness(**byte));
+        let Some((at, byte)) = rarest else { return };
+        for byte in [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()] {
+            let users = self.users.entry(byte).or_default();
+            if users.last() != Some(&(pattern, at)) {
+                users.push((pattern, at));
+            }
+        }
+        let bytes: Vec<u8> = self.users.keys().copied().collect();
+        let fill = |chunk: &[u8]| {
+            let at = |i: usize| chunk.get(i).or(chunk.last()).copied().unwrap_or_default();
+            [at(0), at(1), at(2)]
+        };
+        self.needles = bytes.chunks(3).map(fill).collect();
+    }
+
+    /// Hands out patterns that may lie in the bytes, each with the place where it would begin.
+    fn search(&self, bytes: &[u8], found: &mut impl FnMut(u32, usize)) {
+        for [a, b, c] in &self.needles {
+            for place in memchr::memchr3_iter(*a, *b, *c, bytes) {
+                let users = bytes.get(place).and_then(|byte| self.users.get(byte));
+                for (pattern, at) in users.into_iter().flatten() {
+                    if let Some(begin) = place.checked_sub(*at) {
+                        found(*pattern, begin);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A part of the texts: its beginning and length.
@@ -60,6 +104,8 @@ pub struct Scratch {
     /// By rule: the search in which it was found last.
     seen: Vec<u32>,
     search: u32,
+    /// Room for candidates, to be used again.
+    pub(crate) room: Vec<u32>,
 }
 
 impl Scratch {
@@ -100,17 +146,18 @@ impl Matcher {
             by_text.entry(pattern.bytes.to_ascii_lowercase()).or_default().push((*rule, pattern));
         }
         let mut tables: BTreeMap<(Length, bool), (Vec<u32>, u32)> = BTreeMap::new();
+        let is_tiny = |text: &&Vec<u8>| text.len() <= Length::TINY_MAX;
+        let are_few = by_text.keys().filter(is_tiny).count() <= RARE_MAX;
         for (number, (text, users)) in (0u32..).zip(&by_text) {
             let is_head = users.iter().all(|(_, p)| (1..=HEAD_BYTES_MAX).contains(&p.depth));
             let depth = users.iter().map(|(_, p)| p.depth).max().unwrap_or_default();
-            match (Length::of(text.len()), text.first()) {
-                (Some(length), _) => {
+            match Length::of(text.len()) {
+                Some(length) if length != Length::Tiny || !are_few || is_head => {
                     let (numbers, within) = tables.entry((length, is_head)).or_default();
                     numbers.push(number);
                     *within = if is_head { depth.max(*within) } else { u32::MAX };
                 }
-                (None, Some(byte)) => matcher.singles.push((*byte, number)),
-                (None, None) => {}
+                _ => matcher.tiny.add(number, text),
             }
             let text = matcher.keep(text);
             let first = matcher.count();
@@ -166,16 +213,12 @@ impl Matcher {
         }
         out.extend_from_slice(&self.always);
         scratch.begin();
-        for (byte, pattern) in &self.singles {
-            for start in memchr::memchr2_iter(*byte, byte.to_ascii_uppercase(), bytes) {
-                self.compare(*pattern, start, bytes, scratch, out);
-            }
-        }
+        let mut found =
+            |pattern: u32, start: usize| self.compare(pattern, start, bytes, scratch, out);
+        self.tiny.search(bytes, &mut found);
         for search in &self.tables {
             let part = bytes.get(..search.within).unwrap_or(bytes);
-            search.table.search(part, |pattern, start| {
-                self.compare(pattern, start, bytes, scratch, out);
-            });
+            search.table.search(part, &mut found);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gauntlet_packet::flow::{Flow, FlowCore, PacketFacts, Pseudo, flush_packets};
 use gauntlet_packet::tcp::{self, Outcome, RawPacket, Update};
-use gauntlet_packet::{Direction, Packet, Transport};
+use gauntlet_packet::{Direction, Packet, Time, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
 
 use super::sink::Sink;
@@ -42,9 +42,9 @@ struct Learned {
 }
 
 /// A part of the raw stream that is to be inspected with a packet.
-struct RawPart {
+struct RawPart<'a> {
     /// Its bytes, with their offsets.
-    pieces: Vec<(u64, Vec<u8>)>,
+    pieces: Vec<(u64, &'a [u8])>,
     /// How far the stream is inspected then.
     progress: u64,
 }
@@ -68,7 +68,7 @@ impl Stages {
             ..Facts::new(packet)
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, None);
-        self.tell(packet, FlowFields::default(), &verdict, tell);
+        self.tell(packet, packet.time, FlowFields::default(), &verdict, tell);
     }
 
     /// A packet of a flow.
@@ -197,7 +197,8 @@ impl Stages {
         let direction = learned.facts.direction;
         let part = raw_part(&flow.core, packet, learned, settings);
         let progress = part.as_ref().map(|part| part.progress);
-        let facts = facts(flow, packet, learned, part, settings.inline);
+        let seen = (packet, learned);
+        let facts = facts(&flow.core, &flow.upper, seen, part, settings.inline);
         let upper = &mut flow.upper;
         let of_flow = detect::InFlow {
             state: &mut upper.detection,
@@ -220,7 +221,7 @@ impl Stages {
             is_dropped: verdict.dropped_by.is_some(),
             source,
         };
-        self.tell(packet, fields, &verdict, tell);
+        self.tell(packet, flow.core.first, fields, &verdict, tell);
     }
 
     fn act(&self, flow: &mut Flow<Upper>, verdict: &Verdict) {
@@ -236,12 +237,13 @@ impl Stages {
     fn tell(
         &self,
         packet: &Packet,
+        began: Time,
         flow: FlowFields<'_>,
         verdict: &Verdict,
         tell: &mut dyn FnMut(&Event<'_>),
     ) {
         if !verdict.alerts.is_empty() || verdict.dropped_by.is_some() {
-            tell(&Event { packet, flow, verdict, program: &self.program });
+            tell(&Event { packet, flow, began, verdict, program: &self.program });
         }
     }
 
@@ -324,12 +326,12 @@ impl Upper {
 }
 
 /// The part of the raw stream that is to be inspected with a packet, if there is one.
-fn raw_part(
-    core: &FlowCore,
-    packet: &Packet,
-    learned: &Learned,
+fn raw_part<'a>(
+    core: &'a FlowCore,
+    packet: &'a Packet,
+    learned: &'a Learned,
     settings: &tcp::Settings,
-) -> Option<RawPart> {
+) -> Option<RawPart<'a>> {
     let session = core.tcp.as_deref().filter(|_| learned.in_session())?;
     let raw = RawPacket::new(packet, learned.facts.direction, &learned.outcome);
     if !session.raw_ready(&raw, settings) {
@@ -337,21 +339,20 @@ fn raw_part(
     }
     let mut pieces = Vec::new();
     let progress = session.raw_data(&raw, settings, false, &mut |offset, bytes| {
-        pieces.push((offset, bytes.to_vec()));
+        pieces.push((offset, bytes));
     });
     Some(RawPart { pieces, progress })
 }
 
 /// What rules may ask of a packet of a flow.
 fn facts<'a>(
-    flow: &Flow<Upper>,
-    packet: &'a Packet,
-    learned: &'a Learned,
-    part: Option<RawPart>,
+    core: &FlowCore,
+    upper: &Upper,
+    (packet, learned): (&'a Packet, &'a Learned),
+    part: Option<RawPart<'a>>,
     is_inline: bool,
 ) -> Facts<'a> {
     let direction = learned.facts.direction;
-    let (core, upper) = (&flow.core, &flow.upper);
     let session = core.tcp.as_deref();
     Facts {
         direction: Some(direction),

@@ -91,6 +91,7 @@ pub struct FlowTable<S> {
     free: Vec<u32>,
     ended: VecDeque<Ended<S>>,
     next_number: u64,
+    number_step: u64,
     sweep: usize,
     evict: usize,
     emergency: bool,
@@ -109,11 +110,17 @@ impl<S: Default> FlowTable<S> {
             free: Vec::new(),
             ended: VecDeque::new(),
             next_number: 1,
+            number_step: 1,
             sweep: 0,
             evict: 0,
             emergency: false,
             now: Time::default(),
         }
+    }
+
+    /// Numbers flows from `first` on in steps, so that several tables have no number in common.
+    pub fn number_from(&mut self, first: u64, step: u64) {
+        (self.next_number, self.number_step) = (first, step);
     }
 
     /// Flows in the table.
@@ -246,7 +253,7 @@ impl<S: Default> FlowTable<S> {
             }
         }
         let core = FlowCore::new(self.next_number, packet, wanted);
-        self.next_number += 1;
+        self.next_number += self.number_step;
         self.count(core.protocol);
         let entry = Box::new(Entry { hash, flow: Flow { core, upper: S::default() } });
         let slot = match self.free.pop() {
