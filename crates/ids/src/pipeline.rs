@@ -45,7 +45,7 @@ impl Settings {
 #[derive(Default)]
 pub(crate) struct Upper {
     detection: FlowState,
-    conversation: Option<Conversation>,
+    conversation: Option<Box<Conversation>>,
     /// By direction: the application layer changed, and rules have not looked yet.
     updated: [bool; 2],
     /// By direction: the next packet of it counts as one that changed the application layer.

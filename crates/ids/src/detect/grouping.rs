@@ -7,8 +7,8 @@ use gauntlet_protocols::{Buffer, Kind, Number, Protocol};
 
 use super::groups::{Groups, Member};
 use super::program::{
-    Candidates, Compiled, FrameRule, Look, PacketBuffer, Prefilter, Program, TransactionFilter,
-    is_ip_only,
+    Candidates, Compiled, Engine, FrameRule, Look, PacketBuffer, Prefilter, Program,
+    TransactionFilter, is_ip_only,
 };
 use super::words;
 use crate::inspect::prefilter::Matcher;
@@ -234,7 +234,9 @@ fn without_pattern(
     if found && compiled.packet_buffers.is_empty() {
         return;
     }
-    if compiled.needs.event {
+    // What asks of transactions for events alone cannot match where none has any.
+    let is_event = |engine: &Engine| engine.protocol.is_none() && matches!(engine.look, Look::List);
+    if compiled.needs.event || (!found && compiled.engines.iter().any(is_event)) {
         made.events.push(number);
     } else {
         let member = Member { rule: number, payload: false, stream: false };

@@ -113,7 +113,10 @@ fn candidates(program: &Program, scene: &mut Scene<'_>, has_events: bool) -> Vec
     if has_events || !facts.events.is_empty() || !facts.detection_events.is_empty() {
         found.extend(filter.events.iter().filter(|number| {
             let made = program.compiled.get(**number as usize);
-            made.is_some_and(|made| meets(&made.needs, facts, has_events))
+            made.is_some_and(|made| {
+                meets(&made.needs, facts, has_events)
+                    && made.protocols.is_none_or(|wanted| has_protocol(wanted, facts))
+            })
         }));
     }
     for (buffer, _, matcher) in &filter.packet_buffers {

@@ -13,10 +13,10 @@ const CHOICES_MAX: usize = 64;
 /// Bits of a filter for each gram, if it is not too large.
 const FILTER_BITS: usize = 32;
 /// Multiplies grams to spread them (D. Knuth, "Sorting and searching", 6.4).
-const SPREAD: u32 = 0x9e37_79b1;
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Letters in one case; other bytes lose a bit, which the comparison makes good.
-const FOLD: u32 = 0x2020_2020;
-const FOLD_8: u64 = 0x2020_2020_2020_2020;
+const FOLD: u64 = 0x2020_2020_2020_2020;
+const FOLD_4: u64 = FOLD >> 32;
 
 /// Patterns of about the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +25,10 @@ pub(super) enum Length {
     Tiny,
     /// Four to six.
     Short,
-    /// Seven and more.
+    /// Seven to ten.
     Long,
+    /// Eleven and more.
+    Wide,
 }
 
 impl Length {
@@ -39,7 +41,8 @@ impl Length {
             0 | 1 => None,
             2 | 3 => Some(Self::Tiny),
             4..=6 => Some(Self::Short),
-            _ => Some(Self::Long),
+            7..=10 => Some(Self::Long),
+            _ => Some(Self::Wide),
         }
     }
 
@@ -49,6 +52,7 @@ impl Length {
             Self::Tiny => 2,
             Self::Short => 3,
             Self::Long => 4,
+            Self::Wide => 8,
         }
     }
 
@@ -57,7 +61,7 @@ impl Length {
         match self {
             Self::Tiny => 1,
             Self::Short => 2,
-            Self::Long => 4,
+            Self::Long | Self::Wide => 4,
         }
     }
 }
@@ -65,7 +69,7 @@ impl Length {
 /// A gram of a pattern.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    gram: u32,
+    gram: u64,
     pattern: u32,
     /// Where it lies in the pattern.
     at: u32,
@@ -78,8 +82,8 @@ impl Entry {
     fn new(pattern: u32, bytes: &[u8], at: usize, len: usize) -> Option<Self> {
         let following = bytes.get(at + len..).unwrap_or_default();
         let count = following.len().min(4);
-        let next = gram(following, 0, count).unwrap_or_default();
-        let mask = mask_of(count);
+        let next = gram(following, 0, count).unwrap_or_default() as u32;
+        let mask = mask_of(count) as u32;
         let gram = gram(bytes, at, len)?;
         Some(Self { gram, pattern, at: u32::try_from(at).unwrap_or(u32::MAX), next, mask })
     }
@@ -106,12 +110,16 @@ impl Filter {
 fn fill<const WORDS: usize>(entries: &[Entry]) -> Box<[u64; WORDS]> {
     let mut filter = Box::new([0; WORDS]);
     for entry in entries {
-        let place = place::<WORDS>(entry.gram.wrapping_mul(SPREAD));
+        let place = place::<WORDS>(spread(entry.gram));
         if let Some(word) = filter.get_mut(place as usize / 64) {
             *word |= 1 << (place % 64);
         }
     }
     filter
+}
+
+fn spread(gram: u64) -> u32 {
+    (gram.wrapping_mul(SPREAD) >> 32) as u32
 }
 
 /// The bit of a spread gram in a filter of so many words.
@@ -133,7 +141,7 @@ pub(super) struct Table {
 impl Table {
     /// Of patterns by their numbers. All have this length.
     pub(super) fn new<'a>(length: Length, patterns: impl Iterator<Item = (u32, &'a [u8])>) -> Self {
-        let mut used: HashMap<u32, u32> = HashMap::new();
+        let mut used: HashMap<u64, u32> = HashMap::new();
         let mut entries = Vec::new();
         for (pattern, bytes) in patterns {
             let first = choose(length, bytes, &used);
@@ -146,7 +154,7 @@ impl Table {
         let filter = Filter::new(&entries);
         let buckets = entries.len().next_power_of_two().clamp(2, 1 << 20);
         let starts_shift = 32 - buckets.ilog2();
-        let bucket = |entry: &Entry| entry.gram.wrapping_mul(SPREAD) >> starts_shift;
+        let bucket = |entry: &Entry| spread(entry.gram) >> starts_shift;
         entries.sort_by_key(bucket);
         let mut starts = vec![0; buckets + 1];
         for entry in &entries {
@@ -177,8 +185,8 @@ impl Table {
         bytes: &[u8],
         found: &mut impl FnMut(u32, usize),
     ) {
-        let mut look = |gram: u32, at: usize| {
-            let spread = gram.wrapping_mul(SPREAD);
+        let mut look = |gram: u64, at: usize| {
+            let spread = spread(gram);
             let place = place::<WORDS>(spread);
             let word = filter.get(place as usize / 64).copied().unwrap_or_default();
             if word >> (place % 64) & 1 != 0 {
@@ -186,16 +194,15 @@ impl Table {
             }
         };
         match self.length {
-            Length::Long => {
-                let (rows, rest) = bytes.as_chunks::<16>();
-                for (i, row) in rows.iter().enumerate() {
-                    for (j, word) in row.as_chunks::<4>().0.iter().enumerate() {
-                        look(u32::from_le_bytes(*word) | FOLD, i * 16 + j * 4);
-                    }
+            Length::Wide => {
+                for (i, window) in bytes.windows(8).step_by(4).enumerate() {
+                    let word = window.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                    look(word | FOLD, i * 4);
                 }
-                let begin = bytes.len() - rest.len();
-                for (j, word) in rest.as_chunks::<4>().0.iter().enumerate() {
-                    look(u32::from_le_bytes(*word) | FOLD, begin + j * 4);
+            }
+            Length::Long => {
+                for (i, word) in bytes.as_chunks::<4>().0.iter().enumerate() {
+                    look(u64::from(u32::from_le_bytes(*word)) | FOLD_4, i * 4);
                 }
             }
             Length::Short => {
@@ -205,12 +212,12 @@ impl Table {
                 for window in bytes.windows(10).step_by(8) {
                     let [a, b] = [0, 2].map(|skip| {
                         let part = window.get(skip..).and_then(|part| part.first_chunk::<8>());
-                        part.map_or(0, |part| u64::from_le_bytes(*part)) | FOLD_8
+                        part.map_or(0, |part| u64::from_le_bytes(*part)) | FOLD
                     });
-                    look(a as u32 & mask, at);
-                    look((a >> 16) as u32 & mask, at + 2);
-                    look((a >> 32) as u32 & mask, at + 4);
-                    look((b >> 32) as u32 & mask, at + 6);
+                    look(a & mask, at);
+                    look(a >> 16 & mask, at + 2);
+                    look(a >> 32 & mask, at + 4);
+                    look(b >> 32 & mask, at + 6);
                     at += 8;
                 }
                 while let Some(gram) = gram(bytes, at, 3) {
@@ -221,7 +228,7 @@ impl Table {
             Length::Tiny => {
                 for (at, window) in bytes.windows(2).enumerate() {
                     let word = window.first_chunk().map_or(0, |word| u16::from_le_bytes(*word));
-                    look((u32::from(word) | FOLD) & 0xffff, at);
+                    look((u64::from(word) | FOLD) & mask_of(2), at);
                 }
             }
         }
@@ -230,7 +237,7 @@ impl Table {
     #[cold]
     fn hit(
         &self,
-        gram: u32,
+        gram: u64,
         spread: u32,
         bytes: &[u8],
         at: usize,
@@ -248,8 +255,8 @@ impl Table {
         // Behind the end there are zeros, which no pattern can make use of.
         let following = bytes.get(at + self.length.gram()..).unwrap_or_default();
         let next = match following.first_chunk::<4>() {
-            Some(word) => u32::from_le_bytes(*word) | FOLD,
-            None => self::gram(following, 0, following.len()).unwrap_or_default(),
+            Some(word) => u32::from_le_bytes(*word) | FOLD_4 as u32,
+            None => self::gram(following, 0, following.len()).unwrap_or_default() as u32,
         };
         for entry in entries {
             if entry.gram == gram
@@ -262,22 +269,22 @@ impl Table {
     }
 }
 
-/// The lowest so many bytes, at most four.
-fn mask_of(bytes: usize) -> u32 {
-    let bits = 8 * u32::try_from(bytes.min(4)).unwrap_or_default();
-    u32::MAX.checked_shr(32 - bits).unwrap_or_default()
+/// The lowest so many bytes, at most eight.
+fn mask_of(bytes: usize) -> u64 {
+    let bits = 8 * u32::try_from(bytes.min(8)).unwrap_or_default();
+    u64::MAX.checked_shr(64 - bits).unwrap_or_default()
 }
 
-/// The folded gram at a place, of at most four bytes.
-fn gram(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
+/// The folded gram at a place, of at most eight bytes.
+fn gram(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     let part = bytes.get(at..at + len)?;
-    let word = part.iter().rev().fold(0, |word: u32, byte| word << 8 | u32::from(*byte));
+    let word = part.iter().rev().fold(0, |word: u64, byte| word << 8 | u64::from(*byte));
     Some((word | FOLD) & mask_of(len))
 }
 
 /// Where the grams of a pattern are taken from: where they are rare, among patterns and in what is
 /// usually sent.
-fn choose(length: Length, bytes: &[u8], used: &HashMap<u32, u32>) -> usize {
+fn choose(length: Length, bytes: &[u8], used: &HashMap<u64, u32>) -> usize {
     let last = (bytes.len() + 1).saturating_sub(length.gram() + length.step());
     let cost = |first: &usize| -> u32 {
         let span = bytes.get(*first..first + length.gram() + length.step() - 1);

@@ -202,7 +202,7 @@ impl Stages {
         let upper = &mut flow.upper;
         let of_flow = detect::InFlow {
             state: &mut upper.detection,
-            conversation: upper.conversation.as_mut(),
+            conversation: upper.conversation.as_deref_mut(),
             named: &mut upper.named,
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, Some(of_flow));
@@ -288,7 +288,7 @@ impl Learned {
 
 impl Upper {
     fn protocol(&self) -> Option<protocols::Protocol> {
-        self.conversation.as_ref().and_then(Conversation::protocol)
+        self.conversation.as_deref().and_then(Conversation::protocol)
     }
 
     /// Which sides are decided.
