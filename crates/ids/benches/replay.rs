@@ -2,6 +2,7 @@
 //!
 //! `cargo bench -p gauntlet-ids --bench replay -- [--threads N] [--alerts] [--set KEY=VALUE]
 //! CAPTURE [RULES...]`; `--alerts` prints them.
+#![expect(clippy::print_stdout, reason = "alerts are printed on demand")]
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

@@ -118,6 +118,11 @@ impl Pipeline {
         self.packets = packets;
     }
 
+    /// The capture has come to this time, with frames that others took.
+    pub fn reached(&mut self, time: Time) {
+        self.now = time;
+    }
+
     /// The capture ends, and with it all flows.
     pub fn end(&mut self, tell: &mut dyn FnMut(&Event<'_>)) {
         self.flows.end();

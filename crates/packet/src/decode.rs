@@ -130,8 +130,8 @@ impl Decoder {
             return;
         }
         self.sampled = true;
-        if self.wrong_checksums > 0 {
-            self.checked = self.frames / self.wrong_checksums >= CHECKSUM_RATIO;
+        if let Some(ratio) = self.frames.checked_div(self.wrong_checksums) {
+            self.checked = ratio >= CHECKSUM_RATIO;
         }
     }
 

@@ -36,24 +36,22 @@ impl Has {
     const NO_PAYLOAD: u16 = 1 << 1;
     const FLOW: u16 = 1 << 2;
     const REAL_PACKET: u16 = 1 << 3;
-    const VARIABLES: u16 = 1 << 4;
-    const ESTABLISHED: u16 = 1 << 5;
-    const NOT_ESTABLISHED: u16 = 1 << 6;
-    const JUST_DECIDED: u16 = 1 << 7;
+    const ESTABLISHED: u16 = 1 << 4;
+    const NOT_ESTABLISHED: u16 = 1 << 5;
+    const JUST_DECIDED: u16 = 1 << 6;
 
     fn of_bits(bits: &[(u16, bool)]) -> Self {
         Self(bits.iter().filter(|(_, is_set)| *is_set).fold(0, |all, (bit, _)| all | bit))
     }
 
-    /// What the packet has; `has_variables`: rules have kept something with the flow.
-    pub(crate) fn of_packet(facts: &Facts<'_>, has_variables: bool) -> Self {
+    /// What the packet has. Not what rules keep with the flow: others may still set it.
+    pub(crate) fn of_packet(facts: &Facts<'_>) -> Self {
         let has_payload = facts.has_payload() || facts.has_stream;
         Self::of_bits(&[
             (Self::PAYLOAD, has_payload),
             (Self::NO_PAYLOAD, !has_payload),
             (Self::FLOW, facts.direction.is_some()),
             (Self::REAL_PACKET, !facts.is_made),
-            (Self::VARIABLES, has_variables),
             (Self::ESTABLISHED, facts.established),
             (Self::NOT_ESTABLISHED, !facts.established),
             (Self::JUST_DECIDED, facts.protocols.just_decided),
@@ -75,7 +73,6 @@ impl Has {
             (Self::NO_PAYLOAD, made.needs.no_payload),
             (Self::FLOW, made.needs.flow),
             (Self::REAL_PACKET, made.needs.real_packet),
-            (Self::VARIABLES, made.needs.flow_variable),
             (Self::ESTABLISHED, established),
             (Self::NOT_ESTABLISHED, not_established),
             (Self::JUST_DECIDED, rule.kind == RuleKind::ProtocolDetectionOnly),
@@ -191,8 +188,8 @@ pub(crate) struct Groups {
 impl Groups {
     /// Sorts these rules.
     pub(crate) fn new(members: &[Member], program: &Program) -> Self {
-        let mut made = Self::default();
-        made.has_streams = members.iter().any(|member| member.stream);
+        let has_streams = members.iter().any(|member| member.stream);
+        let mut made = Self { has_streams, ..Self::default() };
         for (transport, lanes) in made.lanes.iter_mut().enumerate() {
             for direction in BOTH {
                 if let Some(lane) = lanes.get_mut(direction.index()) {
@@ -222,11 +219,10 @@ impl Groups {
         &self,
         program: &Program,
         facts: &Facts<'_>,
-        has_variables: bool,
         (used, scratch): (&mut Used, &mut Scratch),
         found: &mut Vec<u32>,
     ) {
-        let has = Has::of_packet(facts, has_variables);
+        let has = Has::of_packet(facts);
         let direction = facts.direction.unwrap_or(Direction::ToServer);
         let transport = transport(facts.packet);
         let lane = self.lanes.get(transport).and_then(|lanes| lanes.get(direction.index()));

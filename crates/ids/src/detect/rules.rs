@@ -107,9 +107,8 @@ fn candidates(program: &Program, scene: &mut Scene<'_>, has_events: bool) -> Vec
     let facts = scene.facts;
     let mut found = std::mem::take(&mut scene.search.room);
     found.clear();
-    let has_variables = scene.flow.as_deref().is_none_or(|flow| flow.has_variables);
     let memory = (&mut *scene.groups, &mut *scene.search);
-    filter.groups.candidates(program, facts, has_variables, memory, &mut found);
+    filter.groups.candidates(program, facts, memory, &mut found);
     if has_events || !facts.events.is_empty() || !facts.detection_events.is_empty() {
         found.extend(filter.events.iter().filter(|number| {
             let made = program.compiled.get(**number as usize);

@@ -33,7 +33,8 @@ struct Answer {
 /// A thread's part of a round; empty ones keep the threads in step.
 enum Part {
     Frames(Vec<Frame>),
-    End,
+    /// The capture ended, with a frame of this time.
+    End(Time),
 }
 
 struct Worker {
@@ -66,6 +67,7 @@ pub(super) fn run(
         let workers: Vec<Worker> = (0..count).map(start).collect();
         let mut rounds = Rounds { workers, open: 0 };
         let mut sharing = Sharing::new(replayer);
+        let mut time = Time::default();
         loop {
             let mut parts: Vec<Vec<Frame>> = (0..count).map(|_| Vec::new()).collect();
             let mut read = 0;
@@ -73,6 +75,7 @@ pub(super) fn run(
                 && let Some(frame) = next_frame(frames, summary)
             {
                 read += 1;
+                time = frame.time;
                 if let Some(part) = parts.get_mut(sharing.place(&frame, count)) {
                     part.push(frame);
                 }
@@ -82,7 +85,7 @@ pub(super) fn run(
             }
             rounds.begin(parts.into_iter().map(Part::Frames), summary, line);
         }
-        rounds.begin((0..count).map(|_| Part::End), summary, line);
+        rounds.begin((0..count).map(|_| Part::End(time)), summary, line);
         while rounds.open > 0 {
             rounds.finish(summary, line);
         }
@@ -166,10 +169,13 @@ fn work_on(mut pipeline: Pipeline, work: &Receiver<Part>, done: &SyncSender<Answ
                     });
                 }
             }
-            Part::End => pipeline.end(&mut |event| {
-                let place = (u64::MAX, event.began);
-                tell(event, counts, &mut |text| records.push((place, text.to_owned())));
-            }),
+            Part::End(time) => {
+                pipeline.reached(time);
+                pipeline.end(&mut |event| {
+                    let place = (u64::MAX, event.began);
+                    tell(event, counts, &mut |text| records.push((place, text.to_owned())));
+                });
+            }
         }
         if done.send(answer).is_err() {
             return;

@@ -183,7 +183,7 @@ fn threads_tell_what_one_tells() {
     fs::write(&capture, pcap(&packets)).expect("a capture");
     let one = alerts(&capture, &rules, 1);
     for sid in [1, 2, 3, 4, 5, 7, 9] {
-        let count = one.iter().filter(|line| line.contains(&format!("\"signature_id\":{sid},")));
+        let count = one.iter().filter(|line| line.contains(&format!("\"signature_id\":{sid}}}")));
         assert!(count.count() >= 32, "sid {sid}");
     }
     for threads in [2, 4] {
