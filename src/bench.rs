@@ -4,6 +4,7 @@ mod compare;
 mod disk;
 mod gateway;
 mod http;
+mod packets;
 mod scan;
 mod send;
 mod sink;
@@ -69,6 +70,8 @@ enum What {
     Store(store::Args),
     /// File reads by size of the buffer, and the time until a write is durable
     Disk(disk::Args),
+    /// A capture through the packet path: packets/s, CPU time, memory, with and without rules
+    Packets(packets::Args),
     /// Lists of URLs: look-ups/s, time to compile and open, memory
     Urls(urls::Args),
     /// Load an HTTP server: requests/s, latency against concurrency, recovery, a download, energy
@@ -87,6 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Send(args) => send::run(args),
         What::Store(args) => store::run(args),
         What::Disk(args) => disk::run(args),
+        What::Packets(args) => packets::run(args),
         What::Urls(args) => urls::run(args),
         What::Http(args) => http::run(args),
         What::Web(args) => web::run(args),

@@ -46,7 +46,7 @@ enum Action {
 
 /// Settings as suricata.yaml has them.
 #[derive(Debug, clap::Args)]
-struct SettingsArgs {
+pub(crate) struct SettingsArgs {
     /// A configuration of Suricata; what it does not say has Suricata's built-in value
     #[arg(long, value_name = "FILE")]
     suricata_yaml: Option<PathBuf>,
@@ -57,12 +57,12 @@ struct SettingsArgs {
 
 impl SettingsArgs {
     /// Where files are that the settings name: beside the configuration.
-    fn directory(&self) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         let folder = self.suricata_yaml.as_deref().and_then(Path::parent);
         folder.map(Path::to_owned).unwrap_or_default()
     }
 
-    fn read(&self) -> anyhow::Result<Settings> {
+    pub(crate) fn read(&self) -> anyhow::Result<Settings> {
         let mut settings = match &self.suricata_yaml {
             Some(file) => Settings::read(file).context("no settings were read")?,
             None => Settings::stock(),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -51,6 +52,9 @@ pub(super) struct Args {
     /// Whether checksums are looked at; as the settings say unless given
     #[arg(long, value_enum, value_name = "HOW")]
     checksums: Option<Checksums>,
+    /// Threads that inspect, beside the one that reads; with one, the reader inspects
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZeroUsize,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -80,6 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(output) => Replayer::with_output(&options, output)?,
         None => Replayer::new(&options)?,
     };
+    let replayer = replayer.on_threads(args.threads);
     let summary = replayer.run(&args.capture, &mut |line| {
         let written = write(line, eve.as_mut(), &mut out, args.json || is_piped);
         failure = failure.take().or(written.err());

@@ -15,6 +15,7 @@ mod engines;
 mod flow_state;
 mod frames;
 mod grouping;
+mod groups;
 mod header;
 mod host_bits;
 mod inspection;
@@ -37,6 +38,8 @@ pub use packet::{Counters, Facts, Known, Protocols};
 pub use program::{Limits, Program, Settings, Suppress};
 pub use reputations::Reputations;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use crate::inspect::Inspector;
 use crate::inspect::prefilter::Scratch;
 
@@ -46,9 +49,10 @@ pub struct Detector {
     /// Sets that rules test and change.
     pub datasets: Datasets,
     /// Scores and countries of addresses.
-    pub reputations: Reputations,
+    pub reputations: Arc<Reputations>,
     pub(crate) inspector: Inspector,
     pub(crate) search: Scratch,
+    pub(crate) groups: groups::Used,
     pub(crate) host_bits: host_bits::HostBitTable,
     pub(crate) thresholds: threshold::Thresholds,
     pub(crate) tags: tags::Hosts,
@@ -63,4 +67,24 @@ impl Detector {
         self.datasets.replace(newer.datasets, &kept);
         self.reputations = newer.reputations;
     }
+}
+
+impl Detector {
+    /// One for another thread. Sets of values, bits of addresses and the counters of limits are
+    /// shared.
+    #[must_use]
+    pub fn sibling(&self) -> Self {
+        Self {
+            datasets: self.datasets.clone(),
+            reputations: Arc::clone(&self.reputations),
+            host_bits: self.host_bits.clone(),
+            thresholds: self.thresholds.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Locks what threads share. What a thread that panicked has left is used: each change is whole.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -85,6 +85,16 @@ impl<'o> Writer<'o> {
         }
     }
 
+    /// The capture has come to this time, with packets that others told of.
+    pub fn reached(&mut self, time: Time) {
+        self.now = time;
+    }
+
+    /// Hands out a record that another writer has made.
+    pub fn pass_on(&mut self, line: &str) {
+        (self.out)(line);
+    }
+
     /// Records are about other rules from now on.
     pub fn replace_program(&mut self, program: Arc<Program>) {
         self.program = program;

@@ -1,6 +1,7 @@
 //! Evaluation of a rule's matches on the bytes of one buffer.
 
 mod content;
+mod grams;
 mod numbers;
 pub mod prefilter;
 

@@ -39,11 +39,22 @@ pub struct Settings {
     pub wishes: Wishes,
 }
 
+impl Settings {
+    /// Of one of several pipelines, which share the memory.
+    #[must_use]
+    pub fn share(mut self, count: usize) -> Self {
+        self.packets = self.packets.share(count);
+        self.flows = self.flows.share(count as u64);
+        self.streams = self.streams.share(count as u64);
+        self
+    }
+}
+
 /// What upper layers keep of a flow.
 #[derive(Default)]
 pub(crate) struct Upper {
     detection: FlowState,
-    conversation: Option<Conversation>,
+    conversation: Option<Box<Conversation>>,
     /// By direction: the application layer changed, and rules have not looked yet.
     updated: [bool; 2],
     /// By direction: the next packet of it counts as one that changed the application layer.
@@ -118,6 +129,14 @@ impl Pipeline {
         }
     }
 
+    /// Makes this one of `count` pipelines that share a capture: its flows have numbers that no
+    /// other's have.
+    #[must_use]
+    pub fn one_of(mut self, place: u64, count: u64) -> Self {
+        self.flows.number_from(place + 1, count);
+        self
+    }
+
     /// Takes a frame, and says what becomes of it where drops are carried out. What happens is
     /// told to `observer`.
     pub fn frame(&mut self, frame: &Frame, observer: &mut dyn Observer) -> Fate {
@@ -143,7 +162,7 @@ impl Pipeline {
 
     /// Flows get numbers from this one on, so that those of several pipelines differ.
     pub fn number_flows_from(&mut self, first: u64) {
-        self.flows.number_from(first);
+        self.flows.number_from(first, 1);
     }
 
     /// Ends flows whose time is over although no packets come; looks at so many at most.
@@ -174,6 +193,11 @@ impl Pipeline {
                 + streams.reassembly_bytes()
                 + self.decoder.memory() as u64,
         }
+    }
+
+    /// The capture has come to this time, with frames that others took.
+    pub fn reached(&mut self, time: Time) {
+        self.now = time;
     }
 
     /// The capture ends, and with it all flows.
@@ -230,7 +254,7 @@ impl Pipeline {
                     transactions: flow.upper.transactions,
                     now: self.now,
                     state: &flow.upper.detection,
-                    conversation: flow.upper.conversation.as_ref(),
+                    conversation: flow.upper.conversation.as_deref(),
                     original: flow.upper.original,
                 });
             }

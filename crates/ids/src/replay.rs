@@ -1,16 +1,19 @@
 //! A capture file, run through all layers: what `gauntlet ips replay` does.
 
+mod threads;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_packet::{Capture, Checksums, HostPolicies};
+use gauntlet_packet::{Capture, Checksums, Frame, HostPolicies};
 use gauntlet_protocols::HashSettings;
 
 use crate::config::Settings;
-use crate::detect::{self, Countries, Detector, Limits, Program, Suppress};
+use crate::detect::{self, Countries, Detector, Limits, Program, Reputations, Suppress};
 use crate::eve::{self, Store, StoreSettings, Writer};
 use crate::lists;
 use crate::pipeline::{self, Pipeline};
@@ -55,6 +58,8 @@ pub enum ReplayError {
 pub struct Summary {
     /// Frames of the capture.
     pub frames: u64,
+    /// Bytes that were captured of them.
+    pub bytes: u64,
     /// Alerts.
     pub alerts: u64,
     /// Packets that a rule drops.
@@ -204,17 +209,19 @@ pub fn next_program(options: &Options, earlier: &Program) -> Result<Program, Rep
 /// If a list cannot be read.
 pub fn detector(options: &Options, program: &Program) -> Result<Detector, ReplayError> {
     let mut detector = Detector::default();
+    let mut reputations = Reputations::default();
     lists::load(&program.rules.datasets, &mut detector.datasets)?;
     if let Some(categories) = options.settings.get("reputation-categories-file") {
         let files = options.settings.list("reputation-files");
         let files: Vec<PathBuf> = files.iter().map(|file| options.path(file)).collect();
-        detector.reputations = lists::reputations(&options.path(categories), &files)?;
+        reputations = lists::reputations(&options.path(categories), &files)?;
     }
     if let Some(file) = options.settings.get("geoip-database") {
         let file = options.path(file);
         let countries = Countries::open(&file).map_err(|e| ReplayError::Read(file, e))?;
-        detector.reputations.countries = Some(countries);
+        reputations.countries = Some(countries);
     }
+    detector.reputations = Arc::new(reputations);
     Ok(detector)
 }
 
@@ -231,6 +238,7 @@ pub struct Replayer<'a> {
     layers: pipeline::Settings,
     program: Arc<Program>,
     output: Output,
+    threads: usize,
 }
 
 /// What is written.
@@ -280,7 +288,15 @@ impl<'a> Replayer<'a> {
         program.wants(&mut layers.protocols);
         layers.streams.check_overlaps |= program.asks_overlaps();
         layers.wishes = output.eve.wishes(output.store.as_ref());
-        Ok(Self { options, layers, program: Arc::new(program), output })
+        Ok(Self { options, layers, program: Arc::new(program), output, threads: 1 })
+    }
+
+    /// Inspects on so many threads, beside the one that reads; with one, the reader inspects, and
+    /// so it does if files are kept.
+    #[must_use]
+    pub fn on_threads(mut self, threads: NonZeroUsize) -> Self {
+        self.threads = threads.get();
+        self
     }
 
     /// Replays a capture, from a fresh state; each record of EVE goes to `line`.
@@ -300,33 +316,19 @@ impl<'a> Replayer<'a> {
         let bad = |e| ReplayError::Capture(capture.to_owned(), e);
         let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
         let detector = detector(self.options, &self.program)?;
-        let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
-        let name = capture.display().to_string();
-        let settings = self.output.eve.clone();
-        let program = Arc::clone(&self.program);
-        let mut writer = Writer::new(settings, program, &name, Box::new(line));
+        let mut writer = self.writer(capture, Box::new(line));
+        if self.threads > 1 && self.output.store.is_none() {
+            threads::run(self, capture, &detector, &mut frames, &mut summary, &mut writer);
+            return Ok(summary);
+        }
         if let Some(settings) = &self.output.store {
             let directory = settings.directory.clone();
             let bad = |error| ReplayError::Store(directory, error);
             writer = writer.with_store(Store::open(settings.clone()).map_err(bad)?);
         }
-        loop {
-            match frames.next() {
-                Ok(Some(frame)) => {
-                    summary.frames += 1;
-                    pipeline.frame(&frame, &mut writer);
-                }
-                Ok(None) => {
-                    summary.damage = frames
-                        .damage()
-                        .map(|damage| format!("{} after {} frames", damage.reason, damage.frames));
-                    break;
-                }
-                Err(error) => {
-                    summary.damage = Some(error.to_string());
-                    break;
-                }
-            }
+        let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
+        while let Some(frame) = next_frame(&mut frames, &mut summary) {
+            pipeline.frame(&frame, &mut writer);
         }
         pipeline.end(&mut writer);
         writer.stats(&pipeline.counters());
@@ -334,6 +336,31 @@ impl<'a> Replayer<'a> {
         summary.store_problem = writer.store_problem().map(ToString::to_string);
         Ok(summary)
     }
+
+    /// Writes records about a capture.
+    fn writer<'o>(&self, capture: &Path, out: eve::Out<'o>) -> Writer<'o> {
+        let (settings, program) = (self.output.eve.clone(), Arc::clone(&self.program));
+        Writer::new(settings, program, &capture.display().to_string(), out)
+    }
+}
+
+/// The next frame; none at the end, or where the capture is damaged, which is noted.
+fn next_frame(frames: &mut Capture, summary: &mut Summary) -> Option<Frame> {
+    match frames.next() {
+        Ok(Some(frame)) => {
+            summary.frames += 1;
+            summary.bytes += frame.bytes.len() as u64;
+            return Some(frame);
+        }
+        Ok(None) if summary.damage.is_none() => {
+            let damage = frames.damage();
+            summary.damage =
+                damage.map(|damage| format!("{} after {} frames", damage.reason, damage.frames));
+        }
+        Ok(None) => {}
+        Err(error) => summary.damage = Some(error.to_string()),
+    }
+    None
 }
 
 /// Replays one capture; each record of EVE goes to `line`.

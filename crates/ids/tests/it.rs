@@ -23,5 +23,7 @@ mod records;
 mod replay;
 #[path = "it/rules.rs"]
 mod rules;
+#[path = "it/threads.rs"]
+mod threads;
 #[path = "it/wire.rs"]
 mod wire;

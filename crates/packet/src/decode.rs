@@ -26,6 +26,7 @@ mod ipv6_extension;
 mod label;
 mod link_layer;
 mod ppp;
+mod share;
 mod step;
 mod tcp;
 mod transport;
@@ -66,6 +67,8 @@ pub struct Decoder {
     checked: bool,
     /// Checksums of the frames that come now are known to be right, or are filled in later.
     trusted: bool,
+    /// That was decided by what came.
+    sampled: bool,
     frames: u64,
     wrong_checksums: u64,
 }
@@ -80,6 +83,7 @@ impl Decoder {
             defrag: Defrag::new(settings.defrag.clone(), settings.hosts.clone()),
             counters: Counters::default(),
             settings,
+            sampled: false,
             frames: 0,
             wrong_checksums: 0,
         }
@@ -105,7 +109,7 @@ impl Decoder {
     /// first, the captured one last. Of a frame that is too long there is none.
     pub fn decode(&mut self, frame: &Frame, packets: &mut Vec<Packet>) {
         self.frames += 1;
-        self.choose_checksums();
+        self.choose_checksums(frame.number);
         if frame.bytes.len() > FRAME_BYTES_MAX {
             self.counters.add(Counter::TooLong);
             return;
@@ -116,18 +120,7 @@ impl Decoder {
         draft.packet.number = Some(frame.number).filter(|number| *number > 0);
         draft.packet.time = frame.time;
         draft.checked = self.checked && !self.trusted;
-        let layer = match frame.link {
-            Link::Ethernet => Some(Layer::Ethernet),
-            Link::LinuxCooked => Some(Layer::LinuxCooked),
-            Link::LinuxCooked2 => Some(Layer::LinuxCooked2),
-            Link::Ppp => Some(Layer::Ppp),
-            Link::Raw | Link::Ipv4 | Link::Ipv6 => Some(Layer::Raw),
-            Link::Null => Some(Layer::Null),
-            Link::Loop => Some(Layer::Loop),
-            Link::Hdlc => Some(Layer::Hdlc),
-            Link::Other(_) => None,
-        };
-        if let Some(layer) = layer {
+        if let Some(layer) = first_layer(frame.link) {
             self.run(&mut draft, layer, View::new(&frame.bytes), packets);
         }
         if draft.packet.invalid {
@@ -139,10 +132,15 @@ impl Decoder {
         self.finish(draft, packets);
     }
 
-    fn choose_checksums(&mut self) {
-        let sampled = self.settings.checksums == Checksums::Auto && self.frames == CHECKSUM_SAMPLE;
-        if sampled && self.wrong_checksums > 0 {
-            self.checked = self.frames / self.wrong_checksums >= CHECKSUM_RATIO;
+    /// Decides about checksums by the frames so far, once: of a capture that several decoders
+    /// share, each by those it was given.
+    fn choose_checksums(&mut self, number: u64) {
+        if self.settings.checksums != Checksums::Auto || self.sampled || number < CHECKSUM_SAMPLE {
+            return;
+        }
+        self.sampled = true;
+        if let Some(ratio) = self.frames.checked_div(self.wrong_checksums) {
+            self.checked = ratio >= CHECKSUM_RATIO;
         }
     }
 
@@ -313,6 +311,21 @@ impl Decoder {
             draft.packet.no_payload_inspection = true;
         }
     }
+}
+
+/// What a frame begins with.
+fn first_layer(link: Link) -> Option<Layer> {
+    Some(match link {
+        Link::Ethernet => Layer::Ethernet,
+        Link::LinuxCooked => Layer::LinuxCooked,
+        Link::LinuxCooked2 => Layer::LinuxCooked2,
+        Link::Ppp => Layer::Ppp,
+        Link::Raw | Link::Ipv4 | Link::Ipv6 => Layer::Raw,
+        Link::Null => Layer::Null,
+        Link::Loop => Layer::Loop,
+        Link::Hdlc => Layer::Hdlc,
+        Link::Other(_) => return None,
+    })
 }
 
 /// What an inner packet has to know of the captured one; `deeper` is how much deeper it is than

@@ -175,6 +175,18 @@ impl Settings {
         Self { teredo: TunnelPorts::Any, defrag, hosts: HostPolicies::none(), ..Self::default() }
     }
 
+    /// Of one of several decoders, which share the memory.
+    #[must_use]
+    pub fn share(mut self, decoders: usize) -> Self {
+        let defrag = &mut self.defrag;
+        for most in
+            [&mut defrag.memory_bytes_max, &mut defrag.trackers_max, &mut defrag.fragments_max]
+        {
+            *most = most.div_ceil(decoders.max(1));
+        }
+        self
+    }
+
     /// Sets what `suricata.yaml` calls so (`defrag.timeout`, `host-os-policy.linux.0`, ...);
     /// variables among ports are resolved by the caller. Whether key and value were understood.
     pub fn set(&mut self, key: &str, value: &str) -> bool {

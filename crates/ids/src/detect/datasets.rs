@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
+use super::lock;
 use crate::rule::matches::{
     DataReputation, Dataset, DatasetCommand, DatasetDeclaration, DatasetType,
 };
@@ -11,17 +13,20 @@ use crate::rule::matches::{
 /// The most values of one set that rules may add.
 const VALUES_MAX: usize = 1_000_000;
 
-/// All sets by name.
-#[derive(Debug, Default)]
+type Sets = HashMap<String, HashSet<Vec<u8>>>;
+type Scores = HashMap<String, HashMap<Vec<u8>, u64>>;
+
+/// All sets by name; clones share them.
+#[derive(Debug, Clone, Default)]
 pub struct Datasets {
-    sets: HashMap<String, HashSet<Vec<u8>>>,
-    reputations: HashMap<String, HashMap<Vec<u8>, u64>>,
+    sets: Arc<Mutex<Sets>>,
+    reputations: Arc<Scores>,
 }
 
 impl Datasets {
     /// Puts the values of a set in, as its file has them.
     pub fn load(&mut self, name: &str, values: impl IntoIterator<Item = Vec<u8>>) {
-        self.sets.entry(name.to_owned()).or_default().extend(values);
+        lock(&self.sets).entry(name.to_owned()).or_default().extend(values);
     }
 
     /// Puts values with their reputations in.
@@ -30,24 +35,17 @@ impl Datasets {
         name: &str,
         values: impl IntoIterator<Item = (Vec<u8>, u64)>,
     ) {
-        self.reputations.entry(name.to_owned()).or_default().extend(values);
-    }
-
-    /// Values of a set, sorted, to be written.
-    pub fn values(&self, name: &str) -> Vec<&[u8]> {
-        let set = self.sets.get(name);
-        let mut values: Vec<&[u8]> =
-            set.map(|set| set.iter().map(Vec::as_slice).collect()).unwrap_or_default();
-        values.sort_unstable();
-        values
+        let scores = Arc::make_mut(&mut self.reputations);
+        scores.entry(name.to_owned()).or_default().extend(values);
     }
 
     /// Takes all of `newer`, but keeps these sets as they are.
     pub(crate) fn replace(&mut self, newer: Self, kept: &[&str]) {
         let older = std::mem::replace(self, newer);
-        for (name, values) in older.sets {
+        let mut sets = lock(&self.sets);
+        for (name, values) in lock(&older.sets).iter() {
             if kept.contains(&name.as_str()) {
-                self.sets.insert(name, values);
+                sets.insert(name.clone(), values.clone());
             }
         }
     }
@@ -56,7 +54,8 @@ impl Datasets {
         let Some(value) = key(&check.set, value) else {
             return check.command == DatasetCommand::IsNotSet;
         };
-        let set = self.sets.entry(check.set.name.clone()).or_default();
+        let mut sets = lock(&self.sets);
+        let set = sets.entry(check.set.name.clone()).or_default();
         match check.command {
             DatasetCommand::IsSet => set.contains(value.as_ref()),
             DatasetCommand::IsNotSet => !set.contains(value.as_ref()),

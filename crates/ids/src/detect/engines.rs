@@ -1,6 +1,7 @@
 //! One step of the inspection of a transaction: a rule's checks on one buffer, on numbers, events,
 //! files, or on the stream.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -35,26 +36,30 @@ pub(crate) enum Result {
 const VALUES_MAX: usize = 4_096;
 
 /// A buffer's bytes with its transforms done.
-struct Prepared {
-    bytes: Vec<u8>,
+struct Prepared<'a> {
+    bytes: Cow<'a, [u8]>,
     offset: u64,
     begin: bool,
     end: bool,
 }
+
+/// Which buffer, with which transforms, whose.
+type Which = (Buffer, BufferKey, Direction);
 
 /// Looks into one transaction; buffers are made once for all rules.
 pub(crate) struct Inspection<'a> {
     program: &'a Program,
     conversation: &'a Conversation,
     place: usize,
-    prepared: HashMap<(Buffer, BufferKey, Direction), Vec<Prepared>>,
+    /// They are few.
+    prepared: Vec<(Which, Vec<Prepared<'a>>)>,
     /// Of the raw stream, which is the same for all transactions of a packet.
     stream: HashMap<u32, bool>,
 }
 
 impl<'a> Inspection<'a> {
     pub(crate) fn new(program: &'a Program, conversation: &'a Conversation, place: usize) -> Self {
-        Self { program, conversation, place, prepared: HashMap::new(), stream: HashMap::new() }
+        Self { program, conversation, place, prepared: Vec::new(), stream: HashMap::new() }
     }
 
     /// Whether rules about this protocol look at the transaction in this direction.
@@ -85,35 +90,43 @@ impl<'a> Inspection<'a> {
         key: BufferKey,
         kind: Kind,
         direction: Direction,
-    ) -> &[Prepared] {
+    ) -> &[Prepared<'a>] {
+        let which = (buffer, key, direction);
+        let place = match self.prepared.iter().position(|(other, _)| *other == which) {
+            Some(place) => place,
+            None => {
+                let values = self.values(which, kind);
+                self.prepared.push((which, values));
+                self.prepared.len() - 1
+            }
+        };
+        self.prepared.get(place).map_or(&[], |(_, values)| values.as_slice())
+    }
+
+    fn values(&self, (buffer, key, direction): Which, kind: Kind) -> Vec<Prepared<'a>> {
         let (conversation, place) = (self.conversation, self.place);
         let transforms = self.program.rules.buffers.get(usize::from(key.0));
-        self.prepared.entry((buffer, key, direction)).or_insert_with(|| {
-            let most = if matches!(kind, Kind::Single | Kind::Body) { 1 } else { VALUES_MAX };
-            let (mut values, mut spare) = (Vec::new(), Vec::new());
-            // Behind a file that has nothing to look at others may have.
-            let files = conversation.buffers(place, buffer, direction);
-            for i in 0..files.unwrap_or(most) {
-                let value = match conversation.buffer(place, buffer, direction, i) {
-                    Some(value) => value,
-                    None if files.is_some() => continue,
-                    None => break,
-                };
-                let mut bytes = value.data.into_owned();
-                if let Some(used) = transforms.filter(|used| !used.transforms.is_empty()) {
-                    let mut out = Vec::new();
-                    inspect::transform::apply_all(&used.transforms, &bytes, &mut out, &mut spare);
-                    bytes = out;
-                }
-                values.push(Prepared {
-                    bytes,
-                    offset: value.offset,
-                    begin: value.begin,
-                    end: value.end,
-                });
+        let transforms = transforms.filter(|used| !used.transforms.is_empty());
+        let most = if matches!(kind, Kind::Single | Kind::Body) { 1 } else { VALUES_MAX };
+        let (mut values, mut spare) = (Vec::new(), Vec::new());
+        // Behind a file that has nothing to look at others may have.
+        let files = conversation.buffers(place, buffer, direction);
+        for i in 0..files.unwrap_or(most) {
+            let value = match conversation.buffer(place, buffer, direction, i) {
+                Some(value) => value,
+                None if files.is_some() => continue,
+                None => break,
+            };
+            let mut bytes = value.data;
+            if let Some(used) = transforms {
+                let mut out = Vec::new();
+                inspect::transform::apply_all(&used.transforms, &bytes, &mut out, &mut spare);
+                bytes = Cow::Owned(out);
             }
-            values
-        })
+            let (offset, begin, end) = (value.offset, value.begin, value.end);
+            values.push(Prepared { bytes, offset, begin, end });
+        }
+        values
     }
 
     /// Inspects one engine of a rule.
@@ -130,10 +143,14 @@ impl<'a> Inspection<'a> {
         else {
             return Result::Never;
         };
-        scene.dce = {
+        // Asked by name, hence only where there can be an answer.
+        let is_rpc = matches!(self.conversation.protocol(), Some(Protocol::Dcerpc | Protocol::Smb));
+        scene.dce = None;
+        if is_rpc {
             let about = About { inspection: self, direction: engine.direction };
-            words::Source::number(&about, "dcerpc.little_endian", 0).map(|little| little != 0)
-        };
+            let little = words::Source::number(&about, "dcerpc.little_endian", 0);
+            scene.dce = little.map(|little| little != 0);
+        }
         match engine.look {
             Look::Progress => Result::Match,
             Look::Stream => self.stream(rule, number, scene),

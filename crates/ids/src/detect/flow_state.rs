@@ -31,11 +31,18 @@ pub struct FlowState {
     pub stores: [bool; 2],
     pub(crate) tags: Vec<Entry>,
     pub(crate) thresholds: Vec<(RuleId, Counter)>,
+    /// Most flows have none.
+    kept: Option<Box<Kept>>,
+    /// A bit, number, variable or limit was ever set: rules that ask for bits are tried.
+    pub(crate) has_variables: bool,
+}
+
+/// Bits, numbers and variables that rules have set.
+#[derive(Debug, Default)]
+struct Kept {
     bits: BTreeSet<u32>,
     numbers: BTreeMap<u32, u32>,
     variables: BTreeMap<u32, Vec<u8>>,
-    /// A bit, number, variable or limit was ever set: rules that ask for bits are tried.
-    pub(crate) has_variables: bool,
 }
 
 impl FlowState {
@@ -46,55 +53,65 @@ impl FlowState {
 
     /// Bits that are set, by their numbers ([`crate::rule::RuleSet::flowbits`]).
     pub fn bits(&self) -> impl Iterator<Item = u32> {
-        self.bits.iter().copied()
+        self.kept.iter().flat_map(|kept| kept.bits.iter().copied())
     }
 
     /// Numbers and values of `flowint` ([`crate::rule::RuleSet::variables`]).
     pub fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.numbers.iter().map(|(number, value)| (*number, *value))
+        self.kept.iter().flat_map(|kept| kept.numbers.iter().map(|(n, value)| (*n, *value)))
     }
 
     /// Numbers and values of variables ([`crate::rule::RuleSet::variables`]).
     pub fn variables(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        self.variables.iter().map(|(number, value)| (*number, value.as_slice()))
+        let all = self.kept.iter().flat_map(|kept| &kept.variables);
+        all.map(|(number, value)| (*number, value.as_slice()))
+    }
+
+    fn kept(&mut self) -> &mut Kept {
+        self.kept.get_or_insert_default()
     }
 
     /// Whether a bit of `flowbits` is set.
     pub(crate) fn bit(&self, bit: u32) -> bool {
-        self.bits.contains(&bit)
+        self.kept.as_ref().is_some_and(|kept| kept.bits.contains(&bit))
     }
 
     pub(crate) fn set_bit(&mut self, bit: u32) {
-        if self.bits.len() < KEPT_MAX {
-            self.bits.insert(bit);
+        let kept = self.kept();
+        if kept.bits.len() < KEPT_MAX {
+            kept.bits.insert(bit);
             self.has_variables = true;
         }
     }
 
     pub(crate) fn clear_bit(&mut self, bit: u32) {
-        self.bits.remove(&bit);
+        if let Some(kept) = &mut self.kept {
+            kept.bits.remove(&bit);
+        }
     }
 
     /// The value of a `flowint`.
     pub(crate) fn number(&self, variable: u32) -> Option<u32> {
-        self.numbers.get(&variable).copied()
+        self.kept.as_ref()?.numbers.get(&variable).copied()
     }
 
     pub(crate) fn set_number(&mut self, variable: u32, value: u32) {
-        if self.numbers.len() < KEPT_MAX || self.numbers.contains_key(&variable) {
-            self.numbers.insert(variable, value);
+        let numbers = &mut self.kept().numbers;
+        if numbers.len() < KEPT_MAX || numbers.contains_key(&variable) {
+            numbers.insert(variable, value);
             self.has_variables = true;
         }
     }
 
     /// The value of a `flowvar`.
     pub(crate) fn variable(&self, variable: u32) -> Option<&[u8]> {
-        self.variables.get(&variable).map(Vec::as_slice)
+        self.kept.as_ref()?.variables.get(&variable).map(Vec::as_slice)
     }
 
     pub(crate) fn set_variable(&mut self, variable: u32, value: &[u8]) {
-        if self.variables.len() < KEPT_MAX || self.variables.contains_key(&variable) {
-            self.variables.insert(variable, value.to_vec());
+        let variables = &mut self.kept().variables;
+        if variables.len() < KEPT_MAX || variables.contains_key(&variable) {
+            variables.insert(variable, value.to_vec());
             self.has_variables = true;
         }
     }

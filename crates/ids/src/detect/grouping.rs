@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{Buffer, Kind, Number, Protocol};
 
+use super::groups::{Groups, Member};
 use super::program::{
-    Candidates, Compiled, FrameRule, Look, PacketBuffer, Prefilter, Program, TransactionFilter,
-    is_ip_only,
+    Candidates, Compiled, Engine, FrameRule, Look, PacketBuffer, Prefilter, Program,
+    TransactionFilter, is_ip_only,
 };
 use super::words;
 use crate::inspect::prefilter::Matcher;
@@ -112,8 +113,7 @@ type Patterns<'a> = Vec<(u32, &'a FastPattern)>;
 
 #[derive(Default)]
 struct Gathered<'a> {
-    payload: Patterns<'a>,
-    stream: Patterns<'a>,
+    packet: Vec<Member>,
     packet_buffers: BTreeMap<(u16, u8), (PacketBuffer, Patterns<'a>)>,
     transactions: BTreeMap<FilterKey, (Kind, Patterns<'a>)>,
     always: BTreeMap<(Option<Protocol>, Direction, u8), Vec<u32>>,
@@ -157,9 +157,8 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
             _ => without_pattern(number, compiled, &mut gathered, &mut made),
         }
     }
-    made.payload = Matcher::new(&gathered.payload);
-    made.stream = Matcher::new(&gathered.stream);
     made.stream_ports = stream_ports(program);
+    made.groups = Groups::new(&gathered.packet, program);
     for ((key, _), (buffer, patterns)) in gathered.packet_buffers {
         made.packet_buffers.push((buffer, BufferKey(key), Matcher::new(&patterns)));
     }
@@ -221,12 +220,11 @@ fn gather<'a>(
     gathered: &mut Gathered<'a>,
 ) {
     let Some(key) = pattern.key else {
-        if rule.needs_stream || !rule.needs_packet {
-            gathered.stream.push((number, pattern));
-        }
-        if rule.needs_packet || !rule.needs_stream {
-            gathered.payload.push((number, pattern));
-        }
+        gathered.packet.push(Member {
+            rule: number,
+            payload: rule.needs_packet || !rule.needs_stream,
+            stream: rule.needs_stream || !rule.needs_packet,
+        });
         return;
     };
     for (place, buffer) in &compiled.packet_buffers {
@@ -267,9 +265,12 @@ fn without_pattern(
     if found && compiled.packet_buffers.is_empty() {
         return;
     }
-    if compiled.needs.event {
+    // What asks of transactions for events alone cannot match where none has any.
+    let is_event = |engine: &Engine| engine.protocol.is_none() && matches!(engine.look, Look::List);
+    if compiled.needs.event || (!found && compiled.engines.iter().any(is_event)) {
         made.events.push(number);
     } else {
-        made.packet.push(number);
+        let member = Member { rule: number, payload: false, stream: false };
+        gathered.packet.push(member);
     }
 }

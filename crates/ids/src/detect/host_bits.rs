@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 use gauntlet_packet::Time;
 
+use super::lock;
 use super::threshold::pair;
 use crate::rule::matches::{BitCommand, HostBits, Track};
 
@@ -17,11 +19,15 @@ struct Key {
     addresses: [Option<IpAddr>; 2],
 }
 
-/// Bits that are set, with the second in which they end.
-#[derive(Debug, Default)]
+/// Bits that are set; clones share them.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct HostBitTable {
-    bits: HashMap<Key, i64>,
+    bits: Arc<Mutex<Bits>>,
 }
+
+/// Bits with the second in which they end.
+#[derive(Debug, Default)]
+struct Bits(HashMap<Key, i64>);
 
 impl HostBitTable {
     /// Tests or changes a bit; whether the rule's condition holds (changes always do).
@@ -40,26 +46,29 @@ impl HostBitTable {
             _ => return false,
         };
         let key = Key { bit: check.bit, addresses };
-        let is_set = self.is_set(&key, now);
+        let mut bits = lock(&self.bits);
+        let is_set = bits.is_set(&key, now);
         match check.command {
             BitCommand::IsSet => return is_set,
             BitCommand::IsNotSet => return !is_set,
-            BitCommand::Set => self.set(key, now, check.expire_seconds),
+            BitCommand::Set => bits.set(key, now, check.expire_seconds),
             BitCommand::Unset => {
-                self.bits.remove(&key);
+                bits.0.remove(&key);
             }
             BitCommand::Toggle if is_set => {
-                self.bits.remove(&key);
+                bits.0.remove(&key);
             }
-            BitCommand::Toggle => self.set(key, now, check.expire_seconds),
+            BitCommand::Toggle => bits.set(key, now, check.expire_seconds),
         }
         true
     }
+}
 
+impl Bits {
     fn is_set(&mut self, key: &Key, now: Time) -> bool {
-        match self.bits.get(key) {
+        match self.0.get(key) {
             Some(end) if *end < now.seconds => {
-                self.bits.remove(key);
+                self.0.remove(key);
                 false
             }
             Some(_) => true,
@@ -68,11 +77,11 @@ impl HostBitTable {
     }
 
     fn set(&mut self, key: Key, now: Time, seconds: u32) {
-        if self.bits.len() >= BITS_MAX {
-            self.bits.retain(|_, end| *end >= now.seconds);
+        if self.0.len() >= BITS_MAX {
+            self.0.retain(|_, end| *end >= now.seconds);
         }
-        if self.bits.len() < BITS_MAX || self.bits.contains_key(&key) {
-            self.bits.insert(key, now.seconds + i64::from(seconds));
+        if self.0.len() < BITS_MAX || self.0.contains_key(&key) {
+            self.0.insert(key, now.seconds + i64::from(seconds));
         }
     }
 }

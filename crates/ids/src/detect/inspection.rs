@@ -39,6 +39,7 @@ pub fn inspect(
         facts,
         inspector: &mut detector.inspector,
         search: &mut detector.search,
+        groups: &mut detector.groups,
         host_bits: &mut detector.host_bits,
         datasets: &mut detector.datasets,
         reputations: &detector.reputations,
@@ -95,6 +96,9 @@ fn name_transactions(
     named: Option<&mut Vec<(u64, u32)>>,
     queue: &mut [Alert],
 ) {
+    if queue.is_empty() {
+        return;
+    }
     let side = direction.index();
     let states = (0..conversation.count()).filter_map(|place| conversation.state(place));
     let mut open = states.filter(|state| !state.inspected.get(side).copied().unwrap_or_default());

@@ -52,7 +52,7 @@ pub struct Facts<'a> {
     /// Streams are inspected before they are acknowledged.
     pub is_inline: bool,
     /// Parts of the raw stream that are to be inspected, with their offsets.
-    pub stream: Vec<(u64, Vec<u8>)>,
+    pub stream: Vec<(u64, &'a [u8])>,
     /// There is a part of the stream to inspect.
     pub has_stream: bool,
     /// Of the flow's counters.

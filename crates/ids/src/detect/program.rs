@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{Buffer, Event, Kind, Number, Protocol, ProtocolSet};
 
+use super::groups::Groups;
 use crate::inspect::prefilter::Matcher;
 use crate::rule::address::AddressSet;
 use crate::rule::matches::{FileScope, Match, Threshold, Track};
@@ -210,14 +211,10 @@ pub struct Program {
 pub(crate) struct Prefilter {
     /// Rules of addresses alone.
     pub(crate) ip_only: Vec<u32>,
-    /// Rules of packets without a fast pattern, by what they need.
-    pub(crate) packet: Vec<u32>,
-    /// The same that ask for an event.
+    /// Rules of packets and streams.
+    pub(crate) groups: Groups,
+    /// Rules of packets without a fast pattern that ask for an event.
     pub(crate) events: Vec<u32>,
-    /// Fast patterns in payloads of packets.
-    pub(crate) payload: Matcher,
-    /// Fast patterns in streams.
-    pub(crate) stream: Matcher,
     /// Fast patterns in buffers of packets.
     pub(crate) packet_buffers: Vec<(PacketBuffer, BufferKey, Matcher)>,
     /// Ports of servers for which there are rules on streams, to the server and to the client.
@@ -257,14 +254,9 @@ impl Program {
     /// Turns on what is computed only if a rule asks for it.
     pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
         settings.frames |= !self.frames.is_empty();
-        let lists = self.rules.rules.iter().flat_map(|rule| &rule.buffers);
-        for check in lists.flat_map(|list| &list.matches) {
-            if let Match::Protocol(check) = check {
-                settings.hashes.md5 |= check.keyword == "filemd5";
-                settings.hashes.sha1 |= check.keyword == "filesha1";
-                settings.hashes.sha256 |= check.keyword == "filesha256";
-            }
-        }
+        settings.hashes.md5 |= self.asks_for("filemd5");
+        settings.hashes.sha1 |= self.asks_for("filesha1");
+        settings.hashes.sha256 |= self.asks_for("filesha256");
         for used in &self.rules.buffers {
             if used.name == "file.magic" {
                 settings.hashes.magic = true;
@@ -278,6 +270,13 @@ impl Program {
         }
     }
 
+    /// Whether a rule compares with this keyword.
+    fn asks_for(&self, keyword: &str) -> bool {
+        let is_it = |check: &Match| matches!(check, Match::Protocol(c) if c.keyword == keyword);
+        let mut lists = self.rules.rules.iter().flat_map(|rule| &rule.buffers);
+        lists.any(|list| list.matches.iter().any(is_it))
+    }
+
     /// Whether a rule asks for segments that overlap with other data, for which bytes are kept.
     pub fn asks_overlaps(&self) -> bool {
         let is_it = |name: &str| name.ends_with(OVERLAP_EVENT);
@@ -287,7 +286,7 @@ impl Program {
 
     /// Whether any rule looks at raw streams.
     pub fn looks_at_streams(&self) -> bool {
-        !self.prefilter.stream.is_empty()
+        self.prefilter.groups.has_streams
     }
 
     /// Whether any rule looks at raw streams that go this way and have this port on the side that

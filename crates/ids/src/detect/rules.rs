@@ -6,6 +6,7 @@ use gauntlet_protocols::ProtocolSet;
 use super::alert::Alert;
 use super::datasets::Datasets;
 use super::flow_state::FlowState;
+use super::groups::Used;
 use super::header;
 use super::host_bits::HostBitTable;
 use super::packet::{self, Changes, Facts, Known};
@@ -24,6 +25,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) facts: &'a Facts<'a>,
     pub(crate) inspector: &'a mut Inspector,
     pub(crate) search: &'a mut Scratch,
+    pub(crate) groups: &'a mut Used,
     pub(crate) host_bits: &'a mut HostBitTable,
     pub(crate) datasets: &'a mut Datasets,
     pub(crate) reputations: &'a Reputations,
@@ -66,7 +68,8 @@ pub(crate) fn inspect_packet(
     queue: &mut Vec<Alert>,
 ) -> Vec<u32> {
     let mut of_transactions = Vec::new();
-    for number in candidates(program, scene, has_events) {
+    let found = candidates(program, scene, has_events);
+    for &number in &found {
         let Some(made) = program.compiled.get(number as usize) else { continue };
         if !made.engines.is_empty() {
             of_transactions.push(number);
@@ -78,6 +81,7 @@ pub(crate) fn inspect_packet(
             queue.push(alert(program, number, matched));
         }
     }
+    scene.search.room = found;
     of_transactions
 }
 
@@ -101,25 +105,18 @@ pub(crate) fn action(program: &Program, number: u32) -> Action {
 fn candidates(program: &Program, scene: &mut Scene<'_>, has_events: bool) -> Vec<u32> {
     let filter = &program.prefilter;
     let facts = scene.facts;
-    let mut found = Vec::new();
-    let fits = |number: &&u32| {
-        let made = program.compiled.get(**number as usize);
-        made.is_some_and(|made| meets(&made.needs, facts, has_events))
-    };
-    found.extend(filter.packet.iter().filter(fits));
+    let mut found = std::mem::take(&mut scene.search.room);
+    found.clear();
+    let memory = (&mut *scene.groups, &mut *scene.search);
+    filter.groups.candidates(program, facts, memory, &mut found);
     if has_events || !facts.events.is_empty() || !facts.detection_events.is_empty() {
-        found.extend(filter.events.iter().filter(fits));
-    }
-    if !facts.no_payload_inspection {
-        let payload = facts.payload();
-        filter.payload.candidates(payload, scene.search, &mut found);
-        if facts.has_stream {
-            for (_, bytes) in &facts.stream {
-                filter.stream.candidates(bytes, scene.search, &mut found);
-            }
-        } else if !facts.added_to_stream {
-            filter.stream.candidates(payload, scene.search, &mut found);
-        }
+        found.extend(filter.events.iter().filter(|number| {
+            let made = program.compiled.get(**number as usize);
+            made.is_some_and(|made| {
+                meets(&made.needs, facts, has_events)
+                    && made.protocols.is_none_or(|wanted| has_protocol(wanted, facts))
+            })
+        }));
     }
     for (buffer, _, matcher) in &filter.packet_buffers {
         if let Some(bytes) = packet_buffers::bytes(facts.packet, *buffer) {

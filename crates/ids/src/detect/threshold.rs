@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 use gauntlet_packet::Time;
 
+use super::lock;
 use crate::rule::Action;
 use crate::rule::matches::{Threshold, ThresholdKind, Track};
 
@@ -57,10 +59,11 @@ struct Key {
     addresses: [Option<IpAddr>; 2],
 }
 
-/// Counters of all rules by what they are counted by; those by flow are kept in the flow.
-#[derive(Debug, Default)]
+/// Counters of all rules by what they are counted by; those by flow are kept in the flow. Clones
+/// share them.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Thresholds {
-    counters: HashMap<Key, Counter>,
+    counters: Arc<Mutex<HashMap<Key, Counter>>>,
 }
 
 impl Thresholds {
@@ -89,21 +92,18 @@ impl Thresholds {
             return (Said::Alert, false);
         }
         let key = Key { rule, track: limit.track, addresses: addresses(limit.track, at) };
-        if let Some(counter) = self.counters.get_mut(&key) {
+        let mut counters = lock(&self.counters);
+        if let Some(counter) = counters.get_mut(&key) {
             return counter.update(limit, at.time, action);
         }
         let (counter, said) = Counter::first(limit, at.time);
-        if self.counters.len() >= COUNTERS_MAX {
-            self.expire(at.time, limit.seconds);
+        if counters.len() >= COUNTERS_MAX {
+            counters.retain(|_, counter| at.time <= later(counter.since, limit.seconds));
         }
-        if self.counters.len() < COUNTERS_MAX {
-            self.counters.insert(key, counter);
+        if counters.len() < COUNTERS_MAX {
+            counters.insert(key, counter);
         }
         (said, false)
-    }
-
-    fn expire(&mut self, now: Time, seconds: u32) {
-        self.counters.retain(|_, counter| now <= later(counter.since, seconds));
     }
 }
 

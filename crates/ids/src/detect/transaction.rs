@@ -169,8 +169,9 @@ impl Turn<'_> {
         let mut found = Vec::new();
         let before = kept.progress.get(self.direction.index()).copied().unwrap_or_default();
         let mut seen = before;
-        for filter in &self.program.prefilter.transactions {
-            if !self.concerns(filter, inspection) {
+        for filter in self.filters() {
+            if !filter.protocol.is_none_or(|protocol| inspection.concerns(protocol, self.direction))
+            {
                 continue;
             }
             let is_past = self.progress > filter.progress;
@@ -202,13 +203,21 @@ impl Turn<'_> {
         rule.is_some_and(|rule| rule.is_bidirectional)
     }
 
-    fn concerns(&self, filter: &TransactionFilter, inspection: &Inspection<'_>) -> bool {
-        filter.direction == self.direction
-            && filter.protocol.is_none_or(|protocol| inspection.concerns(protocol, self.direction))
-    }
-
     fn is_carried(&self, protocol: Protocol) -> bool {
         self.protocol == Protocol::Doh2 && matches!(protocol, Protocol::Dns | Protocol::Doh2)
+    }
+
+    /// Filters of the transaction's protocol and direction. They are sorted by these.
+    fn filters(&self) -> impl Iterator<Item = &TransactionFilter> {
+        let all = &self.program.prefilter.transactions;
+        let within = (self.protocol == Protocol::Doh2).then_some([Protocol::Http2, Protocol::Dns]);
+        let protocols = within.into_iter().flatten().chain([self.protocol]);
+        protocols.flat_map(move |protocol| {
+            let slot = (Some(protocol), self.direction);
+            let start = all.partition_point(|filter| (filter.protocol, filter.direction) < slot);
+            let behind = all.get(start..).unwrap_or_default();
+            behind.iter().take_while(move |filter| (filter.protocol, filter.direction) == slot)
+        })
     }
 
     /// Inspects one rule, from the beginning or where it was left; whether it matched now, and what

@@ -1,22 +1,88 @@
-//! Candidates among rules, by their fast patterns: all are searched at once (A. Aho, M. Corasick,
-//! "Efficient string matching", 1975).
+//! Candidates among rules, by their fast patterns: all are searched at once.
 
 use std::collections::BTreeMap;
 
-use aho_corasick::automaton::{Automaton, OverlappingState};
-use aho_corasick::{Anchored, Input, MatchKind, nfa::contiguous::NFA};
-
+use super::grams::{Length, Table, commonness};
 use crate::rule::FastPattern;
+
+/// Patterns that end before this place are looked for in the beginning alone.
+const HEAD_BYTES_MAX: u32 = 256;
+/// So many short patterns are looked for by a rare byte, more by a table.
+const RARE_MAX: usize = 16;
 
 /// Searches many fast patterns at once in one kind of buffer. Rules are numbers of the caller,
 /// rising in evaluation order.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    automaton: Option<NFA>,
-    /// By the number of a pattern in the automaton: who has it.
-    users: Vec<Vec<User>>,
+    /// Bytes of all patterns: in small letters, and as they are written where the case counts.
+    texts: Vec<u8>,
+    patterns: Vec<Pattern>,
+    users: Vec<User>,
+    tables: Vec<Search>,
+    /// Patterns of one to three bytes, if they are few.
+    tiny: Rare,
     /// Rules whose pattern is empty or must not be there: always candidates.
     always: Vec<u32>,
+}
+
+/// Short patterns by a byte that is rare in what is usually sent.
+#[derive(Debug, Default)]
+struct Rare {
+    /// Bytes, in both cases, in groups that are looked for at once.
+    needles: Vec<[u8; 3]>,
+    /// By byte: patterns that have it, and where.
+    users: BTreeMap<u8, Vec<(u32, usize)>>,
+}
+
+impl Rare {
+    fn add(&mut self, pattern: u32, text: &[u8]) {
+        let rarest = text.iter().enumerate().min_by_key(|(_, byte)| commonness(**byte));
+        let Some((at, byte)) = rarest else { return };
+        for byte in [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()] {
+            let users = self.users.entry(byte).or_default();
+            if users.last() != Some(&(pattern, at)) {
+                users.push((pattern, at));
+            }
+        }
+        let bytes: Vec<u8> = self.users.keys().copied().collect();
+        let fill = |chunk: &[u8]| {
+            let at = |i: usize| chunk.get(i).or(chunk.last()).copied().unwrap_or_default();
+            [at(0), at(1), at(2)]
+        };
+        self.needles = bytes.chunks(3).map(fill).collect();
+    }
+
+    /// Hands out patterns that may lie in the bytes, each with the place where it would begin.
+    fn search(&self, bytes: &[u8], found: &mut impl FnMut(u32, usize)) {
+        for [a, b, c] in &self.needles {
+            for place in memchr::memchr3_iter(*a, *b, *c, bytes) {
+                let users = bytes.get(place).and_then(|byte| self.users.get(byte));
+                for (pattern, at) in users.into_iter().flatten() {
+                    if let Some(begin) = place.checked_sub(*at) {
+                        found(*pattern, begin);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A part of the texts: its beginning and length.
+type Text = (u32, u32);
+
+/// A table, and how many bytes from the beginning its patterns lie in.
+#[derive(Debug)]
+struct Search {
+    table: Table,
+    within: usize,
+}
+
+/// A pattern without its case, and who has it.
+#[derive(Debug)]
+struct Pattern {
+    text: Text,
+    /// Its first user, and the one behind the last.
+    users: (u32, u32),
 }
 
 /// A rule with a pattern.
@@ -24,11 +90,11 @@ pub struct Matcher {
 struct User {
     rule: u32,
     /// The bytes with their case, if that counts.
-    exact: Option<Vec<u8>>,
+    exact: Option<Text>,
     /// It does not begin before this place.
-    offset: usize,
+    offset: u32,
     /// It ends at this place or before; 0 is anywhere.
-    depth: usize,
+    depth: u32,
     ends_with: bool,
 }
 
@@ -38,6 +104,8 @@ pub struct Scratch {
     /// By rule: the search in which it was found last.
     seen: Vec<u32>,
     search: u32,
+    /// Room for candidates, to be used again.
+    pub(crate) room: Vec<u32>,
 }
 
 impl Scratch {
@@ -69,44 +137,68 @@ impl Matcher {
     /// A matcher for these rules.
     pub fn new(patterns: &[(u32, &FastPattern)]) -> Self {
         let mut matcher = Self::default();
-        let mut numbers: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        let mut by_text: BTreeMap<Vec<u8>, Vec<(u32, &FastPattern)>> = BTreeMap::new();
         for (rule, pattern) in patterns {
             if pattern.bytes.is_empty() || pattern.negated {
                 matcher.always.push(*rule);
                 continue;
             }
-            let next = numbers.len();
-            let number = *numbers.entry(pattern.bytes.to_ascii_lowercase()).or_insert(next);
-            if number == matcher.users.len() {
-                matcher.users.push(Vec::new());
-            }
-            let user = User {
-                rule: *rule,
-                exact: (!pattern.nocase).then(|| pattern.bytes.clone()),
-                offset: pattern.offset as usize,
-                depth: pattern.depth as usize,
-                ends_with: pattern.ends_with,
-            };
-            if let Some(users) = matcher.users.get_mut(number) {
-                users.push(user);
-            }
+            by_text.entry(pattern.bytes.to_ascii_lowercase()).or_default().push((*rule, pattern));
         }
-        let mut ordered: Vec<_> = numbers.into_iter().collect();
-        ordered.sort_by_key(|(_, number)| *number);
-        if !ordered.is_empty() {
-            let bytes = ordered.iter().map(|(bytes, _)| bytes);
-            let builder = NFA::builder()
-                .ascii_case_insensitive(true)
-                .match_kind(MatchKind::Standard)
-                .build(bytes);
-            matcher.automaton = builder.ok();
-            if matcher.automaton.is_none() {
-                // Too many for the automaton's numbers: everything is a candidate.
-                let users = matcher.users.iter().flatten();
-                matcher.always.extend(users.map(|user| user.rule));
+        let mut tables: BTreeMap<(Length, bool), (Vec<u32>, u32)> = BTreeMap::new();
+        let is_tiny = |text: &&Vec<u8>| text.len() <= Length::TINY_MAX;
+        let are_few = by_text.keys().filter(is_tiny).count() <= RARE_MAX;
+        for (number, (text, users)) in (0u32..).zip(&by_text) {
+            let is_head = users.iter().all(|(_, p)| (1..=HEAD_BYTES_MAX).contains(&p.depth));
+            let depth = users.iter().map(|(_, p)| p.depth).max().unwrap_or_default();
+            match Length::of(text.len()) {
+                Some(length) if length != Length::Tiny || !are_few || is_head => {
+                    let (numbers, within) = tables.entry((length, is_head)).or_default();
+                    numbers.push(number);
+                    *within = if is_head { depth.max(*within) } else { u32::MAX };
+                }
+                _ => matcher.tiny.add(number, text),
             }
+            let text = matcher.keep(text);
+            let first = matcher.count();
+            for (rule, pattern) in users {
+                let exact = (!pattern.nocase).then(|| matcher.keep(&pattern.bytes));
+                matcher.users.push(User {
+                    rule: *rule,
+                    exact,
+                    offset: pattern.offset,
+                    depth: pattern.depth,
+                    ends_with: pattern.ends_with,
+                });
+            }
+            let users = (first, matcher.count());
+            matcher.patterns.push(Pattern { text, users });
         }
+        for ((length, _), (numbers, within)) in tables {
+            let text = |number: u32| matcher.patterns.get(number as usize).map(|p| p.text);
+            let numbers = numbers.iter().filter_map(|n| Some((*n, matcher.text(text(*n)?))));
+            let table = Table::new(length, numbers);
+            matcher.tables.push(Search { table, within: within as usize });
+        }
+        matcher.texts.shrink_to_fit();
+        matcher.users.shrink_to_fit();
+        matcher.patterns.shrink_to_fit();
         matcher
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Text {
+        let start = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        self.texts.extend_from_slice(text);
+        (start, u32::try_from(text.len()).unwrap_or(u32::MAX))
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.users.len()).unwrap_or(u32::MAX)
+    }
+
+    fn text(&self, (start, len): Text) -> &[u8] {
+        let start = start as usize;
+        self.texts.get(start..start + len as usize).unwrap_or_default()
     }
 
     /// Whether there is nothing to search for.
@@ -114,48 +206,46 @@ impl Matcher {
         self.users.is_empty() && self.always.is_empty()
     }
 
-    /// Appends the rules whose pattern is in the buffer to `out`, once each, in their order.
+    /// Appends the rules whose pattern is in the buffer to `out`, once each, in any order.
     pub fn candidates(&self, bytes: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         if self.is_empty() {
             return;
         }
-        let before = out.len();
-        self.find(bytes, scratch, out);
-        if let Some(found) = out.get_mut(before..) {
-            found.sort_unstable();
-        }
-    }
-
-    fn find(&self, bytes: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        out.extend_from_slice(&self.always);
         scratch.begin();
-        for rule in &self.always {
-            if scratch.is_new(*rule) {
-                out.push(*rule);
-            }
-        }
-        let Some(automaton) = &self.automaton else { return };
-        let input = Input::new(bytes).anchored(Anchored::No);
-        let mut state = OverlappingState::start();
-        loop {
-            if automaton.try_find_overlapping(&input, &mut state).is_err() {
-                return;
-            }
-            let Some(found) = state.get_match() else { return };
-            let Some(users) = self.users.get(found.pattern().as_usize()) else { continue };
-            for user in users {
-                if user.fits(bytes, found.start(), found.end()) && scratch.is_new(user.rule) {
-                    out.push(user.rule);
-                }
-            }
+        let mut found =
+            |pattern: u32, start: usize| self.compare(pattern, start, bytes, scratch, out);
+        self.tiny.search(bytes, &mut found);
+        for search in &self.tables {
+            let part = bytes.get(..search.within).unwrap_or(bytes);
+            search.table.search(part, &mut found);
         }
     }
-}
 
-impl User {
-    fn fits(&self, bytes: &[u8], start: usize, end: usize) -> bool {
-        start >= self.offset
-            && (self.depth == 0 || end <= self.depth)
-            && (!self.ends_with || end == bytes.len())
-            && self.exact.as_ref().is_none_or(|exact| bytes.get(start..end) == Some(exact))
+    /// Adds the rules of a pattern, if it lies here as they want it.
+    fn compare(
+        &self,
+        pattern: u32,
+        start: usize,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let Some(pattern) = self.patterns.get(pattern as usize) else { return };
+        let end = start + pattern.text.1 as usize;
+        let Some(found) = bytes.get(start..end) else { return };
+        if !found.eq_ignore_ascii_case(self.text(pattern.text)) {
+            return;
+        }
+        let (first, last) = (pattern.users.0 as usize, pattern.users.1 as usize);
+        for user in self.users.get(first..last).unwrap_or_default() {
+            let fits = start >= user.offset as usize
+                && (user.depth == 0 || end <= user.depth as usize)
+                && (!user.ends_with || end == bytes.len())
+                && user.exact.is_none_or(|exact| self.text(exact) == found);
+            if fits && scratch.is_new(user.rule) {
+                out.push(user.rule);
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use gauntlet_protocols::{Carrier, Conversation, Expectation, Flow, PacketEvent, 
 
 /// Hands data of a stream to the flow's conversation.
 pub(super) struct Sink<'a> {
-    conversation: &'a mut Option<Conversation>,
+    conversation: &'a mut Option<Box<Conversation>>,
     settings: &'a Arc<Settings>,
     /// Of client and server.
     ports: (u16, u16),
@@ -23,7 +23,7 @@ pub(super) struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     pub(super) fn new(
-        conversation: &'a mut Option<Conversation>,
+        conversation: &'a mut Option<Box<Conversation>>,
         settings: &'a Arc<Settings>,
         ports: (u16, u16),
     ) -> Self {
@@ -115,7 +115,7 @@ pub(super) fn conversation(
     carrier: Carrier,
     ports: (u16, u16),
     midstream: bool,
-) -> Conversation {
+) -> Box<Conversation> {
     let flow = Flow { carrier, ports, inline: settings.inline, midstream };
-    Conversation::new(settings.clone(), flow)
+    Box::new(Conversation::new(settings.clone(), flow))
 }

@@ -53,9 +53,9 @@ pub(super) struct Learned {
 }
 
 /// A part of the raw stream that is to be inspected with a packet.
-struct RawPart {
+struct RawPart<'a> {
     /// Its bytes, with their offsets.
-    pieces: Vec<(u64, Vec<u8>)>,
+    pieces: Vec<(u64, &'a [u8])>,
     /// How far the stream is inspected then.
     progress: u64,
 }
@@ -283,11 +283,12 @@ impl Stages {
         let direction = learned.facts.direction;
         let part = raw_part(&flow.core, packet, learned, settings);
         let progress = part.as_ref().map(|part| part.progress);
-        let facts = facts(flow, packet, learned, part, settings.inline);
+        let seen = (packet, learned);
+        let facts = facts(&flow.core, &flow.upper, seen, part, settings.inline);
         let upper = &mut flow.upper;
         let of_flow = detect::InFlow {
             state: &mut upper.detection,
-            conversation: upper.conversation.as_mut(),
+            conversation: upper.conversation.as_deref_mut(),
             named: &mut upper.named,
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, Some(of_flow));
@@ -434,11 +435,11 @@ impl Learned {
 
 impl Upper {
     fn protocol(&self) -> Option<protocols::Protocol> {
-        self.conversation.as_ref().and_then(Conversation::protocol)
+        self.conversation.as_deref().and_then(Conversation::protocol)
     }
 
     fn is_changing(&self) -> bool {
-        self.conversation.as_ref().is_some_and(Conversation::is_changing)
+        self.conversation.as_deref().is_some_and(Conversation::is_changing)
     }
 
     /// Which sides are decided.
@@ -476,12 +477,12 @@ impl Upper {
 }
 
 /// The part of the raw stream that is to be inspected with a packet, if there is one.
-fn raw_part(
-    core: &FlowCore,
-    packet: &Packet,
-    learned: &Learned,
+fn raw_part<'a>(
+    core: &'a FlowCore,
+    packet: &'a Packet,
+    learned: &'a Learned,
     settings: &tcp::Settings,
-) -> Option<RawPart> {
+) -> Option<RawPart<'a>> {
     let session = core.tcp.as_deref().filter(|_| learned.in_session())?;
     let raw = RawPacket::new(packet, learned.facts.direction, &learned.outcome);
     if !session.raw_ready(&raw, settings) {
@@ -489,21 +490,20 @@ fn raw_part(
     }
     let mut pieces = Vec::new();
     let progress = session.raw_data(&raw, settings, false, &mut |offset, bytes| {
-        pieces.push((offset, bytes.to_vec()));
+        pieces.push((offset, bytes));
     });
     Some(RawPart { pieces, progress })
 }
 
 /// What rules may ask of a packet of a flow.
 fn facts<'a>(
-    flow: &Flow<Upper>,
-    packet: &'a Packet,
-    learned: &'a Learned,
-    part: Option<RawPart>,
+    core: &FlowCore,
+    upper: &Upper,
+    (packet, learned): (&'a Packet, &'a Learned),
+    part: Option<RawPart<'a>>,
     is_inline: bool,
 ) -> Facts<'a> {
     let direction = learned.facts.direction;
-    let (core, upper) = (&flow.core, &flow.upper);
     let session = core.tcp.as_deref();
     Facts {
         direction: Some(direction),
@@ -551,7 +551,7 @@ pub(super) fn moment<'a>(
         core: &flow.core,
         direction: learned.facts.direction,
         state: &flow.upper.detection,
-        conversation: flow.upper.conversation.as_ref(),
+        conversation: flow.upper.conversation.as_deref(),
         original: flow.upper.original,
     };
     Moment { packet, source, link, flow: Some(view) }

@@ -243,20 +243,27 @@ fn what_would_take_forever_is_given_up() {
 #[test]
 fn candidates_are_all_that_have_their_pattern() {
     let mut random = Random(7);
-    let contents: Vec<(String, Rule)> = (0..60)
-        .map(|_| {
-            let len = 1 + random.below(5);
+    let contents: Vec<Rule> = (0..120)
+        .map(|i| {
+            let len = 1 + random.below(if i < 60 { 5 } else { 12 });
             let text = random.text(len);
             let nocase = if random.below(2) == 0 { "" } else { " nocase;" };
-            (text.clone(), rule(&format!("content:\"{text}\";{nocase}")))
+            let place = match random.below(6) {
+                0 => format!(" depth:{};", len + random.below(9)),
+                1 => format!(" offset:{};", random.below(9)),
+                2 => " endswith;".to_owned(),
+                _ => String::new(),
+            };
+            rule(&format!("content:\"{text}\";{nocase}{place}"))
         })
         .collect();
     let patterns: Vec<(u32, &FastPattern)> =
-        (0..).zip(contents.iter().map(|(_, rule)| rule.fast_pattern.as_ref().unwrap())).collect();
+        (0..).zip(contents.iter().map(|rule| rule.fast_pattern.as_ref().unwrap())).collect();
     let matcher = Matcher::new(&patterns);
     let (mut scratch, mut out) = (Scratch::default(), Vec::new());
-    for _ in 0..200 {
-        let len = random.below(12);
+    let mut found = 0;
+    for _ in 0..2_000 {
+        let len = random.below(24);
         let mut text = random.text(len);
         if random.below(2) == 0 {
             text.make_ascii_uppercase();
@@ -267,7 +274,9 @@ fn candidates_are_all_that_have_their_pattern() {
         let buffer = Buffer::whole(text.as_bytes());
         let numbered = (0_u32..).zip(&contents);
         let wanted: Vec<u32> =
-            numbered.filter(|(_, (_, rule))| holds_on(rule, &buffer)).map(|(n, _)| n).collect();
+            numbered.filter(|(_, rule)| holds_on(rule, &buffer)).map(|(n, _)| n).collect();
+        found += wanted.len();
         assert_eq!(out, wanted, "{text}");
     }
+    assert!(found > 10_000, "{found}");
 }

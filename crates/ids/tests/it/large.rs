@@ -63,6 +63,31 @@ fn a_large_rule_set_alerts_as_suricata() {
     }
 }
 
+#[test]
+fn the_benchmark_has_exactly_the_alerts_of_suricata() {
+    let Some(root) = std::env::var_os("GAUNTLET_WIRE").map(PathBuf::from) else { return };
+    let work = tempfile::tempdir().expect("a folder");
+    let rules = work.path().join("large.rules");
+    fs::write(&rules, decompressed(&root.join("rulesets/large.rules.zst"))).expect("rules");
+    let options = Options {
+        settings: Settings::stock(),
+        directory: root.clone(),
+        rules: vec![rules],
+        inline: false,
+        checksums: None,
+    };
+    let replayer = Replayer::new(&options).expect("rules");
+    let mut wanted = BTreeMap::new();
+    let text = fs::read_to_string(root.join("bench/expected-large.jsonl")).expect("alerts");
+    for line in text.lines() {
+        count(&mut wanted, "", line);
+    }
+    let mut got = BTreeMap::new();
+    let capture = root.join("bench/bench.pcap.zst");
+    replayer.run(&capture, &mut |line| count(&mut got, "", line)).expect("a capture");
+    assert_eq!(got, wanted);
+}
+
 /// Alerts by what is compared: capture, packet, rule, action and protocol.
 type Alerts = BTreeMap<(String, u64, u64, String, String), usize>;
 

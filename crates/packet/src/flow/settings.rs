@@ -98,6 +98,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Of one of several tables, which share the memory.
+    #[must_use]
+    pub fn share(mut self, tables: u64) -> Self {
+        self.bytes_max = self.bytes_max.div_ceil(tables.max(1));
+        self
+    }
+
     /// What holds where the file has no section `flow` and `flow-timeouts`.
     pub fn built_in() -> Self {
         Self {

@@ -90,7 +90,10 @@ pub struct FlowTable<S> {
     slots: Vec<Slot<S>>,
     free: Vec<u32>,
     ended: VecDeque<Ended<S>>,
+    /// Flows that were there at the end, the first last.
+    last: Vec<Box<Entry<S>>>,
     next_number: u64,
+    number_step: u64,
     sweep: usize,
     evict: usize,
     emergency: bool,
@@ -108,7 +111,9 @@ impl<S: Default> FlowTable<S> {
             slots: Vec::new(),
             free: Vec::new(),
             ended: VecDeque::new(),
+            last: Vec::new(),
             next_number: 1,
+            number_step: 1,
             sweep: 0,
             evict: 0,
             emergency: false,
@@ -116,9 +121,9 @@ impl<S: Default> FlowTable<S> {
         }
     }
 
-    /// Flows get numbers from this one on, so that those of several tables differ.
-    pub fn number_from(&mut self, first: u64) {
-        self.next_number = self.next_number.max(first);
+    /// Numbers flows from `first` on in steps, so that several tables have no number in common.
+    pub fn number_from(&mut self, first: u64, step: u64) {
+        (self.next_number, self.number_step) = (first, step);
     }
 
     /// Flows in the table.
@@ -251,7 +256,7 @@ impl<S: Default> FlowTable<S> {
             }
         }
         let core = FlowCore::new(self.next_number, packet, wanted);
-        self.next_number += 1;
+        self.next_number += self.number_step;
         self.count(core.protocol);
         let entry = Box::new(Entry { hash, flow: Flow { core, upper: S::default() } });
         let slot = match self.free.pop() {
@@ -346,16 +351,14 @@ impl<S: Default> FlowTable<S> {
 
     /// A flow that has ended, in the order in which they did. It is out of the table.
     pub fn next_ended(&mut self) -> Option<Ended<S>> {
-        self.ended.pop_front()
+        let shut = |entry: Box<Entry<S>>| Ended { flow: entry.flow, reason: EndReason::Shutdown };
+        self.ended.pop_front().or_else(|| self.last.pop().map(shut))
     }
 
     /// The capture ends: all flows do, in the order in which they began.
     pub fn end(&mut self) {
-        let mut entries: Vec<_> = self.slots.drain(..).flatten().collect();
-        entries.sort_by_key(|entry| entry.flow.core.number);
-        for entry in entries {
-            self.ended.push_back(Ended { flow: entry.flow, reason: EndReason::Shutdown });
-        }
+        self.last.extend(std::mem::take(&mut self.slots).into_iter().flatten());
+        self.last.sort_by_key(|entry| std::cmp::Reverse(entry.flow.core.number));
         self.index.clear();
         self.free.clear();
     }

@@ -77,6 +77,14 @@ impl Settings {
         }
     }
 
+    /// Of one of several engines, which share the memory.
+    #[must_use]
+    pub fn share(mut self, engines: u64) -> Self {
+        self.session_bytes_max = self.session_bytes_max.div_ceil(engines.max(1));
+        self.reassembly_bytes_max = self.reassembly_bytes_max.div_ceil(engines.max(1));
+        self
+    }
+
     /// Says what `auto` means: whether the engine may drop packets (`ips`) decides.
     pub fn resolve(&mut self, ips: bool) {
         let chosen = self.chosen.clone();

@@ -77,12 +77,12 @@ impl Session {
     ///
     /// `again`: bytes before the application layer's place are given again, as it asked
     /// ([`Session::set_inspect_depth`]).
-    pub fn raw_data(
-        &self,
-        packet: &RawPacket<'_>,
+    pub fn raw_data<'a>(
+        &'a self,
+        packet: &RawPacket<'a>,
         settings: &Settings,
         again: bool,
-        each: &mut dyn FnMut(u64, &[u8]),
+        each: &mut dyn FnMut(u64, &'a [u8]),
     ) -> u64 {
         let side = self.side(packet.direction);
         if settings.inline {
@@ -164,15 +164,15 @@ impl Session {
     }
 }
 
-fn pieces(
-    side: &Side,
+fn pieces<'a>(
+    side: &'a Side,
     from: u64,
     right_edge: u64,
     end: bool,
-    each: &mut dyn FnMut(u64, &[u8]),
+    each: &mut dyn FnMut(u64, &'a [u8]),
 ) -> u64 {
     let mut progress = from;
-    let mut piece = |offset: u64, bytes: &[u8]| {
+    let mut piece = |offset: u64, bytes: &'a [u8]| {
         let mut len = bytes.len() as u64;
         if !end {
             if right_edge < progress {
@@ -209,11 +209,11 @@ fn pieces(
 }
 
 /// Inline: a packet's bytes, with as much around them as a chunk holds.
-fn inline(
-    side: &Side,
-    packet: &RawPacket<'_>,
+fn inline<'a>(
+    side: &'a Side,
+    packet: &RawPacket<'a>,
     settings: &Settings,
-    each: &mut dyn FnMut(u64, &[u8]),
+    each: &mut dyn FnMut(u64, &'a [u8]),
 ) -> u64 {
     if packet.payload.is_empty() || !packet.added || side.no_reassembly {
         return side.raw_progress;
