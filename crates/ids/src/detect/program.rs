@@ -247,6 +247,7 @@ impl Program {
     /// Turns on what is computed only if a rule asks for it.
     pub fn wants(&self, settings: &mut gauntlet_protocols::Settings) {
         settings.frames |= !self.frames.is_empty();
+        settings.frame_names.extend(self.frames.iter().map(|user| user.frame.1.clone()));
         for used in &self.rules.buffers {
             if used.name == "file.magic" {
                 settings.hashes.kinds = true;
