@@ -287,12 +287,13 @@ impl Conversation {
         bytes: &[u8],
     ) {
         let tcp = self.flow.carrier == Carrier::Tcp;
+        let settings = self.settings.clone();
         let side = self.side_mut(direction);
         let base = side.position;
-        if tcp && !std::mem::replace(&mut side.framed, true) {
+        if tcp && !std::mem::replace(&mut side.framed, true) && settings.wants_frame("stream") {
             self.frames.open(protocol, direction, ("stream", base, None), None);
         }
-        self.frames.take(protocol, direction, notes, (base, bytes));
+        self.frames.take(&settings, protocol, direction, notes, (base, bytes));
         if !tcp {
             self.frames.end_datagram(direction);
         }

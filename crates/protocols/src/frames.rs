@@ -5,6 +5,7 @@ use gauntlet_packet::Direction;
 
 use crate::buffer::Bytes;
 use crate::protocol::Protocol;
+use crate::settings::Settings;
 use crate::window::Window;
 
 /// The most frames of one flow that wait for inspection.
@@ -68,28 +69,28 @@ impl Frame {
     /// if no more comes. Where streams are inspected before they are acknowledged, it is all that
     /// there is, with the last 2,500 bytes of what was looked at before.
     pub fn look(&self, end: bool, inline: bool) -> Vec<Bytes<'_>> {
-        let size = self.window.end();
-        let new = size.saturating_sub(self.inspected);
-        let complete = self.is_complete();
-        let is_known = new == 0 && self.handed && !inline;
-        if size == 0 || is_known || !(complete || end || inline || new >= PART_MIN) {
+        if !self.is_due(end, inline) {
             return Vec::new();
         }
-        let piece = |window: &'_ Window, from: u64| {
-            let (data, offset) = window.from(from);
-            (data.to_vec(), offset)
-        };
-        let before = self.before_gaps.iter().map(|window| piece(window, self.inspected));
-        let last = piece(&self.window, self.inspected);
-        let all = before.chain([last]).filter(|(data, _)| !data.is_empty());
-        let is_last = |offset: u64, len: usize| offset + len as u64 == size;
-        all.map(|(data, offset)| Bytes {
-            begin: offset == 0,
-            end: complete && is_last(offset, data.len()),
-            data: data.into(),
-            offset,
-        })
-        .collect()
+        let (size, complete) = (self.window.end(), self.is_complete());
+        let windows = self.before_gaps.iter().chain([&self.window]);
+        let pieces = windows.map(|window| window.from(self.inspected));
+        pieces
+            .filter(|(data, _)| !data.is_empty())
+            .map(|(data, offset)| Bytes {
+                data: data.into(),
+                offset,
+                begin: offset == 0,
+                end: complete && offset + data.len() as u64 == size,
+            })
+            .collect()
+    }
+
+    fn is_due(&self, end: bool, inline: bool) -> bool {
+        let size = self.window.end();
+        let new = size.saturating_sub(self.inspected);
+        let is_known = new == 0 && self.handed && !inline;
+        size > 0 && !is_known && (self.is_complete() || end || inline || new >= PART_MIN)
     }
 
     /// Whether all of its bytes were seen.
@@ -161,6 +162,7 @@ impl Frames {
     /// Takes what a parser said of the bytes at this place of the stream, then the bytes.
     pub(crate) fn take(
         &mut self,
+        settings: &Settings,
         protocol: Protocol,
         direction: Direction,
         notes: &[FrameNote],
@@ -168,6 +170,7 @@ impl Frames {
     ) {
         for note in notes {
             match *note {
+                FrameNote::Open { name, .. } if !settings.wants_frame(name) => {}
                 FrameNote::Open { name, at, len, transaction } => {
                     let start = base + at as u64;
                     self.open(protocol, direction, (name, start, len), transaction);
@@ -207,7 +210,7 @@ impl Frames {
             if frame.direction != direction {
                 return true;
             }
-            if frame.look(end, inline).is_empty() {
+            if !frame.is_due(end, inline) {
                 return !frame.is_complete();
             }
             frame.handed = true;

@@ -60,6 +60,8 @@ pub struct Settings {
     pub ports: BTreeMap<(Protocol, Option<Carrier>), Vec<u16>>,
     /// Frames are kept, with their bytes: there are rules about them.
     pub frames: bool,
+    /// Names of the frames that are kept, without their protocols; empty: all.
+    pub frame_names: BTreeSet<String>,
     /// Hashes of files.
     pub hashes: HashSettings,
     /// Connections whose beginning was not seen are followed (`stream.midstream`).
@@ -84,6 +86,7 @@ impl Default for Settings {
             enip_transactions_max: 1024,
             ports: BTreeMap::new(),
             frames: false,
+            frame_names: BTreeSet::new(),
             hashes: HashSettings::default(),
             midstream: false,
             pending_bytes_max: 1024 * 1024,
@@ -129,6 +132,11 @@ impl Settings {
         }
         let rest = rest.replace(".tcp.", ".").replace(".udp.", ".");
         rest.strip_suffix(".enabled").is_some_and(|protocol| self.enable(protocol, value))
+    }
+
+    /// Whether frames of this name are kept.
+    pub(crate) fn wants_frame(&self, name: &str) -> bool {
+        self.frame_names.is_empty() || self.frame_names.contains(name)
     }
 
     fn set_ports(&mut self, protocol: &str, carrier: Option<Carrier>, value: &str) -> bool {

@@ -257,6 +257,7 @@ impl Program {
         settings.hashes.md5 |= self.asks_for("filemd5");
         settings.hashes.sha1 |= self.asks_for("filesha1");
         settings.hashes.sha256 |= self.asks_for("filesha256");
+        settings.frame_names.extend(self.frames.iter().map(|user| user.frame.1.clone()));
         for used in &self.rules.buffers {
             if used.name == "file.magic" {
                 settings.hashes.magic = true;
