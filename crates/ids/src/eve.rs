@@ -184,6 +184,9 @@ impl Observer for Writer<'_> {
         for direction in [Direction::ToServer, Direction::ToClient] {
             self.dropped.remove(&(end.core.number, direction));
         }
+        if let Some(store) = &mut self.store {
+            store.forget(end.core.number);
+        }
         let rules = &self.program.rules;
         let mut lines = Vec::new();
         if self.settings.of("flow").is_some() {

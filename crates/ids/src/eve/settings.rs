@@ -207,7 +207,7 @@ impl Settings {
         Wishes {
             transactions: self.types.keys().any(|name| !others.contains(name)),
             files: store.is_some() || self.of("files").is_some(),
-            flows: self.of("flow").is_some() || self.of("netflow").is_some(),
+            flows: store.is_some() || self.of("flow").is_some() || self.of("netflow").is_some(),
             anomalies: anomalies.decode || anomalies.stream || anomalies.app_layer,
             drops: self.of("drop").is_some(),
             all_files: store.is_some_and(|store| store.force),

@@ -60,8 +60,8 @@ impl Settings {
     }
 }
 
-/// A file: flow, transaction, direction, place.
-type Key = (u64, u64, Direction, usize);
+/// A file of a flow: transaction, direction, place.
+type Key = (u64, Direction, usize);
 
 /// A file that is not complete yet.
 #[derive(Default)]
@@ -80,7 +80,8 @@ struct Pending {
 /// A folder of stored files.
 pub struct Store {
     settings: Settings,
-    pending: HashMap<Key, Pending>,
+    /// By flow.
+    pending: HashMap<u64, HashMap<Key, Pending>>,
     waiting_bytes: usize,
     next: u64,
     /// Where the record of the last file that was stored goes.
@@ -129,8 +130,10 @@ impl Store {
     /// Takes a part of a file. The file's number in the store, if it is there now.
     pub(super) fn take(&mut self, part: &FilePart<'_>) -> Option<u64> {
         let flow = part.moment.flow.map_or(0, |flow| flow.core.number);
-        let key = (flow, part.state.id, part.direction, part.index);
-        let mut pending = self.pending.remove(&key).unwrap_or_default();
+        let key = (part.state.id, part.direction, part.index);
+        let of_flow = self.pending.get_mut(&flow);
+        let known = of_flow.and_then(|of_flow| of_flow.remove(&key));
+        let mut pending = known.unwrap_or_default();
         self.waiting_bytes = self.waiting_bytes.saturating_sub(pending.waiting.len());
         let is_wanted = self.settings.force || part.file.store;
         let taken = self.add(&mut pending, part, is_wanted);
@@ -154,9 +157,21 @@ impl Store {
             }
         } else {
             self.waiting_bytes += pending.waiting.len();
-            self.pending.insert(key, pending);
+            self.pending.entry(flow).or_default().insert(key, pending);
         }
         stored.then_some(number)
+    }
+
+    /// A flow has ended: what is not complete of its files goes.
+    pub(super) fn forget(&mut self, flow: u64) {
+        for pending in self.pending.remove(&flow).unwrap_or_default().into_values() {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(pending.waiting.len());
+            if let Some(path) = pending.path
+                && let Err(error) = fs::remove_file(path)
+            {
+                self.problem.get_or_insert(error);
+            }
+        }
     }
 
     fn add(&mut self, pending: &mut Pending, part: &FilePart<'_>, wanted: bool) -> io::Result<()> {
