@@ -3,6 +3,7 @@
 and Gauntlet's between them in turn.
 
     ips-inline.py GAUNTLET [--rules FILE] [--rounds 5] [--seconds 4] [--connections 32] [--threads 1]
+        [--set KEY=VALUE]...
 
 Needs root, nginx and wrk. In each round, each bridge is measured with requests of 1 KB and of 100 KB, as
 fast as they go; then with 1 KB at half the rate that Gauntlet reached, for the latency. Printed: medians,
@@ -79,6 +80,8 @@ class Net:
         of = {}
         for share, value, unit in re.findall(r"^\s+(\d+)%\s+([\d.]+)(us|ms|s|m)$", text, re.M):
             of[int(share)] = float(value) * UNITS[unit]
+        if 99 not in of:
+            raise SystemExit(f"wrk says nothing of latency:\n{text}")
         return rate, [of[50], of[90], of[99]]
 
     def close(self):
@@ -89,11 +92,12 @@ class Net:
 
 
 class Gauntlet:
-    def __init__(self, net, program, rules, threads):
+    def __init__(self, net, program, rules, threads, settings):
         self.eve = net.folder / "eve.json"
         self.log = open(net.folder / "log", "w+")
         words = ["ip", "netns", "exec", net.of("middle"), program, "ips", "run", "--interface", "c0",
                  "--copy-interface", "s0", "--rules", rules, "--eve", self.eve, "--threads", str(threads)]
+        words += [f"--set={setting}" for setting in settings]
         self.child = subprocess.Popen(words, stderr=self.log)
         probe = ["ip", "netns", "exec", net.of("client"), "curl", "-s", "--max-time", "1", f"http://{SERVER}/small"]
         while subprocess.run(probe, stdout=subprocess.DEVNULL).returncode:
@@ -117,6 +121,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[])
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -140,7 +145,7 @@ def measure(args, net, rules):
                 net.bridge(True)
                 time.sleep(0.5)
             else:
-                ours = Gauntlet(net, args.gauntlet, rules, args.threads)
+                ours = Gauntlet(net, args.gauntlet, rules, args.threads, args.set)
             for path in rates:
                 rates[path][side].append(net.wrk(path, args.connections, args.seconds)[0])
             if half is None:
