@@ -66,6 +66,8 @@ impl Detector {
         let kept: Vec<&str> = own.map(|set| set.name.as_str()).collect();
         self.datasets.replace(newer.datasets, &kept);
         self.reputations = newer.reputations;
+        // Those of the rules before.
+        self.groups = groups::Used::default();
     }
 }
 

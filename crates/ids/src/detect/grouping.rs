@@ -32,6 +32,7 @@ pub(crate) fn looks(
 ) -> Vec<(Option<Protocol>, Direction, u8, Look)> {
     if name == EVENTS || name == STATES {
         note_events(list, made);
+        made.asks_progress |= name == STATES;
         let both = [Direction::ToServer, Direction::ToClient];
         return both.map(|direction| (None, direction, 0, Look::List)).into();
     }
@@ -267,7 +268,8 @@ fn without_pattern(
     }
     // What asks of transactions for events alone cannot match where none has any.
     let is_event = |engine: &Engine| engine.protocol.is_none() && matches!(engine.look, Look::List);
-    if compiled.needs.event || (!found && compiled.engines.iter().any(is_event)) {
+    let asks_events = !compiled.asks_progress && compiled.engines.iter().any(is_event);
+    if compiled.needs.event || (!found && asks_events) {
         made.events.push(number);
     } else {
         let member = Member { rule: number, payload: false, stream: false };

@@ -129,6 +129,8 @@ pub(crate) const FIRST_BIT: u32 = 3;
 /// A rule made ready.
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
+    /// It asks how far transactions are, whatever they have.
+    pub(crate) asks_progress: bool,
     /// Inspection of transactions, in order; empty: the rule looks at packets alone.
     pub(crate) engines: Vec<Engine>,
     /// Places in [`Rule::buffers`] of buffers of packets (`tcp.hdr`), each with its kind.
