@@ -13,7 +13,7 @@ use gauntlet_proxy::{Parts, Server, StartError};
 pub(super) enum Listening {
     Proxy(Server),
     Icap(IcapServer),
-    Dns(DnsServer),
+    Dns(Box<DnsServer>),
 }
 
 /// Asks for numbers by their names.
@@ -33,7 +33,8 @@ impl Listening {
             }
             ListenerRole::Dns => {
                 let datagrams = datagrams.into_iter().collect();
-                Listening::Dns(DnsServer::with_sockets(sockets, datagrams, settings, parts)?)
+                let server = DnsServer::with_sockets(sockets, datagrams, settings, parts)?;
+                Listening::Dns(Box::new(server))
             }
             ListenerRole::Transparent => {
                 Listening::Proxy(Server::with_sockets(vec![], sockets, settings, parts)?)

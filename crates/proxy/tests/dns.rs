@@ -139,13 +139,13 @@ struct Site {
 impl Site {
     async fn start(udp: Play, tcp: Play, change: impl FnOnce(&mut Settings)) -> Self {
         let (upstream, asked) = resolver(udp, tcp).await;
-        let mut settings = Settings::default();
-        settings.dns = DnsSettings {
+        let dns = DnsSettings {
             upstream: vec![upstream.to_string()],
             upstream_seconds_max: 1,
             log: LoggedQueries::All,
             ..DnsSettings::default()
         };
+        let mut settings = Settings { dns, ..Settings::default() };
         change(&mut settings);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

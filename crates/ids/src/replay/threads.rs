@@ -25,8 +25,10 @@ const ROUND_FRAMES: usize = 1_024;
 /// Rounds that are under way at a time, besides the one that is read.
 const ROUNDS_MAX: usize = 4;
 
-/// A record, and by what it is sorted: the number of its frame; at the end, when its flow began.
-type Told = ((u64, Time), String);
+/// By what records are sorted: the number of the frame; at the end, when the flow began.
+type Place = (u64, Time);
+/// A record with its place.
+type Told = (Place, String);
 
 /// What came of a thread's part of a round.
 #[derive(Default)]
@@ -179,7 +181,7 @@ impl Rounds {
 struct Placing {
     writer: Writer<'static>,
     /// Place of the records that come now, and records so far; the writer appends to them.
-    told: Rc<RefCell<((u64, Time), Vec<Told>)>>,
+    told: Rc<RefCell<(Place, Vec<Told>)>>,
     /// The capture has ended: flows are told in the order in which they began.
     is_end: bool,
     /// Alerts and dropped packets that were told of.
@@ -198,7 +200,7 @@ impl Placing {
         Self { writer, told, is_end: false, counted: (0, 0) }
     }
 
-    fn at(&self, place: (u64, Time)) {
+    fn at(&self, place: Place) {
         self.told.borrow_mut().0 = place;
     }
 
