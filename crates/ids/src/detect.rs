@@ -9,6 +9,7 @@
 mod actions;
 mod alert;
 mod compile;
+mod compiled;
 mod countries;
 mod datasets;
 mod engines;
@@ -24,6 +25,7 @@ mod packet_buffers;
 mod program;
 mod reputations;
 mod rules;
+mod tag;
 mod tags;
 mod threshold;
 mod transaction;

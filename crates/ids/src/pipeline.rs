@@ -10,6 +10,7 @@ mod notify;
 pub mod observer;
 mod sink;
 mod stages;
+mod upper;
 
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes as text; those that are no UTF-8 are written as ASCII, with `\\x` and two digits for what is
-/// none, as Suricata's records have it.
+/// Bytes as text; those that are no UTF-8 are written as ASCII, with `\\x` and two digits for what
+/// is none, as Suricata's records have it.
 pub fn text_of(bytes: &[u8]) -> String {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.to_owned();

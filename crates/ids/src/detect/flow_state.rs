@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tags::Entry;
+use super::tag::Entry;
 use super::threshold::{Counter, RuleId};
 
 /// The most bits, numbers and variables of one flow, each.

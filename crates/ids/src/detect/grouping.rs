@@ -159,7 +159,7 @@ pub(crate) fn prefilter(program: &Program) -> Prefilter {
         }
     }
     made.stream_ports = stream_ports(program);
-    made.groups = Groups::new(&gathered.packet, program);
+    made.groups = Groups::new(&gathered.packet, program.parts());
     for ((key, _), (buffer, patterns)) in gathered.packet_buffers {
         made.packet_buffers.push((buffer, BufferKey(key), Matcher::new(&patterns)));
     }

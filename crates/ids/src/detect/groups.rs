@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use gauntlet_packet::{Direction, Packet};
 use gauntlet_protocols::Protocol;
 
+use super::compiled::Compiled;
 use super::lock;
 use super::packet::{Facts, Known};
-use super::program::{Compiled, Program};
 use crate::inspect::prefilter::{Matcher, Scratch};
 use crate::rule::header::Protocols;
 use crate::rule::matches::{Match, PacketCheck};
@@ -84,6 +84,20 @@ impl Has {
     }
 }
 
+/// Rules with what was made of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) rules: &'a [Rule],
+    pub(crate) compiled: &'a [Compiled],
+}
+
+impl<'a> Parts<'a> {
+    fn of(self, member: Member) -> Option<(&'a Rule, &'a Compiled)> {
+        let index = member.rule as usize;
+        Some((self.rules.get(index)?, self.compiled.get(index)?))
+    }
+}
+
 /// A rule that is looked for in payloads or streams, or tried on all packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Member {
@@ -104,11 +118,11 @@ struct Group {
 }
 
 impl Group {
-    fn new(members: impl Iterator<Item = Member>, program: &Program) -> Self {
+    fn new(members: impl Iterator<Item = Member>, rules: Parts<'_>) -> Self {
         let mut made = Self::default();
         let (mut payload, mut stream) = (Vec::new(), Vec::new());
         for member in members {
-            let Some((rule, compiled)) = parts(program, member) else { continue };
+            let Some((rule, compiled)) = rules.of(member) else { continue };
             match rule.fast_pattern.as_ref().filter(|_| member.payload || member.stream) {
                 None => made.plain.push((Has::of_rule(rule, compiled), member.rule)),
                 Some(pattern) => {
@@ -187,20 +201,20 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Sorts these rules.
-    pub(crate) fn new(members: &[Member], program: &Program) -> Self {
+    pub(crate) fn new(members: &[Member], rules: Parts<'_>) -> Self {
         let has_streams = members.iter().any(|member| member.stream);
         let mut made = Self { has_streams, ..Self::default() };
         for (transport, lanes) in made.lanes.iter_mut().enumerate() {
             for direction in BOTH {
                 if let Some(lane) = lanes.get_mut(direction.index()) {
-                    *lane = Lane::new(members, program, transport, direction);
+                    *lane = Lane::new(members, rules, transport, direction);
                 }
             }
         }
         for protocol in Protocol::all() {
             for direction in BOTH {
                 let own = members.iter().filter(|member| {
-                    parts(program, **member).is_some_and(|(rule, compiled)| {
+                    rules.of(**member).is_some_and(|(rule, compiled)| {
                         compiled.protocols.is_some_and(|set| set.has(protocol))
                             && looks(rule, direction)
                     })
@@ -217,7 +231,7 @@ impl Groups {
     /// Appends the rules that can match a packet, in any order, some perhaps twice.
     pub(crate) fn candidates(
         &self,
-        program: &Program,
+        rules: Parts<'_>,
         facts: &Facts<'_>,
         (used, scratch): (&mut Used, &mut Scratch),
         found: &mut Vec<u32>,
@@ -241,7 +255,7 @@ impl Groups {
         };
         if let Some(group) = used.0.get(&key) {
             group.candidates(facts, has, scratch, found);
-        } else if let Some(group) = self.group(key, lane, program) {
+        } else if let Some(group) = self.group(key, lane, rules) {
             group.candidates(facts, has, scratch, found);
             used.0.insert(key, group);
         } else {
@@ -251,7 +265,7 @@ impl Groups {
 
     /// The group of a key, which is made if it is asked for the first time; none if there are
     /// many already.
-    fn group(&self, key: Key, lane: &Lane, program: &Program) -> Option<Arc<Group>> {
+    fn group(&self, key: Key, lane: &Lane, rules: Parts<'_>) -> Option<Arc<Group>> {
         let mut made = lock(&self.made);
         if let Some(group) = made.get(&key) {
             return Some(Arc::clone(group));
@@ -264,7 +278,7 @@ impl Groups {
         let by_protocol = key.protocol.and_then(|p| self.by_protocol.get(&(p, key.direction)));
         let parts = [by_source, by_destination, by_protocol.map(Vec::as_slice)];
         let parts = parts.into_iter().flatten().flatten().chain(&lane.any_port);
-        let group = Arc::new(Group::new(parts.copied(), program));
+        let group = Arc::new(Group::new(parts.copied(), rules));
         made.insert(key, Arc::clone(&group));
         Some(group)
     }
@@ -274,11 +288,6 @@ impl Groups {
 fn own(ports: &ByPort, port: u16) -> Option<&[Member]> {
     let place = ports.binary_search_by_key(&port, |(port, _)| *port).ok()?;
     ports.get(place).map(|(_, own)| own.as_slice())
-}
-
-fn parts(program: &Program, member: Member) -> Option<(&Rule, &Compiled)> {
-    let index = member.rule as usize;
-    Some((program.rules.rules.get(index)?, program.compiled.get(index)?))
 }
 
 fn looks(rule: &Rule, direction: Direction) -> bool {
@@ -320,12 +329,12 @@ fn few(ports: &PortSet, is_any: bool) -> Option<Vec<u16>> {
 }
 
 impl Lane {
-    fn new(members: &[Member], program: &Program, transport: usize, direction: Direction) -> Self {
+    fn new(members: &[Member], rules: Parts<'_>, transport: usize, direction: Direction) -> Self {
         let mut lane = Self::default();
         let (mut by_destination, mut by_source) = (BTreeMap::new(), BTreeMap::new());
         let mut all = Vec::new();
         for member in members {
-            let Some((rule, compiled)) = parts(program, *member) else { continue };
+            let Some((rule, compiled)) = rules.of(*member) else { continue };
             let header = &rule.header;
             if !looks(rule, direction) || !has_transport(&header.protocols, transport) {
                 continue;
@@ -351,7 +360,7 @@ impl Lane {
         }
         lane.by_destination = by_destination.into_iter().collect();
         lane.by_source = by_source.into_iter().collect();
-        lane.all = Group::new(all.into_iter(), program);
+        lane.all = Group::new(all.into_iter(), rules);
         lane
     }
 }

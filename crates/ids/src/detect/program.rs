@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use gauntlet_packet::Direction;
-use gauntlet_protocols::{Buffer, Event, Kind, Number, Protocol, ProtocolSet};
+use gauntlet_protocols::{Buffer, Kind, Protocol};
 
-use super::groups::Groups;
+pub(crate) use super::compiled::{
+    Compiled, Engine, FILES_BIT, FIRST_BIT, Look, Needs, PacketBuffer,
+};
+use super::groups::{Groups, Parts};
 use crate::inspect::prefilter::Matcher;
 use crate::rule::address::AddressSet;
-use crate::rule::matches::{FileScope, Match, Threshold, Track};
+use crate::rule::matches::{Match, Threshold, Track};
 use crate::rule::port::PortSet;
 use crate::rule::{BufferKey, Rule, RuleKind, RuleSet};
 
@@ -87,112 +90,6 @@ pub struct Limits {
     pub thresholds: Vec<Threshold>,
 }
 
-/// Where the inspection of a transaction looks.
-#[derive(Debug, Clone)]
-pub(crate) enum Look {
-    /// A buffer's bytes: the buffer, with its transforms the key.
-    Buffer { buffer: Buffer, key: BufferKey, kind: Kind },
-    /// Numbers, events and the like.
-    List,
-    /// Files: names, sizes, hashes.
-    Files,
-    /// The raw stream.
-    Stream,
-    /// Nothing: that the transaction is so far is enough.
-    Progress,
-}
-
-/// One step of a rule's inspection of transactions.
-#[derive(Debug, Clone)]
-pub(crate) struct Engine {
-    /// In transactions of this protocol; any if none.
-    pub(crate) protocol: Option<Protocol>,
-    pub(crate) direction: Direction,
-    /// Not before this progress.
-    pub(crate) progress: u8,
-    pub(crate) look: Look,
-    /// Its place in [`Rule::buffers`]; the stream's has none.
-    pub(crate) list: Option<usize>,
-    /// Its bit in the rule's state.
-    pub(crate) bit: u32,
-    /// The buffer of the rule's fast pattern.
-    pub(crate) is_prefilter: bool,
-    /// The rule matches if there is no such buffer (`absent`).
-    pub(crate) matches_absent: bool,
-}
-
-/// Bit of the inspection of files in a rule's state.
-pub(crate) const FILES_BIT: u32 = 1 << 2;
-/// The first bit of other inspections.
-pub(crate) const FIRST_BIT: u32 = 3;
-
-/// A rule made ready.
-#[derive(Debug, Default)]
-pub(crate) struct Compiled {
-    /// It asks how far transactions are, whatever they have.
-    pub(crate) asks_progress: bool,
-    /// Inspection of transactions, in order; empty: the rule looks at packets alone.
-    pub(crate) engines: Vec<Engine>,
-    /// Places in [`Rule::buffers`] of buffers of packets (`tcp.hdr`), each with its kind.
-    pub(crate) packet_buffers: Vec<(usize, PacketBuffer)>,
-    /// Protocols that the flow must have; none: any.
-    pub(crate) protocols: Option<ProtocolSet>,
-    pub(crate) needs: Needs,
-    /// Needs more than the detection does: never tried, and reported.
-    pub(crate) unsupported: Option<String>,
-    /// Looks at frames.
-    pub(crate) is_frame: bool,
-    /// Files are kept.
-    pub(crate) stores: Option<FileScope>,
-    /// Events of transactions that the rule asks for, by place in the list of its checks.
-    pub(crate) events: Vec<(String, Event)>,
-    pub(crate) numbers: BTreeMap<&'static str, Number>,
-}
-
-/// What a packet must have for a rule to be tried.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Needs {
-    pub(crate) payload: bool,
-    pub(crate) no_payload: bool,
-    pub(crate) flow: bool,
-    pub(crate) event: bool,
-    pub(crate) real_packet: bool,
-    pub(crate) flow_variable: bool,
-}
-
-/// Buffers of packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PacketBuffer {
-    Ipv4Header,
-    Ipv6Header,
-    TcpHeader,
-    UdpHeader,
-    Icmpv4Header,
-    Icmpv6Header,
-    IpSource,
-    IpDestination,
-    SourceMac,
-    DestinationMac,
-}
-
-impl PacketBuffer {
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "ipv4.hdr" => Self::Ipv4Header,
-            "ipv6.hdr" => Self::Ipv6Header,
-            "tcp.hdr" => Self::TcpHeader,
-            "udp.hdr" => Self::UdpHeader,
-            "icmpv4.hdr" => Self::Icmpv4Header,
-            "icmpv6.hdr" => Self::Icmpv6Header,
-            "ip.src" => Self::IpSource,
-            "ip.dst" => Self::IpDestination,
-            "ether.src" | "ether.hdr.src" => Self::SourceMac,
-            "ether.dst" | "ether.hdr.dst" => Self::DestinationMac,
-            _ => return None,
-        })
-    }
-}
-
 /// Rules made ready for detection; shared by all threads.
 pub struct Program {
     /// The rules, in the order of their evaluation.
@@ -251,6 +148,11 @@ impl Program {
     /// Whether files are to be stored when this rule matches.
     pub(crate) fn stores(&self, rule: u32) -> bool {
         self.compiled.get(rule as usize).is_some_and(|made| made.stores.is_some())
+    }
+
+    /// Rules with what was made of them.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        Parts { rules: &self.rules.rules, compiled: &self.compiled }
     }
 
     /// Turns on what is computed only if a rule asks for it.

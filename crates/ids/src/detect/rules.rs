@@ -108,7 +108,7 @@ fn candidates(program: &Program, scene: &mut Scene<'_>, has_events: bool) -> Vec
     let mut found = std::mem::take(&mut scene.search.room);
     found.clear();
     let memory = (&mut *scene.groups, &mut *scene.search);
-    filter.groups.candidates(program, facts, memory, &mut found);
+    filter.groups.candidates(program.parts(), facts, memory, &mut found);
     if has_events || !facts.events.is_empty() || !facts.detection_events.is_empty() {
         found.extend(filter.events.iter().filter(|number| {
             let made = program.compiled.get(**number as usize);

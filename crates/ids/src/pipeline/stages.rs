@@ -7,16 +7,14 @@ use std::sync::Arc;
 use gauntlet_packet::flow::{Flow, FlowCore, FlowState, PacketFacts, Pseudo, flush_packets};
 use gauntlet_packet::tcp::{self, DropReason, Outcome, RawPacket, Update};
 use gauntlet_packet::{Direction, Link, Packet, PacketSource, Transport};
-use gauntlet_protocols::{self as protocols, Carrier, Conversation, Expectation, PacketEvent};
+use gauntlet_protocols::{self as protocols, Carrier, Expectation, PacketEvent};
 
 use super::counters::Tally;
 use super::fate::{DropCause, Fate};
 use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, FlowView, Moment};
 use super::sink::Sink;
 use super::{Event, Observer, Settings, Upper, Wishes, notify};
-use crate::detect::{
-    self, Counters, Detector, Facts, FlowActions, Known, Program, Protocols, Verdict,
-};
+use crate::detect::{self, Counters, Detector, Facts, FlowActions, Program, Verdict};
 
 /// Names of made-up packets before a change of protocol, as EVE has it.
 const FLUSH: &str = "stream (detect/log)";
@@ -176,7 +174,7 @@ impl Stages {
         let mut sink = Sink::new(upper, &self.protocols, ports(&flow.core));
         let mut outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
         let Sink { events, no_payload_inspection, no_inspection, expected, .. } = sink;
-        note_update(&mut flow.upper, facts.direction, outcome.update);
+        flow.upper.note_update(facts.direction, outcome.update);
         self.expect(&flow.core, expected);
         outcome.protocol_changes |= flow.upper.is_changing();
         if outcome.swapped {
@@ -238,7 +236,7 @@ impl Stages {
             facts.direction = facts.direction.reverse();
         }
         let update = if done.updated { Update::Packet } else { Update::None };
-        note_update(&mut flow.upper, facts.direction, update);
+        flow.upper.note_update(facts.direction, update);
         let just_decided = before != flow.upper.decided();
         let mut outcome = Outcome::default();
         if done.failed {
@@ -433,49 +431,6 @@ impl Learned {
     }
 }
 
-impl Upper {
-    fn protocol(&self) -> Option<protocols::Protocol> {
-        self.conversation.as_deref().and_then(Conversation::protocol)
-    }
-
-    fn is_changing(&self) -> bool {
-        self.conversation.as_deref().is_some_and(Conversation::is_changing)
-    }
-
-    /// Which sides are decided.
-    fn decided(&self) -> [bool; 2] {
-        let Some(conversation) = &self.conversation else { return [false; 2] };
-        [Direction::ToServer, Direction::ToClient].map(|direction| {
-            conversation.protocol_of(direction).is_some() || conversation.is_unknown()
-        })
-    }
-
-    fn known(&self, just_decided: bool) -> Protocols {
-        let Some(conversation) = &self.conversation else { return Protocols::default() };
-        let of = |protocol: Option<protocols::Protocol>| match protocol {
-            Some(protocol) => Known::Is(protocol),
-            None if conversation.is_unknown() => Known::Failed,
-            None => Known::Unknown,
-        };
-        Protocols {
-            flow: of(conversation.protocol()),
-            sides: [Direction::ToServer, Direction::ToClient]
-                .map(|direction| of(conversation.protocol_of(direction))),
-            original: self.original.map_or(Known::Unknown, Known::Is),
-            just_decided,
-        }
-    }
-
-    fn protocol_name(&self) -> Option<&'static str> {
-        let conversation = self.conversation.as_ref()?;
-        match conversation.protocol() {
-            Some(protocol) => Some(protocol.eve_name()),
-            None if conversation.is_unknown() => Some("failed"),
-            None => None,
-        }
-    }
-}
-
 /// The part of the raw stream that is to be inspected with a packet, if there is one.
 fn raw_part<'a>(
     core: &'a FlowCore,
@@ -582,23 +537,6 @@ fn anomalies(
 /// Of client and server.
 fn ports(core: &FlowCore) -> (u16, u16) {
     (core.client().port, core.server().port)
-}
-
-/// Notes whose application data a packet changed.
-fn note_update(upper: &mut Upper, direction: Direction, update: Update) {
-    let (own, other) = (direction.index(), direction.reverse().index());
-    match update {
-        Update::None => {}
-        Update::Packet => upper.updated[own] = true,
-        Update::Opposing => {
-            upper.updated[other] = true;
-            upper.updated_next[own] = true;
-        }
-        Update::Both => {
-            upper.updated = [true; 2];
-            upper.updated_next = [true; 2];
-        }
-    }
 }
 
 fn events(packet: &Packet, outcome: &Outcome) -> Vec<&'static str> {
