@@ -6,6 +6,7 @@
 
 mod counters;
 mod fate;
+mod learned;
 mod notify;
 pub mod observer;
 mod sink;

@@ -54,7 +54,8 @@ pub(crate) struct Compiled {
     pub(crate) asks_progress: bool,
     /// Inspection of transactions, in order; empty: the rule looks at packets alone.
     pub(crate) engines: Vec<Engine>,
-    /// Places in [`crate::rule::Rule::buffers`] of buffers of packets (`tcp.hdr`), each with its kind.
+    /// Places in [`crate::rule::Rule::buffers`] of buffers of packets (`tcp.hdr`), each with its
+    /// kind.
     pub(crate) packet_buffers: Vec<(usize, PacketBuffer)>,
     /// Protocols that the flow must have; none: any.
     pub(crate) protocols: Option<ProtocolSet>,

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use gauntlet_packet::Direction;
-use gauntlet_protocols::Conversation;
+use gauntlet_protocols::{Buffer, Conversation};
 
 use super::settings::Forwarded;
-use super::transaction::headers;
 
 /// The shortest and the longest list of addresses that is looked at, in bytes.
 const LIST_BYTES: std::ops::Range<usize> = 7..256;
@@ -35,4 +34,24 @@ pub(super) fn address(
         },
     };
     one.parse::<IpAddr>().ok().map(|_| one.to_owned())
+}
+
+/// Names and values of the header fields of a message of HTTP/1.
+pub(super) fn headers(
+    conversation: &Conversation,
+    place: usize,
+    direction: Direction,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let keyword = match direction {
+        Direction::ToServer => "http.request_header",
+        Direction::ToClient => "http.response_header",
+    };
+    let Some(buffer) = Buffer::of_keyword(keyword) else { return Vec::new() };
+    let lines = (0..).map_while(|i| conversation.buffer(place, buffer, direction, i));
+    let pair = |line: gauntlet_protocols::Bytes<'_>| {
+        let end = line.data.windows(2).position(|pair| pair == b": ")?;
+        let (name, rest) = line.data.split_at(end);
+        Some((name.to_vec(), rest.get(2..)?.to_vec()))
+    };
+    lines.filter_map(pair).collect()
 }

@@ -6,7 +6,7 @@ mod mail;
 mod tls;
 
 use gauntlet_packet::{Direction, Packet, Transport};
-use gauntlet_protocols::{Buffer, Conversation, Fields, Protocol, Value};
+use gauntlet_protocols::{Conversation, Fields, Protocol, Value};
 
 use super::forwarded;
 use super::head::{self, Way};
@@ -245,26 +245,6 @@ fn of_file_fields(conversation: &Conversation, place: usize) -> Fields {
         tls::plain(&mut fields);
     }
     fields
-}
-
-/// Names and values of the header fields of a message of HTTP/1.
-pub(super) fn headers(
-    conversation: &Conversation,
-    place: usize,
-    direction: Direction,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let keyword = match direction {
-        Direction::ToServer => "http.request_header",
-        Direction::ToClient => "http.response_header",
-    };
-    let Some(buffer) = Buffer::of_keyword(keyword) else { return Vec::new() };
-    let lines = (0..).map_while(|i| conversation.buffer(place, buffer, direction, i));
-    let pair = |line: gauntlet_protocols::Bytes<'_>| {
-        let end = line.data.windows(2).position(|pair| pair == b": ")?;
-        let (name, rest) = line.data.split_at(end);
-        Some((name.to_vec(), rest.get(2..)?.to_vec()))
-    };
-    lines.filter_map(pair).collect()
 }
 
 /// The object of this name.

@@ -11,8 +11,8 @@ use gauntlet_packet::tcp::Update;
 use gauntlet_packet::{Direction, Link, Packet, Transport};
 use gauntlet_protocols::{Conversation, Event as ParserEvent, FileState, Protocol};
 
+use super::learned::{Learned, moment};
 use super::observer::{Anomaly, AnomalyLayer, FilePart, FlowView, Moment, TransactionEvent};
-use super::stages::{Learned, moment};
 use super::{Observer, Upper, Wishes};
 
 const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];

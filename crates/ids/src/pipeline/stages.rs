@@ -11,13 +11,11 @@ use gauntlet_protocols::{self as protocols, Carrier, Expectation, PacketEvent};
 
 use super::counters::Tally;
 use super::fate::{DropCause, Fate};
-use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, FlowView, Moment};
+use super::learned::{Learned, moment};
+use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, Moment};
 use super::sink::Sink;
 use super::{Event, Observer, Settings, Upper, Wishes, notify};
 use crate::detect::{self, Counters, Detector, Facts, FlowActions, Program, Verdict};
-
-/// Names of made-up packets before a change of protocol, as EVE has it.
-const FLUSH: &str = "stream (detect/log)";
 
 /// Announced connections that have not come yet; the oldest is forgotten for a new one.
 const EXPECTED_MAX: usize = 4_096;
@@ -39,15 +37,6 @@ pub(super) struct Stages {
     pub(super) tally: Tally,
     /// What the frame at hand begins with.
     pub(super) link: Option<Link>,
-}
-
-/// What was learned of a packet on its way to detection.
-pub(super) struct Learned {
-    pub(super) facts: PacketFacts,
-    pub(super) outcome: Outcome,
-    events: Vec<PacketEvent>,
-    /// A side's protocol was decided.
-    just_decided: bool,
 }
 
 /// A part of the raw stream that is to be inspected with a packet.
@@ -415,22 +404,6 @@ impl Stages {
     }
 }
 
-impl Learned {
-    fn of(facts: PacketFacts) -> Self {
-        Self { facts, outcome: Outcome::default(), events: Vec::new(), just_decided: false }
-    }
-
-    /// The packet was made up.
-    pub(super) fn is_made(&self) -> bool {
-        self.facts.pseudo.is_some()
-    }
-
-    /// The packet belongs to an established session.
-    pub(super) fn in_session(&self) -> bool {
-        self.outcome.established || self.is_made()
-    }
-}
-
 /// The part of the raw stream that is to be inspected with a packet, if there is one.
 fn raw_part<'a>(
     core: &'a FlowCore,
@@ -492,24 +465,6 @@ fn facts<'a>(
         is_inline,
         ..Facts::new(packet)
     }
-}
-
-/// The packet at hand, and its flow as observers see it.
-pub(super) fn moment<'a>(
-    flow: &'a Flow<Upper>,
-    packet: &'a Packet,
-    learned: &Learned,
-    link: Option<Link>,
-) -> Moment<'a> {
-    let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
-    let view = FlowView {
-        core: &flow.core,
-        direction: learned.facts.direction,
-        state: &flow.upper.detection,
-        conversation: flow.upper.conversation.as_deref(),
-        original: flow.upper.original,
-    };
-    Moment { packet, source, link, flow: Some(view) }
 }
 
 /// Tells the events of a packet.

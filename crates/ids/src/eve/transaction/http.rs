@@ -5,7 +5,8 @@ use gauntlet_protocols::{Buffer, Conversation, Fields, Value};
 
 use super::super::line::Line;
 use super::super::settings::{Alerts, Options};
-use super::{for_object, headers};
+use super::for_object;
+use crate::eve::forwarded::headers;
 
 /// Fields that only extended records have.
 const EXTENDED: [&str; 7] =
