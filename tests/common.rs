@@ -19,6 +19,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use gauntlet_store::WebLog;
+use gauntlet_store::web_log::{WebQuery, WebRow};
+
 /// How long anything may take before a test gives up. Generous: machines are slow at times.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -164,6 +167,17 @@ impl Node {
     pub(crate) fn place(&self, what: &str) -> &str {
         let found = self.places.iter().rev().find(|p| p.0 == what);
         &found.unwrap_or_else(|| panic!("the welcome names no {what}: {:?}", self.places)).1
+    }
+
+    /// The web log, once it has so many requests; newest first.
+    pub(crate) fn web_log(&self, count: usize) -> Vec<WebRow> {
+        let mut found = Vec::new();
+        self.wait_until("the web log has the requests", || {
+            let page = WebLog::read(&self.data().join("web"), &WebQuery::default());
+            found = page.map(|page| page.requests).unwrap_or_default();
+            found.len() >= count
+        });
+        found
     }
 
     /// Writes the configuration file.
@@ -557,4 +571,20 @@ pub(crate) fn drive(protocol: &str, place: &str, pattern: &str) {
         of.map(|o| o["messages"].as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!((count("spam"), count("passed"), count("failed")), (20, 20, 0), "{value}");
+}
+
+/// Compiles a list of URLs, as its name says, in a folder that the node may read.
+pub(crate) fn compile_urls(folder: &Path, name: &str, lines: &str, args: &[&str]) -> PathBuf {
+    std::fs::create_dir_all(folder.join("urls")).unwrap();
+    let (source, out) = (folder.join(format!("{name}.txt")), folder.join(format!("urls/{name}")));
+    std::fs::write(&source, lines).unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["urls", "compile"])
+        .args(args)
+        .args([Path::new("--out"), &out, &source])
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    out
 }

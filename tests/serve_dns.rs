@@ -2,13 +2,10 @@
 //! (Knot), and a real client (kdig).
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use gauntlet_store::WebLog;
-use gauntlet_store::web_log::{WebQuery, WebRow};
+use std::process::Command;
 
 use crate::common::zone::Zone;
-use crate::common::{Node, http_get, program};
+use crate::common::{Node, compile_urls, http_get, program};
 
 const RECORDS: &str = "www.good.example A 192.0.2.10\nwww.good.example AAAA 2001:db8::10\n\
                        www.evil.example A 192.0.2.66\nstats.good.example CNAME www.evil.example.\n\
@@ -25,19 +22,6 @@ struct Site {
     _zone: Zone,
 }
 
-fn compile(folder: &Path, lines: &str) -> PathBuf {
-    let (source, out) = (folder.join("bad.txt"), folder.join("bad.urls"));
-    std::fs::write(&source, lines).unwrap();
-    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["urls", "compile", "--out"])
-        .args([&out, &source])
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(made.success());
-    out
-}
-
 impl Site {
     /// A node whose DNS listener has these further settings.
     fn start(listener: &str) -> Option<Self> {
@@ -46,7 +30,7 @@ impl Site {
         let strings = format!("{RECORDS}{many}\" \"{many}\" \"{many}\" \"{many}\" \"{many}\"\n");
         let zone = Zone::serve(&strings)?;
         let folder = tempfile::tempdir().unwrap();
-        let list = compile(folder.path(), "evil.example\n");
+        let list = compile_urls(folder.path(), "bad", "evil.example\n", &[]);
         let policy = folder.path().join("policy.toml");
         std::fs::write(&policy, POLICY).unwrap();
         let upstream = zone.address();
@@ -69,17 +53,6 @@ impl Site {
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
-
-    /// The web log, once it has so many queries; newest first.
-    fn logged(&self, count: usize) -> Vec<WebRow> {
-        let mut found = Vec::new();
-        self.node.wait_until("the web log has the queries", || {
-            let page = WebLog::read(&self.node.data().join("web"), &WebQuery::default());
-            found = page.map(|page| page.requests).unwrap_or_default();
-            found.len() >= count
-        });
-        found
-    }
 }
 
 #[test]
@@ -98,7 +71,7 @@ fn names_on_a_list_do_not_exist_and_others_are_resolved() {
     let long = site.ask(&["+bufsize=512", "many.good.example", "TXT"]);
     assert!(long.contains("status: NOERROR") && long.contains("xxxx"), "{long}");
 
-    let rows = site.logged(7);
+    let rows = site.node.web_log(7);
     let of = |n: usize| {
         let r = &rows[rows.len() - 1 - n].record;
         (r.url.as_str(), r.host.as_str(), r.outcome.name(), r.rule.as_str(), r.evidence.as_str())
@@ -126,7 +99,7 @@ fn the_log_of_queries_is_replayed_under_another_policy() {
     let Some(mut site) = Site::start("") else { return };
     site.ask(&["www.good.example"]);
     site.ask(&["www.evil.example"]);
-    site.logged(2);
+    site.node.web_log(2);
     let data = site.node.data().to_owned();
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("stricter.toml");

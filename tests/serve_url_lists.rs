@@ -4,15 +4,14 @@
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use gauntlet_store::web_log::{WebQuery, WebRow};
-use gauntlet_store::{Log, LogRecord, Query, WebLog};
+use gauntlet_store::{Log, LogRecord, Query};
 use gauntlet_verdict::Class;
 
-use crate::common::{Node, Smtp, program};
+use crate::common::{Node, Smtp, compile_urls, program};
 
 const FEED: &str = "evil.example/login\n";
 const ADS: &str = "||ads.example^\n@@||ads.example/terms^\n";
@@ -21,21 +20,6 @@ const POLICY: &str = "\
 do = { quarantine = \"advertisements\" }\n\
 [[rule]]\nname = \"phishing\"\nwhen.class = \"phishing\"\ndo = { reject = \"no phishing\" }\n\
 [[web_rule]]\nname = \"on a list\"\nwhen.url.list = \"*\"\ndo = { block = \"Not here.\" }\n";
-
-/// Compiles a list, as its name says, in a folder that the node may read.
-fn compile(folder: &Path, name: &str, category: &str, lines: &str) -> PathBuf {
-    std::fs::create_dir_all(folder.join("urls")).unwrap();
-    let (source, out) = (folder.join(format!("{name}.txt")), folder.join(format!("urls/{name}")));
-    std::fs::write(&source, lines).unwrap();
-    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["urls", "compile", "--category", category, "--out"])
-        .args([&out, &source])
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(made.success());
-    out
-}
 
 struct Site {
     node: Node,
@@ -48,8 +32,8 @@ impl Site {
     fn start() -> Option<Self> {
         let curl = program("curl")?;
         let folder = tempfile::tempdir().unwrap();
-        let feed = compile(folder.path(), "feed", "phishing", FEED);
-        let ads = compile(folder.path(), "ads", "advertisements", ADS);
+        let feed = compile_urls(folder.path(), "feed", FEED, &["--category", "phishing"]);
+        let ads = compile_urls(folder.path(), "ads", ADS, &["--category", "advertisements"]);
         let policy = folder.path().join("policy.toml");
         std::fs::write(&policy, POLICY).unwrap();
         let config = format!(
@@ -108,17 +92,6 @@ impl Site {
         stream.read_to_string(&mut answer).unwrap();
         answer
     }
-
-    /// The web log, once it has so many requests; newest first.
-    fn web_rows(&self, count: usize) -> Vec<WebRow> {
-        let mut found = Vec::new();
-        self.node.wait_until("the web log has the requests", || {
-            let page = WebLog::read(&self.node.data().join("web"), &WebQuery::default());
-            found = page.map(|page| page.requests).unwrap_or_default();
-            found.len() >= count
-        });
-        found
-    }
 }
 
 #[test]
@@ -136,7 +109,7 @@ fn the_same_url_is_the_same_in_a_mail_by_the_proxy_and_by_icap() {
         assert!(site.by_proxy(url).ends_with(" 403"));
         let answer = site.by_icap(url);
         assert!(answer.contains("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
-        let rows = site.web_rows(2 * n + 2);
+        let rows = site.node.web_log(2 * n + 2);
         for row in &rows[..2] {
             let of_web = (row.record.category.as_str(), row.record.evidence.as_str());
             assert_eq!(of_web, (category, format!("{list}: {pattern}").as_str()), "{url}");
@@ -177,7 +150,7 @@ fn a_reload_gives_mail_and_web_the_new_list_at_once_or_neither() {
     };
     let folder = site.node.folder.path();
     let before = site.mail(url).verdict.ruleset;
-    compile(folder, "feed", "phishing", "new.example\n");
+    compile_urls(folder, "feed", "new.example\n", &["--category", "phishing"]);
     assert!(site.mail(url).verdict.url_lists.is_empty(), "nobody said that there is a new list");
     reload("configuration reloaded");
     let now = site.mail(url).verdict;
@@ -194,7 +167,7 @@ fn a_reload_gives_mail_and_web_the_new_list_at_once_or_neither() {
 #[test]
 fn a_scan_looks_urls_up_as_a_node_does() {
     let folder = tempfile::tempdir().unwrap();
-    let feed = compile(folder.path(), "feed", "phishing", FEED);
+    let feed = compile_urls(folder.path(), "feed", FEED, &["--category", "phishing"]);
     let mail = folder.path().join("mail.eml");
     std::fs::write(&mail, "From: a@example.org\n\nsee http://evil.example/login/x\n").unwrap();
     let scan = |argument: &str| {

@@ -5,9 +5,6 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gauntlet_store::WebLog;
-use gauntlet_store::web_log::{WebQuery, WebRow};
-
 use crate::common::{Node, program};
 
 /// Settings of a node with a proxy; `rest` are further tables.
@@ -67,17 +64,6 @@ impl Site {
             .unwrap();
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
-
-    /// The web log, once it has so many requests; newest first.
-    fn logged(&self, count: usize) -> Vec<WebRow> {
-        let mut found = Vec::new();
-        self.node.wait_until("the web log has the requests", || {
-            let page = WebLog::read(&self.node.data().join("web"), &WebQuery::default());
-            found = page.map(|page| page.requests).unwrap_or_default();
-            found.len() >= count
-        });
-        found
-    }
 }
 
 fn start(lines: &str, rest: &str) -> Option<Site> {
@@ -107,7 +93,7 @@ fn one_policy_decides_about_mail_and_web() {
     let page = site.ask(&["-d", "x", &format!("http://{origin}/")]);
     assert!(page.contains("Uploads are not allowed."), "{page}");
 
-    let rows = site.logged(3);
+    let rows = site.node.web_log(3);
     let of = |n: usize| {
         let r = &rows[n].record;
         (r.status, r.outcome.name(), r.rule.as_str(), r.evidence.as_str())
@@ -125,7 +111,7 @@ fn one_policy_decides_about_mail_and_web() {
         site.node.metric("gauntlet_proxy_log_records_written_total") == 3
     });
     site.node.stop();
-    assert_eq!(site.logged(3).len(), 3, "it is there after a stop");
+    assert_eq!(site.node.web_log(3).len(), 3, "it is there after a stop");
 }
 
 #[test]
@@ -158,7 +144,7 @@ fn what_is_not_to_be_kept_of_requests_is_not() {
     let web = "[web]\nlog_clients = \"none\"\nlog_urls = false\n";
     let Some(site) = start("blocked.example\n", web) else { return };
     site.ask(&["http://blocked.example/secret?token=1"]);
-    let record = &site.logged(1)[0].record;
+    let record = &site.node.web_log(1)[0].record;
     assert_eq!((record.client.as_str(), record.url.as_str()), ("", "http://blocked.example"));
 }
 
@@ -172,7 +158,7 @@ fn a_page_is_judged_by_its_words_and_a_listener_is_asked_by_icap() {
     let Some(site) = start("blocked.example\n", &content) else { return };
     let page = site.ask(&[&format!("http://{}/", page_server())]);
     assert!(page.contains("200 points") && page.ends_with(" 403"), "{page}");
-    let record = &site.logged(1)[0].record;
+    let record = &site.node.web_log(1)[0].record;
     assert!(record.evidence.contains("page"), "{record:?}");
 
     let mut stream = std::net::TcpStream::connect(site.node.place("icap")).unwrap();
@@ -241,7 +227,7 @@ fn the_nodes_users_log_in_and_their_quotas_survive_a_stop() {
     assert!(ask("ann:another password").ends_with(" 407"));
     assert_eq!(ask("ANN:a long password"), "a page 200");
     assert_eq!(ask("ann:a long password"), "a page 200");
-    let rows = site.logged(4);
+    let rows = site.node.web_log(4);
     let users: Vec<&str> = rows.iter().map(|row| row.record.user.as_str()).collect();
     assert_eq!(users, ["ann", "ann", "", ""]);
     let page = ask("ann:a long password");
@@ -338,7 +324,7 @@ fn who_is_blocked_asks_and_a_release_passes_at_once_and_a_replay_tells_of_it() {
     assert!(gauntlet(&site, &["policy", "explain", &url]).contains("passes by release 1"));
     assert_eq!(api("DELETE", "exceptions/1", "")["removed"], true);
     assert!(site.ask(&[&url]).ends_with(" 403"));
-    let rows = site.logged(4);
+    let rows = site.node.web_log(4);
     assert_eq!(rows[1].record.rule.lines().next(), Some("release 1"), "{:?}", rows[1]);
 
     let policy = site.node.folder.path().join("new.toml");

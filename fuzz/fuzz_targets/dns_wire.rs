@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each target feeds one of them")]
 #[path = "../../crates/protocols/tests/wire_bytes.rs"]
 mod wire_bytes;
 

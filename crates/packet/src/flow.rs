@@ -21,7 +21,7 @@ mod table;
 
 pub use core::{Flow, FlowCore, PacketFacts, Pseudo};
 pub use ended::{EndReason, Ended, flush_packets};
-pub use key::End;
+pub use key::{End, icmp_counterpart};
 pub use settings::{ProtocolTimeouts, Settings, Timeouts};
 pub use state::FlowState;
 pub use table::{Counters, FlowId, FlowTable, Lookup};

@@ -31,13 +31,11 @@ use crate::resolve::{Resolve, SystemResolver};
 use crate::service::{References, Service};
 use crate::settings::{Settings, SettingsError};
 use crate::shared::{Now, Shared};
-use crate::stop::{Phase, Stop};
+use crate::stop::{Phase, Stop, drain};
 use crate::stream::Stream;
 use crate::tls::{Interceptor, OriginTls, TlsError, with_protocols};
 use crate::transparent::{self, socket};
 
-/// How long connections that are told to end may take to say so.
-const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a client beyond the limits has to send its request and take the page.
 const REFUSE: Duration = Duration::from_secs(5);
 /// Bytes of plain text that one connection may hold back for a client that does not read.
@@ -178,7 +176,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
         let stop_max = Duration::from_secs(self.settings.times.stop_seconds_max);
         let (phase, stopping) = Stop::new();
-        let (alive, mut all_gone) = mpsc::channel(1);
+        let (alive, all_gone) = mpsc::channel(1);
         let shared = Arc::new(Shared::new(service(&self, stopping)?, alive));
         let mut accepting = JoinSet::new();
         let tls = self.parts.tls.map(|config| TlsAcceptor::from(with_protocols(config)));
@@ -198,11 +196,7 @@ impl Server {
         stop.await;
         accepting.shutdown().await;
         drop(shared);
-        let _ = phase.send(Phase::Draining);
-        // Nothing is ever sent: the channel ends when the last connection has.
-        let _ = timeout(stop_max, all_gone.recv()).await;
-        let _ = phase.send(Phase::Ended);
-        let _ = timeout(GOODBYE, all_gone.recv()).await;
+        drain(phase, stop_max, all_gone).await;
         Ok(())
     }
 }

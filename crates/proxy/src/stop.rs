@@ -1,6 +1,12 @@
 //! A graceful stop: first nothing new, then nothing at all.
 
-use tokio::sync::watch;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// How long connections that are told to end may take to say so.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How far a stop is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,4 +35,17 @@ impl Stop {
         // An error: the server is gone, and everything ends.
         let _ = self.0.wait_for(|now| *now >= phase).await;
     }
+}
+
+/// Lets what has begun end within this time, and ends the rest. Whatever is under way holds a
+/// sender of `all_gone`, over which nothing is ever sent.
+pub(crate) async fn drain(
+    phase: watch::Sender<Phase>,
+    stop_max: Duration,
+    mut all_gone: mpsc::Receiver<()>,
+) {
+    let _ = phase.send(Phase::Draining);
+    let _ = timeout(stop_max, all_gone.recv()).await;
+    let _ = phase.send(Phase::Ended);
+    let _ = timeout(GOODBYE, all_gone.recv()).await;
 }

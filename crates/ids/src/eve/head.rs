@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gauntlet_packet::flow::FlowCore;
+use gauntlet_packet::flow::{FlowCore, icmp_counterpart};
 use gauntlet_packet::{Direction, IpVersion, Packet, PacketSource, Time, Transport, Tunnel};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
@@ -180,7 +180,7 @@ pub(super) fn of_flow(core: &FlowCore, kind: &str, now: Time, is_turned: bool) -
         line.number("icmp_type", kind);
         line.number("icmp_code", code);
         if core.packets.get(1).is_some_and(|count| *count > 0) {
-            line.number("response_icmp_type", counterpart(core.protocol, kind));
+            line.number("response_icmp_type", icmp_answer(core.protocol, kind));
             line.number("response_icmp_code", 0);
         }
     }
@@ -270,7 +270,7 @@ fn community_id(core: &FlowCore, seed: u16, line: &mut Line) {
     if let (ICMP | ICMP6, Some((kind, _))) = (core.protocol, core.icmp) {
         ends = [
             (source.address, u16::from(kind)),
-            (destination.address, u16::from(counterpart(core.protocol, kind))),
+            (destination.address, u16::from(icmp_answer(core.protocol, kind))),
         ];
     }
     ends.sort();
@@ -290,27 +290,8 @@ fn community_id(core: &FlowCore, seed: u16, line: &mut Line) {
 }
 
 /// The type of the ICMP message that answers one of this type, or asks for it; 0 without one.
-fn counterpart(protocol: u8, kind: u8) -> u8 {
-    const PAIRS: &[(u8, u8)] = &[(8, 0), (13, 14), (15, 16), (10, 9), (17, 18)];
-    const PAIRS6: &[(u8, u8)] = &[
-        (128, 129),
-        (135, 136),
-        (133, 134),
-        (130, 131),
-        (139, 140),
-        (144, 145),
-        (146, 147),
-        (148, 149),
-        (151, 152),
-        (157, 158),
-    ];
-    let pairs = if protocol == ICMP { PAIRS } else { PAIRS6 };
-    let of = |(one, other): &(u8, u8)| match kind {
-        _ if kind == *one => Some(*other),
-        _ if kind == *other => Some(*one),
-        _ => None,
-    };
-    pairs.iter().find_map(of).unwrap_or_default()
+fn icmp_answer(protocol: u8, kind: u8) -> u8 {
+    icmp_counterpart(protocol != ICMP, kind).unwrap_or_default()
 }
 
 /// Addresses of IPv6 are written in full, as EVE does.

@@ -1,10 +1,15 @@
 //! Rules over captures that are composed here.
 
+#[path = "../../../gateway/tests/countries/mmdb.rs"]
+mod mmdb;
+
 use std::fs;
 
 use gauntlet_ids::config::Settings;
 use gauntlet_ids::replay::{Options, replay};
 use serde_json::Value;
+
+use mmdb::{database, map, string};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 1];
 const SERVER: [u8; 4] = [192, 0, 2, 2];
@@ -270,58 +275,6 @@ fn each_keyword_of_buffers_finds_its_buffer() {
     assert!(lost.is_empty(), "{}", lost.join("\n"));
 }
 
-/// Parts of a database in MaxMind's format.
-mod mmdb {
-    fn string(text: &str) -> Vec<u8> {
-        [&[2 << 5 | text.len() as u8], text.as_bytes()].concat()
-    }
-
-    fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
-        let mut out = vec![7 << 5 | entries.len() as u8];
-        for (key, value) in entries {
-            out.extend([string(key), value.clone()].concat());
-        }
-        out
-    }
-
-    /// A number of a type (5 has 16 bits, 6 has 32, 9 has 64), in two bytes.
-    fn number(kind: u8, value: u16) -> Vec<u8> {
-        let head = if kind > 7 { vec![2, kind - 7] } else { vec![kind << 5 | 2] };
-        [head, value.to_be_bytes().to_vec()].concat()
-    }
-
-    /// A database in which one address of version 4 is in a country.
-    pub(super) fn of_address(address: [u8; 4], country: &str) -> Vec<u8> {
-        const BITS: u32 = 32;
-        let address = u32::from_be_bytes(address);
-        let mut out = Vec::new();
-        for bit in 0..BITS {
-            // Records of 24 bits; as many as there are nodes is nowhere.
-            let onward = if bit + 1 < BITS { bit + 1 } else { BITS + 16 };
-            let sides = match address >> (31 - bit) & 1 {
-                0 => [onward, BITS],
-                _ => [BITS, onward],
-            };
-            sides.iter().for_each(|side| out.extend(&side.to_be_bytes()[1..]));
-        }
-        out.extend([0; 16]);
-        out.extend(map(&[("country", map(&[("iso_code", string(country))]))]));
-        out.extend(b"\xab\xcd\xefMaxMind.com");
-        out.extend(map(&[
-            ("binary_format_major_version", number(5, 2)),
-            ("binary_format_minor_version", number(5, 0)),
-            ("build_epoch", number(9, 1)),
-            ("database_type", string("Test-Country")),
-            ("description", map(&[("en", string("test"))])),
-            ("ip_version", number(5, 4)),
-            ("languages", vec![1, 4, 0x42, b'e', b'n']),
-            ("node_count", number(6, BITS as u16)),
-            ("record_size", number(5, 24)),
-        ]));
-        out
-    }
-}
-
 #[test]
 fn addresses_are_in_countries() {
     let mut talk = Talk::new(5000);
@@ -339,7 +292,8 @@ fn addresses_are_in_countries() {
     .map(|(check, sid)| format!("alert udp any any -> any any ({check}; ttl:64; sid:{sid};)\n"))
     .collect();
     let settings = ["geoip-database=file"];
-    let database = mmdb::of_address(CLIENT, "SE");
+    let country = map(&[("country", map(&[("iso_code", string("SE"))]))]);
+    let database = database(CLIENT, 32, &country);
     let found = talk.alerts_beside(&rules, &settings, false, &database);
     assert_eq!(found, [(1, 1), (1, 3), (1, 6)]);
 }

@@ -125,22 +125,16 @@ fn embedded(ip: &Ip, icmp: &Icmp) -> Option<(End, End, u8)> {
 /// What stands in the place of ports: the type, and that of its answer. Codes count over IPv6.
 fn icmp_ports(ip: &Ip, icmp: &Icmp) -> (u16, u16) {
     let kind = u16::from(icmp.kind);
-    if ip.protocol == ICMPV6 || ip.version == IpVersion::V6 {
-        let answer = counterpart_v6(icmp.kind).unwrap_or(0);
-        (kind | u16::from(icmp.code) << 8, u16::from(answer))
-    } else {
-        (kind, u16::from(counterpart_v4(icmp.kind).unwrap_or(0)))
-    }
+    let is_v6 = ip.protocol == ICMPV6 || ip.version == IpVersion::V6;
+    let answer = u16::from(icmp_counterpart(is_v6, icmp.kind).unwrap_or(0));
+    if is_v6 { (kind | u16::from(icmp.code) << 8, answer) } else { (kind, answer) }
 }
 
-/// Questions and their answers (RFC 792, 950, 1256).
-fn counterpart_v4(kind: u8) -> Option<u8> {
-    pair(&[(8, 0), (13, 14), (15, 16), (10, 9), (17, 18)], kind)
-}
-
-/// Questions and their answers, by IANA's list of ICMPv6 types.
-fn counterpart_v6(kind: u8) -> Option<u8> {
-    const PAIRS: &[(u8, u8)] = &[
+/// The type of the ICMP message that answers one of this type, or asks for it (RFC 792, 950, 1256;
+/// IANA's list of ICMPv6 types).
+pub fn icmp_counterpart(is_v6: bool, kind: u8) -> Option<u8> {
+    const V4: &[(u8, u8)] = &[(8, 0), (13, 14), (15, 16), (10, 9), (17, 18)];
+    const V6: &[(u8, u8)] = &[
         (128, 129),
         (135, 136),
         (133, 134),
@@ -152,7 +146,7 @@ fn counterpart_v6(kind: u8) -> Option<u8> {
         (151, 152),
         (157, 158),
     ];
-    pair(PAIRS, kind)
+    pair(if is_v6 { V6 } else { V4 }, kind)
 }
 
 fn pair(pairs: &[(u8, u8)], kind: u8) -> Option<u8> {

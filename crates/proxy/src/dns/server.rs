@@ -22,15 +22,13 @@ use crate::dns::service::{DnsService, Transport};
 use crate::dns::upstream::framed;
 use crate::server::{Parts, StartError, adopted};
 use crate::settings::{Limits, Settings, SettingsError};
-use crate::stop::{Phase, Stop};
+use crate::stop::{Phase, Stop, drain};
 use crate::stream::Stream;
 
 /// Bytes of a query by UDP: larger ones are no queries.
 const QUERY_BYTES_MAX: usize = 4_096;
 /// After an error of a socket, such as too many open files.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
-/// How long connections have to end when the stop's time is over.
-const GOODBYE: Duration = Duration::from_secs(1);
 /// The protocol within TLS (RFC 7858 section 3.2 and IANA's list).
 const ALPN: &[u8] = b"dot";
 
@@ -87,7 +85,7 @@ impl DnsServer {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
         let stop_max = Duration::from_secs(self.settings.times.stop_seconds_max);
         let (phase, stopping) = Stop::new();
-        let (alive, mut all_gone) = mpsc::channel(1);
+        let (alive, all_gone) = mpsc::channel(1);
         let tls = self.parts.tls.clone().map(|config| TlsAcceptor::from(with_protocol(config)));
         let shared = Arc::new(Shared::new(&self, stopping, alive));
         let mut serving = JoinSet::new();
@@ -100,11 +98,7 @@ impl DnsServer {
         stop.await;
         serving.shutdown().await;
         drop(shared);
-        let _ = phase.send(Phase::Draining);
-        // Nothing is ever sent: the channel ends when the last query has.
-        let _ = timeout(stop_max, all_gone.recv()).await;
-        let _ = phase.send(Phase::Ended);
-        let _ = timeout(GOODBYE, all_gone.recv()).await;
+        drain(phase, stop_max, all_gone).await;
         Ok(())
     }
 }

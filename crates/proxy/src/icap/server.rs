@@ -20,10 +20,8 @@ use crate::icap::counters::IcapCounters;
 use crate::icap::service::Service;
 use crate::server::{Parts, StartError, adopted};
 use crate::settings::{Settings, SettingsError};
-use crate::stop::{Phase, Stop};
+use crate::stop::{Phase, Stop, drain};
 
-/// How long connections have to end when the stop's time is over.
-const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a client beyond the limits has to take the answer.
 const REFUSE: Duration = Duration::from_secs(1);
 /// Clients beyond the limits that get an answer at once; others are closed.
@@ -87,7 +85,7 @@ impl IcapServer {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
         let stop_max = Duration::from_secs(self.settings.times.stop_seconds_max);
         let (phase, stopping) = Stop::new();
-        let (alive, mut all_gone) = mpsc::channel(1);
+        let (alive, all_gone) = mpsc::channel(1);
         let shared = Arc::new(Shared::new(&self, stopping, alive)?);
         let mut accepting = JoinSet::new();
         for listener in self.listeners {
@@ -96,11 +94,7 @@ impl IcapServer {
         stop.await;
         accepting.shutdown().await;
         drop(shared);
-        let _ = phase.send(Phase::Draining);
-        // Nothing is ever sent: the channel ends when the last connection has.
-        let _ = timeout(stop_max, all_gone.recv()).await;
-        let _ = phase.send(Phase::Ended);
-        let _ = timeout(GOODBYE, all_gone.recv()).await;
+        drain(phase, stop_max, all_gone).await;
         Ok(())
     }
 }
