@@ -16,15 +16,7 @@ Rules are Suricata's, unchanged; settings are those of suricata.yaml by their na
 out: `gauntlet ips rules check` names them.
 
 Exit codes: 0 all was read; 1 the capture is damaged and was read as far as it goes, or
-`rules check` met a rule that cannot be used; 2 wrong usage, or a file that cannot be read.
-
-Examples:
-  gauntlet ips replay capture.pcap --rules emerging-all.rules --eve eve.json
-  gauntlet ips replay capture.pcapng.zst --rules local.rules --json | jq .alert.signature
-  gauntlet ips replay capture.pcap --rules local.rules --set vars.address-groups.HOME_NET=any
-  gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules --eve eve.json
-  gauntlet ips replay capture.pcap --eve - | jq 'select(.event_type == \"tls\").tls.sni'
-  gauntlet ips rules check emerging-all.rules local.rules";
+`rules check` met a rule that cannot be used; 2 wrong usage, or a file that cannot be read.";
 
 /// Arguments of `gauntlet ips`.
 #[derive(Debug, clap::Args)]

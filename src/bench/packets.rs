@@ -18,12 +18,7 @@ from its file, as often as --rounds says, each time from a fresh state; the firs
 rounds fills the system's cache and is not counted. CPU time is user and system time of all
 threads.
 
-Exit codes: 0 measured; 1 the capture is damaged; 2 nothing could be measured.
-
-Examples:
-  gauntlet bench packets capture.pcap
-  gauntlet bench packets capture.pcap --rules emerging-all.rules --rounds 4
-  gauntlet bench packets capture.pcap --rules emerging-all.rules --threads 2 --json";
+Exit codes: 0 measured; 1 the capture is damaged; 2 nothing could be measured.";
 
 /// Arguments of `gauntlet bench packets`.
 #[derive(Debug, clap::Args)]

@@ -37,16 +37,7 @@ cannot be read leave the old ones in place. SIGTERM and SIGINT end it with a sum
 The work is done by a second process. If that ends or hangs, it is started anew; meanwhile packets
 pass or stop (--on-crash). Needs CAP_NET_RAW and CAP_NET_ADMIN, or root; --user gives root up.
 
-Exit codes: 0 it was told to stop; 2 it could not start.
-
-Examples:
-  gauntlet ips run --interface eth0 --rules local.rules --eve eve.json
-  gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules --eve eve.json
-  gauntlet ips run --queue 0-1 --fail-open --rules local.rules --eve eve.json --user suricata
-  gauntlet ips run --queue 0 --rules local.rules --set nfq.mode=repeat --set nfq.repeat-mark=1
-  gauntlet ips run --interface eth0 --rules local.rules --suricata-yaml suricata.yaml --threads 4
-  gauntlet ips run --interface eth0 --rules local.rules --metrics 127.0.0.1:9600
-  nft add rule inet filter forward ct mark 1 accept     bypassed flows: nfq.bypass-mark=1";
+Exit codes: 0 it was told to stop; 2 it could not start.";
 
 /// What becomes of packets while nothing inspects them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -59,16 +50,19 @@ enum OnCrash {
 
 /// Arguments of `gauntlet ips run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(
+    after_help = AFTER_HELP,
+    group = clap::ArgGroup::new("packets").required(true).multiple(false)
+)]
 pub(super) struct Args {
     /// Inspect what passes this interface
-    #[arg(long, value_name = "IF", conflicts_with = "queue", required_unless_present = "queue")]
+    #[arg(long, value_name = "IF", group = "packets")]
     interface: Option<String>,
     /// Send frames that pass on to this interface, and the other way
     #[arg(long, value_name = "IF", requires = "interface")]
     copy_interface: Option<String>,
     /// Take packets from this queue of the firewall, or from these, each in a thread
-    #[arg(long, value_name = "N[-M]", value_parser = queues)]
+    #[arg(long, value_name = "N[-M]", value_parser = queues, group = "packets")]
     queue: Option<(u16, u16)>,
     /// A file of rules; may be repeated
     #[arg(long, required = true, value_name = "FILE")]

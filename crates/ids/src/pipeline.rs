@@ -216,6 +216,7 @@ impl Pipeline {
 
     fn packet(&mut self, packet: &Packet, observer: &mut dyn Observer) {
         let lookup = if packet.wants_flow && !packet.invalid {
+            self.flows.sweep_early(self.stages.streams.is_filling());
             self.flows.handle(packet, &self.stages.streams.settings)
         } else {
             Lookup::None

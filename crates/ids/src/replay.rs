@@ -225,10 +225,10 @@ pub fn detector(options: &Options, program: &Program) -> Result<Detector, Replay
     Ok(detector)
 }
 
-/// Hashes that records of files have, whatever rules ask for.
+/// What records need of files, whatever rules ask for.
 pub fn hashes(eve: &eve::Settings) -> HashSettings {
     let [md5, sha1, sha256] = eve.hashes();
-    HashSettings { md5, sha1, sha256, magic: false }
+    HashSettings { md5, sha1, sha256, magic: false, data: eve.has_bodies() }
 }
 
 /// Rules and settings made ready, for any number of captures.
@@ -285,6 +285,7 @@ impl<'a> Replayer<'a> {
         let (mut layers, _, _) = layers(options);
         layers.protocols.hashes = hashes(&output.eve);
         layers.protocols.hashes.sha256 |= output.store.is_some();
+        layers.protocols.hashes.data |= output.store.is_some();
         program.wants(&mut layers.protocols);
         layers.streams.check_overlaps |= program.asks_overlaps();
         layers.wishes = output.eve.wishes(output.store.as_ref());

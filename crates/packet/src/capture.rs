@@ -38,7 +38,7 @@ pub struct Frame {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It begins with neither magic number.
-    #[error("neither a pcap nor a pcapng file (it begins with {0:02x?})")]
+    #[error("neither a pcap nor a pcapng file ({})", beginning(.0))]
     Format(Vec<u8>),
     /// Its header is too short, or of a version that is not known.
     #[error("the header of the capture file is damaged: {0}")]
@@ -46,6 +46,18 @@ pub enum Error {
     /// Reading failed.
     #[error("the capture file cannot be read")]
     Read(#[from] io::Error),
+}
+
+/// What a file begins with, as text or else in hexadecimal digits.
+fn beginning(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        _ if bytes.is_empty() => "it is empty".to_owned(),
+        Ok(text) if !text.contains(char::is_control) => format!("it begins with {text:?}"),
+        _ => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("it begins with 0x{digits}")
+        }
+    }
 }
 
 /// Where and why reading stopped before the end of the file.

@@ -43,7 +43,7 @@ impl FileState {
     }
 }
 
-/// Which hashes of files are computed, and whether their kinds are told.
+/// Which hashes of files are computed, whether their kinds are told, and their data is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashSettings {
     /// MD5 (RFC 1321).
@@ -54,11 +54,13 @@ pub struct HashSettings {
     pub sha256: bool,
     /// What file(1) would call it, though that is no hash.
     pub magic: bool,
+    /// Data is kept for rules that look at it, and for who is told of it ([`File::untold`]).
+    pub data: bool,
 }
 
 impl Default for HashSettings {
     fn default() -> Self {
-        Self { md5: true, sha1: true, sha256: true, magic: false }
+        Self { md5: true, sha1: true, sha256: true, magic: false, data: true }
     }
 }
 
@@ -130,6 +132,7 @@ pub struct File {
     /// What file(1) would call it, by its first bytes, once there are enough.
     pub magic: Option<String>,
     wants_magic: bool,
+    keeps_data: bool,
     hashes: Hashes,
     window: Window,
     inspected: u64,
@@ -151,6 +154,7 @@ impl File {
             pace: opening.pace,
             hashes,
             wants_magic: opening.hashes.magic,
+            keeps_data: opening.hashes.data || opening.hashes.magic,
             ..Self::default()
         }
     }
@@ -161,7 +165,11 @@ impl File {
             return;
         }
         self.size += bytes.len() as u64;
-        self.window.append(bytes, WINDOW_MAX);
+        if self.keeps_data {
+            self.window.append(bytes, WINDOW_MAX);
+        } else {
+            self.window.pass(bytes.len());
+        }
         if self.wants_magic && self.window.end() >= file_magic::BYTES_MIN {
             self.describe();
         }

@@ -183,9 +183,20 @@ struct Key {
     protocol: Option<Protocol>,
 }
 
-/// Groups that a thread has used.
+/// Groups that a thread has used, by the numbers of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Used(HashMap<Key, Arc<Group>>);
+pub(crate) struct Used(Vec<(u64, Arc<Group>)>);
+
+impl Key {
+    /// Each has another one.
+    fn number(self) -> u64 {
+        let port = |port: Option<u16>| port.map_or(0, |port| 1 << 16 | u64::from(port));
+        let protocol = self.protocol.map_or(0, |protocol| 1 + protocol as u64);
+        let direction = self.direction.index() as u64;
+        let lane = (self.transport as u64) << 1 | direction;
+        protocol << 40 | lane << 34 | port(self.source) << 17 | port(self.destination)
+    }
+}
 
 /// All rules on packets.
 #[derive(Debug, Default)]
@@ -253,13 +264,19 @@ impl Groups {
             destination: own(&lane.by_destination, destination).map(|_| destination),
             protocol: protocol.filter(|p| self.by_protocol.contains_key(&(*p, direction))),
         };
-        if let Some(group) = used.0.get(&key) {
-            group.candidates(facts, has, scratch, found);
-        } else if let Some(group) = self.group(key, lane, rules) {
-            group.candidates(facts, has, scratch, found);
-            used.0.insert(key, group);
-        } else {
-            lane.all.candidates(facts, has, scratch, found);
+        match used.0.binary_search_by_key(&key.number(), |(number, _)| *number) {
+            Ok(place) => {
+                if let Some((_, group)) = used.0.get(place) {
+                    group.candidates(facts, has, scratch, found);
+                }
+            }
+            Err(place) => match self.group(key, lane, rules) {
+                Some(group) => {
+                    group.candidates(facts, has, scratch, found);
+                    used.0.insert(place, (key.number(), group));
+                }
+                None => lane.all.candidates(facts, has, scratch, found),
+            },
         }
     }
 

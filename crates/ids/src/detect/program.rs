@@ -90,6 +90,9 @@ pub struct Limits {
     pub thresholds: Vec<Threshold>,
 }
 
+/// Buffers with data of files.
+const FILE_DATA: [&str; 2] = ["file.data", "http.response_body"];
+
 /// Rules made ready for detection; shared by all threads.
 pub struct Program {
     /// The rules, in the order of their evaluation.
@@ -162,8 +165,11 @@ impl Program {
         settings.hashes.sha1 |= self.asks_for("filesha1");
         settings.hashes.sha256 |= self.asks_for("filesha256");
         settings.frame_names.extend(self.frames.iter().map(|user| user.frame.1.clone()));
+        let file_data = FILE_DATA.map(Buffer::of_keyword);
         for used in &self.rules.buffers {
-            if used.name == "file.magic" {
+            if file_data.contains(&Buffer::of_keyword(used.name)) {
+                settings.hashes.data = true;
+            } else if used.name == "file.magic" {
                 settings.hashes.magic = true;
             } else if used.name.starts_with("ja3") {
                 settings.tls.want_ja3();

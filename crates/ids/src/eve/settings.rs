@@ -235,6 +235,11 @@ impl Settings {
         ["md5", "sha1", "sha256"].map(|name| list.iter().any(|item| item == name))
     }
 
+    /// Whether alerts are told with bodies of HTTP (`http-body`, `http-body-printable`).
+    pub fn has_bodies(&self) -> bool {
+        self.alerts.as_ref().is_some_and(|of| of.http_body || of.http_body_printable)
+    }
+
     /// Whether a key of the settings is one of these.
     pub fn knows(key: &str) -> bool {
         let Some(rest) = key.strip_prefix("outputs.") else { return key == "sensor-name" };

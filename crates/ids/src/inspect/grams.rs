@@ -6,14 +6,17 @@
 //! of them is met wherever it lies. Most places are ruled out by a bit of a small filter; what is
 //! left is compared by the caller.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
 use std::collections::HashMap;
 
 /// Of a long pattern so many places for its grams are weighed.
 const CHOICES_MAX: usize = 64;
 /// Bits of a filter for each gram, if it is not too large.
 const FILTER_BITS: usize = 32;
-/// Multiplies grams to spread them (D. Knuth, "Sorting and searching", 6.4).
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Multiply the halves of grams to spread them (D. Knuth, "Sorting and searching", 6.4).
+const SPREAD: [u32; 2] = [0x9e37_79b1, 0x85eb_ca77];
 /// Letters in one case; other bytes lose a bit, which the comparison makes good.
 const FOLD: u64 = 0x2020_2020_2020_2020;
 const FOLD_4: u64 = FOLD >> 32;
@@ -92,9 +95,9 @@ impl Entry {
 /// The bits of a filter.
 #[derive(Debug)]
 enum Filter {
-    Small(Box<[u64; 1 << 8]>),
-    Middle(Box<[u64; 1 << 10]>),
-    Large(Box<[u64; 1 << 12]>),
+    Small(Box<[u32; 1 << 9]>),
+    Middle(Box<[u32; 1 << 11]>),
+    Large(Box<[u32; 1 << 13]>),
 }
 
 impl Filter {
@@ -107,24 +110,39 @@ impl Filter {
     }
 }
 
-fn fill<const WORDS: usize>(entries: &[Entry]) -> Box<[u64; WORDS]> {
+fn fill<const WORDS: usize>(entries: &[Entry]) -> Box<[u32; WORDS]> {
     let mut filter = Box::new([0; WORDS]);
     for entry in entries {
         let place = place::<WORDS>(spread(entry.gram));
-        if let Some(word) = filter.get_mut(place as usize / 64) {
-            *word |= 1 << (place % 64);
+        if let Some(word) = filter.get_mut(place as usize / 32) {
+            *word |= HIGHEST >> (place % 32);
         }
     }
     filter
 }
 
+/// The bit of place 0 in a word: from there a sign bit is made by one shift.
+const HIGHEST: u32 = 1 << 31;
+
+/// The bit of a gram, as the lowest.
+fn is_set<const WORDS: usize>(filter: &[u32; WORDS], gram: u64) -> bool {
+    let place = place::<WORDS>(spread(gram));
+    let word = filter.get(place as usize / 32).copied().unwrap_or_default();
+    word & HIGHEST >> (place % 32) != 0
+}
+
 fn spread(gram: u64) -> u32 {
-    (gram.wrapping_mul(SPREAD) >> 32) as u32
+    let [low, high] = [gram as u32, (gram >> 32) as u32];
+    low.wrapping_mul(SPREAD[0]).wrapping_add(high.wrapping_mul(SPREAD[1]))
 }
 
 /// The bit of a spread gram in a filter of so many words.
 fn place<const WORDS: usize>(spread: u32) -> u32 {
-    spread >> (32 - 6 - WORDS.ilog2())
+    spread >> place_shift::<WORDS>()
+}
+
+const fn place_shift<const WORDS: usize>() -> u32 {
+    32 - 5 - WORDS.ilog2()
 }
 
 /// Grams of patterns of one length.
@@ -181,69 +199,24 @@ impl Table {
 
     fn scan<const WORDS: usize>(
         &self,
-        filter: &[u64; WORDS],
+        filter: &[u32; WORDS],
         bytes: &[u8],
         found: &mut impl FnMut(u32, usize),
     ) {
-        let mut look = |gram: u64, at: usize| {
-            let spread = spread(gram);
-            let place = place::<WORDS>(spread);
-            let word = filter.get(place as usize / 64).copied().unwrap_or_default();
-            if word >> (place % 64) & 1 != 0 {
-                self.hit(gram, spread, bytes, at, found);
+        let mut hit = |at: usize| self.hit(bytes, at, found);
+        let mut at = blocks(self.length, filter, bytes, &mut hit);
+        while let Some(gram) = gram(bytes, at, self.length.gram()) {
+            if is_set(filter, gram) {
+                hit(at);
             }
-        };
-        match self.length {
-            Length::Wide => {
-                for (i, window) in bytes.windows(8).step_by(4).enumerate() {
-                    let word = window.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-                    look(word | FOLD, i * 4);
-                }
-            }
-            Length::Long => {
-                for (i, word) in bytes.as_chunks::<4>().0.iter().enumerate() {
-                    look(u64::from(u32::from_le_bytes(*word)) | FOLD_4, i * 4);
-                }
-            }
-            Length::Short => {
-                // Eight bytes have three grams that lie in them; the fourth begins at the last two.
-                let mask = mask_of(3);
-                let mut at = 0;
-                for window in bytes.windows(10).step_by(8) {
-                    let [a, b] = [0, 2].map(|skip| {
-                        let part = window.get(skip..).and_then(|part| part.first_chunk::<8>());
-                        part.map_or(0, |part| u64::from_le_bytes(*part)) | FOLD
-                    });
-                    look(a & mask, at);
-                    look(a >> 16 & mask, at + 2);
-                    look(a >> 32 & mask, at + 4);
-                    look(b >> 32 & mask, at + 6);
-                    at += 8;
-                }
-                while let Some(gram) = gram(bytes, at, 3) {
-                    look(gram, at);
-                    at += 2;
-                }
-            }
-            Length::Tiny => {
-                for (at, window) in bytes.windows(2).enumerate() {
-                    let word = window.first_chunk().map_or(0, |word| u16::from_le_bytes(*word));
-                    look((u64::from(word) | FOLD) & mask_of(2), at);
-                }
-            }
+            at += self.length.step();
         }
     }
 
     #[cold]
-    fn hit(
-        &self,
-        gram: u64,
-        spread: u32,
-        bytes: &[u8],
-        at: usize,
-        found: &mut impl FnMut(u32, usize),
-    ) {
-        let bucket = (spread >> self.starts_shift) as usize;
+    fn hit(&self, bytes: &[u8], at: usize, found: &mut impl FnMut(u32, usize)) {
+        let Some(gram) = gram(bytes, at, self.length.gram()) else { return };
+        let bucket = (spread(gram) >> self.starts_shift) as usize;
         let (Some(&start), Some(&end)) = (self.starts.get(bucket), self.starts.get(bucket + 1))
         else {
             return;
@@ -267,6 +240,76 @@ impl Table {
             }
         }
     }
+}
+
+/// Looks up grams of most of the bytes, and tells the places of those in the filter, rising.
+/// Returns the place of the first gram that was not looked up.
+fn blocks<const WORDS: usize>(
+    length: Length,
+    filter: &[u32; WORDS],
+    bytes: &[u8],
+    hit: &mut impl FnMut(usize),
+) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what the function was compiled for.
+        return unsafe { avx2::blocks(length, filter, bytes, hit) };
+    }
+    match length {
+        Length::Wide => portable(filter, bytes, 4, wide_grams, hit),
+        Length::Long => portable(filter, bytes, 4, long_grams, hit),
+        Length::Short => portable(filter, bytes, 2, short_grams, hit),
+        Length::Tiny => portable(filter, bytes, 1, tiny_grams, hit),
+    }
+}
+
+/// Grams that are looked up before a branch is taken: few hit.
+const LOOKS: usize = 8;
+
+/// Looks up the grams of one block of bytes after the other; `grams` of a block begin `step`
+/// bytes from each other, and the next block begins behind them.
+fn portable<const WORDS: usize, const BYTES: usize>(
+    filter: &[u32; WORDS],
+    bytes: &[u8],
+    step: usize,
+    grams: impl Fn(&[u8; BYTES]) -> [u64; LOOKS],
+    hit: &mut impl FnMut(usize),
+) -> usize {
+    let mut at = 0;
+    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        let bits = grams(block).map(|gram| is_set(filter, gram));
+        if bits.iter().fold(false, |all, bit| all | bit) {
+            for (i, _) in bits.iter().enumerate().filter(|(_, bit)| **bit) {
+                hit(at + i * step);
+            }
+        }
+        at += LOOKS * step;
+    }
+    at
+}
+
+/// So many bytes of a block, from a place on.
+fn part<const BYTES: usize, const PART: usize>(block: &[u8; BYTES], at: usize) -> [u8; PART] {
+    block.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; PART])
+}
+
+fn wide_grams(block: &[u8; 4 * LOOKS + 4]) -> [u64; LOOKS] {
+    std::array::from_fn(|i| u64::from_le_bytes(part(block, i * 4)) | FOLD)
+}
+
+fn long_grams(block: &[u8; 4 * LOOKS]) -> [u64; LOOKS] {
+    std::array::from_fn(|i| u64::from(u32::from_le_bytes(part(block, i * 4))) | FOLD_4)
+}
+
+fn short_grams(block: &[u8; 2 * LOOKS + 2]) -> [u64; LOOKS] {
+    let fold = FOLD_4 & mask_of(3);
+    let gram = |i: usize| u64::from(u32::from_le_bytes(part(block, i * 2))) & mask_of(3);
+    std::array::from_fn(|i| gram(i) | fold)
+}
+
+fn tiny_grams(block: &[u8; LOOKS + 1]) -> [u64; LOOKS] {
+    let fold = FOLD_4 & mask_of(2);
+    std::array::from_fn(|i| u64::from(u16::from_le_bytes(part(block, i))) | fold)
 }
 
 /// The lowest so many bytes, at most eight.
@@ -303,5 +346,59 @@ pub(super) fn commonness(byte: u8) -> u32 {
         b'a'..=b'z' | b'/' | b'.' | b'=' | b'<' | b'>' | b'"' | b'\r' | b'\n' | 0xff => 5,
         b'0'..=b'9' | b'-' | b'_' | b':' | b';' | b',' | b'&' | b'%' | 1..=4 => 4,
         _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tells places to who is given, and returns the first that was not looked at.
+    type Way<'a> = dyn Fn(&mut dyn FnMut(usize)) -> usize + 'a;
+
+    /// Places of grams in a filter, by every way of looking.
+    fn check(length: Length, filter: &[u32; 1 << 9], bytes: &[u8]) {
+        let looks = (0..bytes.len()).step_by(length.step());
+        let plain = looks
+            .filter(|at| gram(bytes, *at, length.gram()).is_some_and(|gram| is_set(filter, gram)));
+        let plain: Vec<usize> = plain.collect();
+        let run = |way: &Way<'_>| {
+            let mut found = Vec::new();
+            let end = way(&mut |at| found.push(at));
+            let rest = plain.iter().copied().filter(|at| *at >= end);
+            found.extend(rest.collect::<Vec<_>>());
+            found
+        };
+        let fast = run(&|mut hit| blocks(length, filter, bytes, &mut hit));
+        let slow = run(&|mut hit| match length {
+            Length::Wide => portable(filter, bytes, 4, wide_grams, &mut hit),
+            Length::Long => portable(filter, bytes, 4, long_grams, &mut hit),
+            Length::Short => portable(filter, bytes, 2, short_grams, &mut hit),
+            Length::Tiny => portable(filter, bytes, 1, tiny_grams, &mut hit),
+        });
+        assert_eq!(fast, plain, "{length:?} in {} bytes", bytes.len());
+        assert_eq!(slow, plain, "{length:?} in {} bytes, portable", bytes.len());
+    }
+
+    #[test]
+    fn all_ways_of_looking_find_the_same() {
+        let mut state = 7_u64;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let bytes: Vec<u8> = (0..700).map(|_| byte()).collect();
+        let mut filter = [0; 1 << 9];
+        for word in &mut filter {
+            *word = u32::from_le_bytes([byte(), byte(), byte(), byte()])
+                & u32::from_le_bytes([byte(), byte(), byte(), byte()]);
+        }
+        for length in [Length::Tiny, Length::Short, Length::Long, Length::Wide] {
+            for len in (0..80).chain([333, 700]) {
+                for skip in [0, 1, 3] {
+                    check(length, &filter, bytes.get(skip..len).unwrap_or_default());
+                }
+            }
+        }
     }
 }

@@ -121,15 +121,16 @@ fn of_client(client: Ipv4Addr, server: Ipv4Addr, port: u16, turn: u32) -> Vec<Ve
     ]
 }
 
-/// A pcap of raw IP packets.
-fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
+/// A pcap of raw IP packets, so many a second.
+fn pcap(packets: &[Vec<u8>], a_second: u32) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101] {
         file.extend(word.to_le_bytes());
     }
     for (number, packet) in (0_u32..).zip(packets) {
         let len = packet.len() as u32;
-        for word in [1_700_000_000 + number / 1000, number % 1000 * 1000, len, len] {
+        let micros = number % a_second * (1_000_000 / a_second);
+        for word in [1_700_000_000 + number / a_second, micros, len, len] {
             file.extend(word.to_le_bytes());
         }
         file.extend(packet);
@@ -138,9 +139,9 @@ fn pcap(packets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Alerts without the numbers of flows.
-fn alerts(capture: &Path, rules: &Path, threads: usize) -> Vec<String> {
+fn alerts(capture: &Path, rules: &Path, settings: Settings, threads: usize) -> Vec<String> {
     let options = Options {
-        settings: Settings::stock(),
+        settings,
         directory: rules.parent().expect("a folder").to_owned(),
         rules: vec![rules.to_owned()],
         inline: false,
@@ -180,17 +181,47 @@ fn threads_tell_what_one_tells() {
             packets.extend(talks.iter().map(|talk| talk[step].clone()));
         }
     }
-    fs::write(&capture, pcap(&packets)).expect("a capture");
-    let one = alerts(&capture, &rules, 1);
+    fs::write(&capture, pcap(&packets, 1000)).expect("a capture");
+    let alerts = |threads| alerts(&capture, &rules, Settings::stock(), threads);
+    let one = alerts(1);
     for sid in [1, 2, 3, 4, 5, 7, 9] {
         let count = one.iter().filter(|line| line.contains(&format!("\"signature_id\":{sid}}}")));
         assert!(count.count() >= 32, "sid {sid}");
     }
     for threads in [2, 4] {
-        let several = alerts(&capture, &rules, threads);
+        let several = alerts(threads);
         assert_eq!(several.len(), one.len(), "{threads} threads");
         for (several, one) in several.iter().zip(&one) {
             assert_eq!(several, one, "{threads} threads");
+        }
+    }
+}
+
+/// Sessions that are over, but were never closed, are kept until their time is over; what they
+/// hold must not be missing to those that come.
+#[test]
+fn memory_of_old_sessions_is_given_back() {
+    let work = tempfile::tempdir().expect("a folder");
+    let (capture, rules) = (work.path().join("a.pcap"), work.path().join("a.rules"));
+    fs::write(&rules, RULES).expect("rules");
+    let mut packets = Vec::new();
+    let server = Ipv4Addr::new(192, 0, 2, 1);
+    for round in 0..200_u32 {
+        for i in 0..16_u32 {
+            let client = Ipv4Addr::from(0x0a00_0001 + i);
+            packets.extend(of_client(client, server, 20_000 + round as u16, 0));
+        }
+    }
+    // A round takes 224 seconds, and so many sessions would need four times this memory.
+    fs::write(&capture, pcap(&packets, 1)).expect("a capture");
+    for threads in [1, 4] {
+        let mut settings = Settings::stock();
+        settings.assign("stream.reassembly.memcap=256kb").expect("a setting");
+        let lines = alerts(&capture, &rules, settings, threads);
+        for sid in [1, 2, 3] {
+            let id = format!("\"signature_id\":{sid}}}");
+            let count = lines.iter().filter(|line| line.contains(&id)).count();
+            assert_eq!(count, 200 * 16, "sid {sid} with {threads} threads");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which packets are of one flow.
 
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
 use crate::packet::{Icmp, Ip, IpVersion, Packet, Transport};
@@ -22,7 +23,7 @@ pub struct End {
 }
 
 /// What all packets of a flow have in common; the same for both directions.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     ends: [End; 2],
     protocol: u8,
@@ -30,6 +31,35 @@ pub(crate) struct Key {
     vlan: [u16; 3],
     /// ESP: the security parameter index.
     index: u32,
+}
+
+/// In one piece: hashers take long over many small ones.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [first, second] = &self.ends;
+        let mut bytes = [0; 16];
+        let numbers = [first.port, second.port, self.vlan[0], self.vlan[1], self.vlan[2]];
+        let numbers = numbers.map(u16::to_ne_bytes);
+        let rest = numbers.as_flattened().iter().copied().chain([self.protocol, self.depth]);
+        for (place, byte) in bytes.iter_mut().zip(rest.chain(self.index.to_ne_bytes())) {
+            *place = byte;
+        }
+        match (first.address, second.address) {
+            (IpAddr::V4(first), IpAddr::V4(second)) => {
+                let ends = [first.octets(), second.octets()];
+                state.write(ends.as_flattened());
+            }
+            (first, second) => {
+                for address in [first, second] {
+                    match address {
+                        IpAddr::V4(address) => state.write(&address.octets()),
+                        IpAddr::V6(address) => state.write(&address.octets()),
+                    }
+                }
+            }
+        }
+        state.write(&bytes);
+    }
 }
 
 impl Key {

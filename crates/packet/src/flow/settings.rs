@@ -53,7 +53,8 @@ pub struct Settings {
     pub emergency_recovery: u8,
     /// From so many flows on, two of them are looked at with every packet, whether their time is
     /// over. Below, a flow times out by its own next packet alone, as Suricata's do in a capture
-    /// file, whose packets may come from several clocks. 0 for live traffic.
+    /// file, whose packets may come from several clocks, unless memory of streams fills
+    /// ([`super::FlowTable::sweep_early`]). 0 for live traffic.
     pub sweep_flows_min: usize,
     /// `vlan.use-for-tracking`.
     pub vlan: bool,

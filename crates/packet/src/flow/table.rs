@@ -97,6 +97,7 @@ pub struct FlowTable<S> {
     sweep: usize,
     evict: usize,
     emergency: bool,
+    sweeps_early: bool,
     now: Time,
 }
 
@@ -117,6 +118,7 @@ impl<S: Default> FlowTable<S> {
             sweep: 0,
             evict: 0,
             emergency: false,
+            sweeps_early: false,
             now: Time::default(),
         }
     }
@@ -124,6 +126,12 @@ impl<S: Default> FlowTable<S> {
     /// Numbers flows from `first` on in steps, so that several tables have no number in common.
     pub fn number_from(&mut self, first: u64, step: u64) {
         (self.next_number, self.number_step) = (first, step);
+    }
+
+    /// From now on, flows whose time is over are looked for even if there are few: what they hold
+    /// elsewhere is needed ([`tcp::Engine::is_filling`]).
+    pub fn sweep_early(&mut self, early: bool) {
+        self.sweeps_early = early;
     }
 
     /// Flows in the table.
@@ -304,7 +312,7 @@ impl<S: Default> FlowTable<S> {
 
     /// Looks at the next few flows, whether their time is over.
     fn sweep(&mut self, now: Time) {
-        if self.len() < self.settings.sweep_flows_min {
+        if self.len() < self.settings.sweep_flows_min && !self.sweeps_early {
             return;
         }
         for _ in 0..SWEEP_PER_PACKET.min(self.slots.len()) {

@@ -98,6 +98,14 @@ impl Engine {
         self.memory.reassembly()
     }
 
+    /// Whether sessions or their data use more than an eighth of what they may: then flows whose
+    /// time is over are worth looking for.
+    pub fn is_filling(&self) -> bool {
+        let fills = |used: u64, max: u64| max != 0 && used > max / 8;
+        fills(self.memory.reassembly(), self.settings.reassembly_bytes_max)
+            || fills(self.memory.sessions(), self.settings.session_bytes_max)
+    }
+
     pub(crate) fn has_session_room(&self, bytes: u64) -> bool {
         let max = self.settings.session_bytes_max;
         max == 0 || self.memory.sessions().saturating_add(bytes) <= max

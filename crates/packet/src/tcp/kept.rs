@@ -106,7 +106,11 @@ impl Kept {
         regions_max: u16,
     ) -> Result<(), Refusal> {
         let end = offset + bytes.len() as u64;
-        self.region_for(offset, end, regions_max)?.write(offset, bytes);
+        if self.far.is_empty() && self.main.is_near(offset, end) {
+            self.main.put(self.base, offset, bytes);
+        } else {
+            self.region_for(offset, end, regions_max)?.write(offset, bytes);
+        }
         if !self.blocks.is_empty() {
             self.add_block(offset, end);
         } else if offset <= self.base + self.consecutive

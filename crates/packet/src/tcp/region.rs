@@ -67,6 +67,17 @@ impl Region {
         }
     }
 
+    /// Makes these the bytes at an offset; zeros stand before them where nothing has come.
+    pub(crate) fn put(&mut self, start: u64, offset: u64, bytes: &[u8]) {
+        if start == self.offset && offset == self.end() {
+            // What is usual: they follow what is there.
+            self.data.extend_from_slice(bytes);
+            return;
+        }
+        self.cover(start, offset + bytes.len() as u64);
+        self.write(offset, bytes);
+    }
+
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let start = usize::try_from(offset - self.offset).unwrap_or(0) + self.skip;
         if let Some(room) = self.data.get_mut(start..start + bytes.len()) {

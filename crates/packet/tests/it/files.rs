@@ -219,10 +219,7 @@ fn gzip_and_zstd_are_unpacked_on_the_way() {
 #[test]
 fn what_is_no_capture_is_told_with_its_begin() {
     let error = Capture::open(Cursor::new(b"GET / HTTP/1.1".to_vec())).err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "neither a pcap nor a pcapng file (it begins with [47, 45, 54, 20])"
-    );
+    assert_eq!(error.to_string(), "neither a pcap nor a pcapng file (it begins with \"GET \")");
     assert!(Capture::open(io::empty()).is_err());
 }
 

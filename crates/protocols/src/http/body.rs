@@ -112,7 +112,10 @@ impl BodySink<'_> {
                     let room = usize::try_from(room).unwrap_or(usize::MAX);
                     let bytes = bytes.get(..room).unwrap_or(bytes);
                     let body = self.body();
-                    body.window.append(bytes, WINDOW_MAX);
+                    if to_server {
+                        // That of responses is looked at as a file.
+                        body.window.append(bytes, WINDOW_MAX);
+                    }
                     body.so_far += bytes.len() as u64;
                     Piece::Bytes(bytes)
                 }
@@ -318,7 +321,7 @@ impl BodySink<'_> {
 
 /// Forgets what was looked at, or will not be.
 fn prune(body: &mut Body, min: u64, window: u64) {
-    if body.parsed == 0 && body.window.end() == 0 {
+    if body.so_far == 0 {
         return;
     }
     let max = min.max(window);

@@ -19,7 +19,14 @@ impl Base64 {
 
     /// Decodes a line to the end of `output`. Where a group is invalid nothing of the line counts.
     pub(super) fn line(&mut self, line: &[u8], output: &mut Vec<u8>) -> Result<(), Invalid> {
-        for &byte in line {
+        output.reserve(line.len() / 4 * 3 + 3);
+        let mut rest = line;
+        loop {
+            if self.filled == 0 {
+                rest = groups(rest, output);
+            }
+            let Some((&byte, behind)) = rest.split_first() else { return Ok(()) };
+            rest = behind;
             if value(byte).is_none() && byte != b'=' {
                 continue;
             }
@@ -31,7 +38,6 @@ impl Base64 {
                 self.decode_group(output)?;
             }
         }
-        Ok(())
     }
 
     /// Decodes what is left, as if padding followed.
@@ -64,15 +70,36 @@ impl Base64 {
     }
 }
 
+/// Decodes groups as long as they have four letters each; what is left.
+fn groups<'a>(mut bytes: &'a [u8], output: &mut Vec<u8>) -> &'a [u8] {
+    while let Some((group, behind)) = bytes.split_first_chunk::<4>() {
+        let [a, b, c, d] = group.map(|byte| VALUES.get(usize::from(byte)).copied().unwrap_or(NONE));
+        if (a | b | c | d) & NONE != 0 {
+            break;
+        }
+        output.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
+        bytes = behind;
+    }
+    bytes
+}
+
+/// No letter has this bit.
+const NONE: u8 = 0x80;
+
+/// Values of letters.
+const VALUES: [u8; 256] = {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut values = [NONE; 256];
+    let mut value = 0;
+    while value < LETTERS.len() {
+        values[LETTERS[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+
 fn value(byte: u8) -> Option<u8> {
-    Some(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    })
+    VALUES.get(usize::from(byte)).copied().filter(|value| *value != NONE)
 }
 
 /// Quoted-printable over lines and parts of lines.
