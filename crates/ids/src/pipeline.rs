@@ -65,8 +65,6 @@ pub(crate) struct Upper {
     original: Option<gauntlet_protocols::Protocol>,
     /// By direction: rules have looked at a packet.
     looked: [bool; 2],
-    /// Alerts were given the name of the only transaction.
-    named: Vec<(u64, u32)>,
     /// Transactions that were seen.
     transactions: u64,
 }

@@ -136,7 +136,7 @@ fn limit(
     }
     let id = RuleId { gid: rule.gid, sid: rule.sid, rev: rule.rev };
     for limit in &limits.thresholds {
-        let of_flow = origin.flow.as_deref_mut().map(|flow| &mut flow.thresholds);
+        let of_flow = origin.flow.as_deref_mut().map(FlowState::thresholds);
         let (said, replaced) =
             thresholds.check(limit, id, &origin.occasion, of_flow, &mut alert.action);
         alert.is_rate_filtered |= replaced;

@@ -29,17 +29,19 @@ pub struct FlowState {
     pub bypassed: bool,
     /// Files of these directions are kept, to the server and to the client.
     pub stores: [bool; 2],
-    pub(crate) tags: Vec<Entry>,
-    pub(crate) thresholds: Vec<(RuleId, Counter)>,
     /// Most flows have none.
     kept: Option<Box<Kept>>,
     /// A bit, number, variable or limit was ever set: rules that ask for bits are tried.
     pub(crate) has_variables: bool,
 }
 
-/// Bits, numbers and variables that rules have set.
+/// What rules have set, and what alerts have left.
 #[derive(Debug, Default)]
 struct Kept {
+    tags: Vec<Entry>,
+    thresholds: Vec<(RuleId, Counter)>,
+    /// How many alerts were given the id of which transaction, because it was the only one.
+    named: Vec<(u64, u32)>,
     bits: BTreeSet<u32>,
     numbers: BTreeMap<u32, u32>,
     variables: BTreeMap<u32, Vec<u8>>,
@@ -69,6 +71,26 @@ impl FlowState {
 
     fn kept(&mut self) -> &mut Kept {
         self.kept.get_or_insert_default()
+    }
+
+    /// Tags of the flow, if it has any.
+    pub(crate) fn tags(&mut self) -> Option<&mut Vec<Entry>> {
+        self.kept.as_mut().map(|kept| &mut kept.tags).filter(|tags| !tags.is_empty())
+    }
+
+    /// Room for a tag.
+    pub(crate) fn tags_to_add_to(&mut self) -> &mut Vec<Entry> {
+        &mut self.kept().tags
+    }
+
+    /// Counters of limits on this flow.
+    pub(crate) fn thresholds(&mut self) -> &mut Vec<(RuleId, Counter)> {
+        &mut self.kept().thresholds
+    }
+
+    /// How many alerts were given the id of which transaction.
+    pub(crate) fn named(&mut self) -> &mut Vec<(u64, u32)> {
+        &mut self.kept().named
     }
 
     /// Whether a bit of `flowbits` is set.

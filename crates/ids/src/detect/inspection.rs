@@ -17,8 +17,6 @@ pub struct InFlow<'a> {
     pub state: &'a mut FlowState,
     /// The application layer.
     pub conversation: Option<&'a mut Conversation>,
-    /// How many alerts were given the id of which transaction, because it was the only one.
-    pub named: &'a mut Vec<(u64, u32)>,
 }
 
 /// What rules say of a packet.
@@ -29,11 +27,10 @@ pub fn inspect(
     flow: Option<InFlow<'_>>,
 ) -> Verdict {
     let mut queue = Vec::new();
-    let (mut state, mut conversation, mut named) = (None, None, None);
+    let (mut state, mut conversation) = (None, None);
     if let Some(flow) = flow {
         state = Some(flow.state);
         conversation = flow.conversation;
-        named = Some(flow.named);
     }
     let mut scene = Scene {
         facts,
@@ -50,7 +47,8 @@ pub fn inspect(
     let has_events = conversation.as_deref().is_some_and(has_events);
     let of_transactions = rules::inspect_packet(program, &mut scene, has_events, &mut queue);
     if let (Some(conversation), Some(direction)) = (conversation, facts.direction) {
-        name_transactions(program, facts, direction, conversation, named, &mut queue);
+        let state = scene.flow.as_deref_mut();
+        name_transactions(program, facts, direction, conversation, state, &mut queue);
         frames::inspect(program, &mut scene, conversation, &mut queue);
         if may_inspect(facts) {
             transaction::inspect(program, &mut scene, conversation, &of_transactions, &mut queue);
@@ -93,7 +91,7 @@ fn name_transactions(
     facts: &Facts<'_>,
     direction: Direction,
     conversation: &Conversation,
-    named: Option<&mut Vec<(u64, u32)>>,
+    flow: Option<&mut FlowState>,
     queue: &mut [Alert],
 ) {
     if queue.is_empty() {
@@ -107,7 +105,7 @@ fn name_transactions(
         |state: &gauntlet_protocols::State| state.skip.get(side).copied().unwrap_or_default();
     let is_only = open.next().is_none_or(skips) && open.next().is_none();
     let is_udp = matches!(facts.packet.transport, Transport::Udp(_));
-    let Some(named) = named else { return };
+    let Some(named) = flow.map(FlowState::named) else { return };
     for alert in queue {
         alert.transaction = Some(id);
         let has_protocol = program

@@ -38,13 +38,13 @@ pub(crate) fn handle(
                     add(hosts.entry(host).or_default(), id, tag, packet);
                 }
             }
-            (None, _, Some(flow)) => add(&mut flow.tags, id, tag, packet),
+            (None, _, Some(flow)) => add(flow.tags_to_add_to(), id, tag, packet),
             _ => {}
         }
     }
     let mut is_tagged = false;
-    if let Some(flow) = flow.filter(|flow| !flow.tags.is_empty()) {
-        is_tagged |= pass(&mut flow.tags, packet);
+    if let Some(tags) = flow.and_then(FlowState::tags) {
+        is_tagged |= pass(tags, packet);
     }
     if let Some(ip) = packet.ip.as_ref().filter(|_| !hosts.is_empty()) {
         for host in [ip.source, ip.destination] {

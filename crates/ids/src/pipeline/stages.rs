@@ -276,7 +276,6 @@ impl Stages {
         let of_flow = detect::InFlow {
             state: &mut upper.detection,
             conversation: upper.conversation.as_deref_mut(),
-            named: &mut upper.named,
         };
         let verdict = detect::inspect(&self.program, &mut self.detector, &facts, Some(of_flow));
         drop(facts);

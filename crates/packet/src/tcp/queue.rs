@@ -57,7 +57,7 @@ fn store_syn(session: &mut Session, job: &mut Job<'_>, syn: Handshake) {
     let max = usize::from(job.engine.settings.syn_queued_max);
     if !session.queue.is_empty() && session.queue.len() == max {
         job.event(Event::ThreeWaySynFlood);
-        session.queue.remove(0);
+        session.queue.remove_first();
         session.queue.push(syn);
     } else {
         let _ = push(session, job, syn);

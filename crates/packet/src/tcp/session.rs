@@ -1,5 +1,6 @@
 //! A session: both sides, the handshake's queue, and what others may ask.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::address::Direction;
@@ -79,11 +80,38 @@ pub struct Session {
     pub(crate) depth: u32,
     /// By direction of the data they send: the client, the server.
     pub(crate) sides: [Side; 2],
-    pub(crate) queue: Vec<Handshake>,
+    pub(crate) queue: Queue,
     pub(crate) memory: Arc<Memory>,
     /// What was counted for this session in `memory`.
     pub(crate) counted_reassembly: u64,
     pub(crate) counted_queue: u64,
+}
+
+/// Handshakes that wait for an answer, in order; in a box, because most sessions have none.
+#[derive(Debug, Default)]
+pub(crate) struct Queue(Option<Box<Entries>>);
+
+#[derive(Debug, Default)]
+struct Entries(Vec<Handshake>);
+
+impl Queue {
+    pub(crate) fn push(&mut self, entry: Handshake) {
+        self.0.get_or_insert_default().0.push(entry);
+    }
+
+    pub(crate) fn remove_first(&mut self) {
+        if let Some(entries) = self.0.as_mut().filter(|entries| !entries.0.is_empty()) {
+            entries.0.remove(0);
+        }
+    }
+}
+
+impl Deref for Queue {
+    type Target = [Handshake];
+
+    fn deref(&self) -> &[Handshake] {
+        self.0.as_ref().map_or(&[], |entries| entries.0.as_slice())
+    }
 }
 
 impl Drop for Session {
@@ -122,7 +150,7 @@ impl Session {
             first_data: FirstData::None,
             depth,
             sides: [side(), side()],
-            queue: Vec::new(),
+            queue: Queue::default(),
             memory,
             counted_reassembly: 0,
             counted_queue: 0,
@@ -163,7 +191,7 @@ impl Session {
 
     /// Forgets the handshake's queue.
     pub(crate) fn clear_queue(&mut self) {
-        self.queue = Vec::new();
+        self.queue = Queue::default();
         self.memory.remove_session_bytes(self.counted_queue);
         self.counted_queue = 0;
     }
