@@ -46,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netio", &["packet"]),
     ("protocols", &["packet"]),
     ("ids", &["packet", "protocols"]),
+    ("inspection", &["packet", "protocols", "ids", "mail", "verdict", "sniff", "proxy"]),
     ("inputs", &["mail", "rules", "spamassassin", "engine"]),
     (
         "bench",

@@ -21,7 +21,8 @@ use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
 use gauntlet_store::{
-    Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog, WebReleases,
+    AlertLog, Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog,
+    WebReleases,
 };
 use gauntlet_verdict::{
     Class, Counterfactual, Disposition, FilterCost, Final, SiteCalibration, Thresholds, Verdict,
@@ -329,6 +330,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         quarantine,
         users,
         web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),
+        alerts: Some(Arc::new(AlertLog::open(&folder.path().join("alerts")).unwrap())),
         web_releases: Some(Arc::new(WebReleases::open(&folder.path().join("web")).unwrap())),
         pac: Some("function FindProxyForURL(url, host) {}".into()),
         policies,

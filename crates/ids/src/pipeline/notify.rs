@@ -8,14 +8,29 @@ use std::cell::Cell;
 
 use gauntlet_packet::flow::{Flow, Pseudo};
 use gauntlet_packet::tcp::Update;
-use gauntlet_packet::{Direction, Link, Packet, Transport};
+use gauntlet_packet::{Direction, Link, Packet, Time, Transport};
 use gauntlet_protocols::{Conversation, Event as ParserEvent, FileState, Protocol};
 
 use super::learned::{Learned, moment};
-use super::observer::{Anomaly, AnomalyLayer, FilePart, FlowView, Moment, TransactionEvent};
+use super::observer::{
+    Anomaly, AnomalyLayer, FilePart, FlowView, MailEvent, Moment, TransactionEvent,
+};
 use super::{Observer, Upper, Wishes};
 
 const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+
+/// Tells messages that have ended; without a packet, the flow has.
+pub(super) fn mail(
+    flow: &mut Flow<Upper>,
+    packet: Option<&Packet>,
+    time: Time,
+    observer: &mut dyn Observer,
+) {
+    let Some(conversation) = &mut flow.upper.conversation else { return };
+    for mail in conversation.take_mail(packet.is_none()) {
+        observer.mail(&MailEvent { core: &flow.core, packet, time, mail: &mail });
+    }
+}
 
 /// Tells what is new of a flow's transactions; those that were told count as logged.
 pub(super) fn transactions(
@@ -92,6 +107,7 @@ impl Turn<'_> {
         for place in 0..conversation.count() {
             let progress = BOTH.map(|way| conversation.progress(place, way));
             let complete = [progress[0] >= end[0], progress[1] >= end[1]];
+            self.request(conversation, (protocol, place), (progress[0], complete[0]), observer);
             self.files(conversation, (protocol, place), complete, observer);
             let Some(state) = conversation.state(place) else { continue };
             if state.updated == [false; 2] && complete == [false; 2] && self.ended == [false; 2] {
@@ -117,6 +133,26 @@ impl Turn<'_> {
             if let Some(state) = conversation.state_mut(place) {
                 state.logged = true;
             }
+        }
+    }
+
+    fn request(
+        &self,
+        conversation: &mut Conversation,
+        (protocol, place): (Protocol, usize),
+        (progress, complete): (u8, bool),
+        observer: &mut dyn Observer,
+    ) {
+        let is_whole = self.wishes.requests && (complete || progress >= asked(protocol));
+        let Some(state) = conversation.state(place).filter(|it| is_whole && !it.asked) else {
+            return;
+        };
+        let complete = [complete, false];
+        let moment = self.moment(conversation);
+        let event = TransactionEvent { moment, conversation, protocol, place, state, complete };
+        observer.request(&event);
+        if let Some(state) = conversation.state_mut(place) {
+            state.asked = true;
         }
     }
 
@@ -219,6 +255,14 @@ impl Turn<'_> {
                 file.logged = is_end;
             }
         }
+    }
+}
+
+/// How far a request has to be to be told: its header is there.
+fn asked(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Http1 => 3,
+        _ => 1,
     }
 }
 

@@ -1,0 +1,3 @@
+//! What packets carry, handed to judges.
+
+mod it {}
