@@ -65,6 +65,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips replay capture.pcap --eve - | jq 'select(.event_type == \"dns\")'",
             "gauntlet ips replay capture.pcap --filestore files --eve eve.json",
             "gauntlet ips replay capture.pcap --rules local.rules --suricata-yaml suricata.yaml",
+            "gauntlet ips replay capture.pcap --scan mail,urls --block bad.urls",
         ],
     ),
     (
@@ -73,6 +74,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips run --interface eth0 --rules local.rules --eve eve.json",
             "gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules",
             "gauntlet ips run --queue 0-1 --fail-open --rules local.rules --eve eve.json",
+            "gauntlet ips run --queue 0 --scan mail,files --scan-config g.toml --drop-on malware",
         ],
     ),
     ("ips rules", &["gauntlet ips rules check emerging-all.rules local.rules"]),

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
     BoxedWait, ConnectionLimiter, ConnectionSlot, ConsoleOptions, ConsoleState, Disk,
-    EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
-    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
+    EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
+    PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
 };
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::file_kind::object::Tree;
@@ -65,6 +65,11 @@ pub(crate) struct ListNode {
 }
 
 impl NodeHandle for ListNode {
+    fn packet_rules(&self) -> Vec<PacketRule> {
+        let rule = |rule: &str, title: &str| PacketRule { rule: rule.into(), title: title.into() };
+        vec![rule("1:9:2", "a <word>"), rule("1:10:1", "never seen")]
+    }
+
     fn sealed_object(
         &self,
         raw: &[u8],

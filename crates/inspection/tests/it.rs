@@ -1,3 +1,9 @@
-//! What packets carry, handed to judges.
+//! What packets carry, handed to judges that these tests are.
 
-mod it {}
+#[path = "../../../tests/common/capture.rs"]
+#[expect(dead_code, reason = "not all tests compose all there is")]
+mod capture;
+
+mod it {
+    mod limits;
+}

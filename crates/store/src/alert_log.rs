@@ -54,6 +54,14 @@ impl AlertLog {
         self.0.dropped()
     }
 
+    /// Finds alerts in a log that another process writes.
+    ///
+    /// # Errors
+    /// A day cannot be read.
+    pub fn read(folder: &Path, query: &AlertQuery) -> Result<AlertPage, StoreError> {
+        query::search(folder, query)
+    }
+
     /// Finds alerts, newest first.
     ///
     /// # Errors
