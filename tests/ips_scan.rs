@@ -1,10 +1,10 @@
 //! What packets carry, judged as mail and web are: a message, a file, a URL or a page on the wire
 //! gets the verdict that the gateway and the proxy give it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use gauntlet_store::Log;
 use serde_json::Value;
@@ -207,6 +207,8 @@ struct Proxy {
     child: Child,
     address: String,
     log: PathBuf,
+    /// What it says when it ends needs a reader.
+    errors: BufReader<ChildStderr>,
 }
 
 impl Proxy {
@@ -221,12 +223,13 @@ impl Proxy {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        errors.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("gauntlet: proxy on ").expect(&line).to_owned();
-        Proxy { child, address, log }
+        Proxy { child, address, log, errors }
     }
 
-    /// The status of a page; its record is the last of [`Self::records`].
+    /// The status of a page.
     fn get(&self, url: &str) -> String {
         let out = Command::new("curl")
             .args(["-s", "--max-time", "20", "--noproxy", "", "-o", "/dev/null", "-w"])
@@ -236,11 +239,15 @@ impl Proxy {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    fn stop(mut self) -> Vec<Value> {
+    /// Ends it; the record of the last request.
+    fn stop(mut self) -> Value {
         let told = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(told.success() && self.child.wait().unwrap().success());
+        let mut said = String::new();
+        self.errors.read_to_string(&mut said).unwrap();
+        assert!(said.contains("proxy stopped"), "{said}");
         let log = std::fs::read_to_string(&self.log).unwrap();
-        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        serde_json::from_str(log.lines().last().unwrap()).unwrap()
     }
 }
 
@@ -275,7 +282,7 @@ fn malware_is_the_same_by_smtp_as_a_download_and_on_the_wire() {
         let server = serve(response(head, raw));
         let proxy = Proxy::start(folder.path(), &["--scan-config", config]);
         let status = proxy.get(&format!("http://{server}/mail.eml"));
-        let record = proxy.stop().remove(0);
+        let record = proxy.stop();
         let is_bad = std::ptr::eq(raw, &bad);
         assert_eq!(status, if is_bad { "403" } else { "200" }, "{record}");
         let ends = [SocketAddrV4::new(*server.ip(), number + 1), server];
@@ -382,7 +389,7 @@ fn pages_have_the_points_that_the_proxy_gives_them() {
         let server = serve(response(head, page.as_bytes()));
         let proxy = Proxy::start(folder.path(), &phrases);
         let status = proxy.get(&format!("http://{server}/page"));
-        by_proxy.push((status, proxy.stop().remove(0)));
+        by_proxy.push((status, proxy.stop()));
         let ends = [SocketAddrV4::new(*server.ip(), number), server];
         http(&mut capture, ends, "/page", head, page.as_bytes());
     }

@@ -8,11 +8,10 @@ use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::scan::unpacking::{self, Unpacking, is_ambiguous};
 use gauntlet_ids::pipeline::Wishes;
-use gauntlet_inspection::{Inspector, JudgeMail, Kinds, Parts, Settings};
+use gauntlet_inspection::{Inspector, JudgeMail, Kinds, MailLimits, Parts, Settings};
 use gauntlet_mail::{Envelope, Facts, Limits, Message};
 use gauntlet_phrases::PhraseSet;
 use gauntlet_policy::{Groups, Policy};
-use gauntlet_protocols::mail;
 use gauntlet_proxy::content::{ContentJudge, ScanDownload};
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::Settings as ProxySettings;
@@ -72,7 +71,7 @@ pub(crate) struct Judges {
     mail: Option<Arc<MailParts>>,
     web: Option<WebParts>,
     scanner: Option<Arc<dyn ScanDownload>>,
-    mail_limits: Option<mail::Settings>,
+    mail_limits: Option<MailLimits>,
 }
 
 struct WebParts {
@@ -199,7 +198,7 @@ impl Judges {
     }
 
     /// Limits of messages; all pipelines share them.
-    pub(crate) fn mail_limits(&self) -> Option<mail::Settings> {
+    pub(crate) fn mail_limits(&self) -> Option<MailLimits> {
         self.mail_limits.clone()
     }
 

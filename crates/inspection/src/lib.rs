@@ -20,6 +20,8 @@ mod mail;
 mod settings;
 mod web;
 
+/// Limits of whole messages.
+pub use gauntlet_protocols::mail::Settings as MailLimits;
 pub use inspector::{Inspector, Parts};
 pub use mail::JudgeMail;
 pub use settings::{Kinds, Settings};

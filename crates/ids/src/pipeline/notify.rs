@@ -9,7 +9,7 @@ use std::cell::Cell;
 use gauntlet_packet::flow::{Flow, Pseudo};
 use gauntlet_packet::tcp::Update;
 use gauntlet_packet::{Direction, Link, Packet, Time, Transport};
-use gauntlet_protocols::{Conversation, Event as ParserEvent, FileState, Protocol};
+use gauntlet_protocols::{Buffer, Conversation, Event as ParserEvent, FileState, Protocol};
 
 use super::learned::{Learned, moment};
 use super::observer::{
@@ -143,10 +143,15 @@ impl Turn<'_> {
         (progress, complete): (u8, bool),
         observer: &mut dyn Observer,
     ) {
-        let is_whole = self.wishes.requests && (complete || progress >= asked(protocol));
-        let Some(state) = conversation.state(place).filter(|it| is_whole && !it.asked) else {
-            return;
+        let Some(state) = conversation.state(place) else { return };
+        let is_open = self.wishes.requests && !state.asked;
+        let is_whole = || {
+            let waits = progress + 1 == asked(protocol) && is_tunnel(conversation, place);
+            complete || progress >= asked(protocol) || waits
         };
+        if !is_open || !is_whole() {
+            return;
+        }
         let complete = [complete, false];
         let moment = self.moment(conversation);
         let event = TransactionEvent { moment, conversation, protocol, place, state, complete };
@@ -256,6 +261,14 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// Whether a request of HTTP/1 is CONNECT: its parser waits for the answer before it goes on.
+fn is_tunnel(conversation: &Conversation, place: usize) -> bool {
+    let method = Buffer::of_keyword("http.method");
+    let method =
+        method.and_then(|method| conversation.buffer(place, method, Direction::ToServer, 0));
+    method.is_some_and(|method| method.data.eq_ignore_ascii_case(b"CONNECT"))
 }
 
 /// How far a request has to be to be told: its header is there.
