@@ -193,19 +193,13 @@ async fn serve(
         tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
-    let web = web.map(|web| tokio::task::spawn_blocking(move || web.stop()));
-    let packets = packets.map(|packets| tokio::task::spawn_blocking(move || packets.stop()));
+    let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets)));
     node.stop().await;
     if let Some(console) = console {
         console.stop();
     }
-    if let Some(web) = web {
-        // What it did is done; a panic was told when it happened.
-        let _ = web.await;
-    }
-    if let Some(packets) = packets {
-        let _ = packets.await;
-    }
+    // What they did is done; a panic was told when it happened.
+    let _ = beside.await;
     users.attempts().finish();
     match broken {
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
@@ -434,6 +428,12 @@ fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<
 
 /// What there is beside mail.
 type Paths = (Option<Arc<WebPath>>, Option<Arc<Packets>>);
+
+/// Ends them; each waits for what has begun.
+fn stop_paths((web, packets): &Paths) {
+    packets.iter().for_each(|packets| packets.stop());
+    web.iter().for_each(|web| web.stop());
+}
 
 /// The console on a runtime of its own, so that it can never stall mail.
 struct Console {

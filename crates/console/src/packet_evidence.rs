@@ -20,7 +20,8 @@ pub(crate) fn marked(bytes: &[u8], rule: &str) -> Markup {
     let marks = marks(bytes, &contents(rule));
     let text = |begin: usize, end: usize| -> String {
         let part = bytes.get(begin..end).unwrap_or_default();
-        part.iter().map(|byte| printable(*byte)).collect()
+        // Of the ends of lines one byte is enough.
+        part.iter().filter(|byte| **byte != b'\r').map(|byte| printable(*byte)).collect()
     };
     html! {
         @for (begin, end) in marks {

@@ -21,8 +21,7 @@ use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
 use gauntlet_store::{
-    AlertLog, Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog,
-    WebReleases,
+    Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users, WebLog, WebReleases,
 };
 use gauntlet_verdict::{
     Class, Counterfactual, Disposition, FilterCost, Final, SiteCalibration, Thresholds, Verdict,
@@ -66,10 +65,8 @@ pub(crate) struct ListNode {
 
 impl NodeHandle for ListNode {
     fn packet_rules(&self) -> Vec<PacketRule> {
-        let rule = |rule: &str, title: &str| PacketRule { rule: rule.into(), title: title.into() };
-        vec![rule("1:9:2", "a <word>"), rule("1:10:1", "never seen")]
+        crate::alerts::rules()
     }
-
     fn sealed_object(
         &self,
         raw: &[u8],
@@ -335,7 +332,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         quarantine,
         users,
         web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),
-        alerts: Some(Arc::new(AlertLog::open(&folder.path().join("alerts")).unwrap())),
+        alerts: Some(Arc::new(crate::alerts::log(folder.path()))),
         web_releases: Some(Arc::new(WebReleases::open(&folder.path().join("web")).unwrap())),
         pac: Some("function FindProxyForURL(url, host) {}".into()),
         policies,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Readers go by the RFCs and know nothing of the parsers of these protocols, whose behaviour rules
-//! see and which stop at what Suricata stops at: a message goes on to be read then. A client's bytes
-//! behind a command whose answer decides how they are read (DATA, AUTH, a literal) wait for the
-//! answer; where no answers are seen, commands count as accepted.
+//! see and which stop at what Suricata stops at: a message goes on to be read then. Bytes of a
+//! client behind a command whose answer decides how they are read (DATA, AUTH, a literal) wait for
+//! the answer; where no answers are seen, commands count as accepted.
 
 mod body;
 mod imap;

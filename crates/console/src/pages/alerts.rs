@@ -176,7 +176,7 @@ fn filter(request: &RequestContext) -> Markup {
         names: &["category", "protocol", "since", "until"],
         fields: html! {
             (search("category", t("Class"), ""))
-            (search("protocol", t("Protocol"), "http"))
+            (search("protocol", t("Protocol"), ""))
             (day("since", t("From day")))
             (day("until", t("To day")))
         },
