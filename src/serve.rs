@@ -155,8 +155,7 @@ async fn serve(
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     let web = WebPath::start(&node, web_sockets, &of_web, &secrets)?.map(Arc::new);
-    let packets = packets.map(|process| Packets::watch(&node.config(), process)).transpose()?;
-    let packets = packets.map(Arc::new);
+    let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
     learning::watch(&node)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;

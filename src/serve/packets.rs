@@ -115,19 +115,22 @@ struct Seen {
 }
 
 impl Packets {
-    /// Listens to the process, on a thread of its own.
+    /// Listens to the process, if there is one, on a thread of its own.
     ///
     /// # Errors
     /// If the log cannot be opened, or no thread be started.
-    pub(crate) fn watch(config: &Config, process: PacketProcess) -> anyhow::Result<Self> {
+    pub(crate) fn watch(
+        config: &Config,
+        process: Option<PacketProcess>,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(PacketProcess { child, control, records }) = process else { return Ok(None) };
         let log = Arc::new(AlertLog::open(&config.node.data.join(LOG_FOLDER))?);
         let seen = Arc::<Mutex<Seen>>::default();
-        let PacketProcess { child, control, records } = process;
         let (of_thread, told) = (Arc::clone(&log), Arc::clone(&seen));
         let keep_ms = i64::from(config.ips.log_retention_days) * DAY_MS;
         let thread = std::thread::Builder::new().name("packets".to_owned());
         thread.spawn(move || listen(records, &of_thread, &told, keep_ms))?;
-        Ok(Self { log, seen, process: Mutex::new(Some((child, control))) })
+        Ok(Some(Self { log, seen, process: Mutex::new(Some((child, control))) }))
     }
 
     /// Has rules and lists read anew.

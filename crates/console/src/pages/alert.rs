@@ -47,12 +47,12 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 (payload(&record, rule))
                 (hits(&record["gauntlet"]))
                 @if !rule.is_empty() {
-                    section.card { h2 { (t("Rule")) } pre.wrap { (format::plain(rule)) } }
+                    section.card { h2 { (t("Rule")) } pre.text.source { (format::plain(rule)) } }
                 }
                 section.card {
                     details {
                         summary { h2 { (t("Record")) } }
-                        pre.wrap { (pretty(&record)) }
+                        pre.text.source { (pretty(&record)) }
                     }
                 }
             }
@@ -97,7 +97,7 @@ fn payload(record: &Value, rule: &str) -> Markup {
     html! {
         section.card {
             h2 { @if is_stream { (t("Stream")) } @else { (t("Packet")) } }
-            pre.wrap { (packet_evidence::marked(&bytes, rule)) }
+            pre.text.source { (packet_evidence::marked(&bytes, rule)) }
             p.hint { (t("Marked is where the contents of the rule are found. Bytes that are no text are dots.")) }
         }
     }

@@ -289,10 +289,8 @@ impl Smtp {
             Command::Auth if code == 235 => self.envelope.auth_user = self.login.take(),
             Command::StartTls if code == 220 => return Next::Stop,
             Command::Mail(from) if is_fine => self.envelope.mail_from = from,
-            Command::Recipient(to) if is_fine => {
-                if self.envelope.rcpt_to.len() < RECIPIENTS_MAX {
-                    self.envelope.rcpt_to.push(to);
-                }
+            Command::Recipient(to) if is_fine && self.envelope.rcpt_to.len() < RECIPIENTS_MAX => {
+                self.envelope.rcpt_to.push(to);
             }
             Command::Hello(name) if is_fine => {
                 self.envelope.helo = name;
