@@ -66,6 +66,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips replay capture.pcapng.zst --eve - --set vars.address-groups.HOME_NET=any",
             "gauntlet ips replay capture.pcap --filestore files --eve eve.json",
             "gauntlet ips replay capture.pcap --rules local.rules --suricata-yaml suricata.yaml",
+            "gauntlet ips replay capture.pcap --scan mail,urls --block bad.urls",
         ],
     ),
     (
@@ -77,6 +78,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips run --queue 0 --rules local.rules --set nfq.mode=repeat",
             "gauntlet ips run --interface eth0 --suricata-yaml suricata.yaml --rules local.rules",
             "gauntlet ips run --interface eth0 --rules local.rules --metrics 127.0.0.1:9600",
+            "gauntlet ips run --queue 0 --scan mail,files --scan-config g.toml --drop-on malware",
         ],
     ),
     (

@@ -1,5 +1,7 @@
 //! `gauntlet ips`: Suricata's rules on captured and live packets.
 
+pub(crate) mod inspection;
+pub(crate) mod node;
 mod replay;
 mod rules;
 mod run;

@@ -30,7 +30,7 @@ use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
 use crate::web::quota_file::QuotaFile;
 use crate::web_content::DownloadScanner;
-use crate::{phrases, urls};
+use crate::{dlp, phrases, urls};
 
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
@@ -305,7 +305,10 @@ fn content(
     settings: &Settings,
     judge: Arc<PolicyJudge>,
 ) -> anyhow::Result<Arc<ContentJudge>> {
-    let scanner = args.scan_config.as_deref().map(DownloadScanner::start).transpose()?;
+    let scanner = match &args.scan_config {
+        Some(file) => Some(DownloadScanner::start(&dlp::config_of(Some(file))?)?),
+        None => None,
+    };
     let scanner = scanner.map(|scanner| Arc::new(scanner) as Arc<dyn ScanDownload>);
     let phrases = phrases::open(&settings.content.phrases)?;
     settings.check_held(phrases.is_some() || scanner.is_some())?;

@@ -4,6 +4,7 @@ mod console_connections;
 mod data_folder;
 mod handle;
 pub(crate) mod node_state;
+mod packets;
 pub(crate) mod secrets_process;
 mod text_logs;
 
@@ -38,6 +39,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
 use self::node_state::EffectiveSettings;
+use self::packets::{PacketProcess, Packets};
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
@@ -71,6 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let secrets = secrets_process::start(&args.node)?;
     // Before the node may start no program any more.
     let processes = content_process::start_for_node(&config)?;
+    let packets = PacketProcess::start(&config, args.node.file())?;
     let confined = sandbox::enter_node(&config, args.node.file())?;
     let _written_to_the_end = text_logs::start(&config)?;
     secrets.watch().context("a thread for the secrets process")?;
@@ -85,7 +88,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config, settings, (secrets, processes), sandbox))?;
+    let parts = (secrets, processes, packets);
+    runtime.block_on(serve(args, config, settings, parts, sandbox))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,7 +139,7 @@ async fn serve(
     args: &Args,
     config: Config,
     settings: EffectiveSettings,
-    (secrets, processes): (Arc<Secrets>, Processes),
+    (secrets, processes, packets): (Arc<Secrets>, Processes, Option<PacketProcess>),
     sandbox: Confinement,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -151,13 +155,14 @@ async fn serve(
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     let web = WebPath::start(&node, web_sockets, &of_web, &secrets)?.map(Arc::new);
+    let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
     learning::watch(&node)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
         let process = (secrets.clone(), sandbox.clone());
-        let parts = (users.clone(), settings.clone(), web.clone());
+        let parts = (users.clone(), settings.clone(), (web.clone(), packets.clone()));
         Console::start(&node, parts, process, listener)
     };
     let console = console_listener.map(start).transpose()?;
@@ -175,6 +180,7 @@ async fn serve(
         tokio::select! {
             _ = hang_up.recv() => {
                 reload(args, (&node, web.as_deref(), &lists), &settings, (&users, &secrets));
+                packets.iter().for_each(|packets| packets.reload());
             }
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
@@ -186,15 +192,13 @@ async fn serve(
         tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
-    let web = web.map(|web| tokio::task::spawn_blocking(move || web.stop()));
+    let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets)));
     node.stop().await;
     if let Some(console) = console {
         console.stop();
     }
-    if let Some(web) = web {
-        // What it did is done; a panic was told when it happened.
-        let _ = web.await;
-    }
+    // What they did is done; a panic was told when it happened.
+    let _ = beside.await;
     users.attempts().finish();
     match broken {
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
@@ -421,6 +425,15 @@ fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<
     Ok(())
 }
 
+/// What there is beside mail.
+type Paths = (Option<Arc<WebPath>>, Option<Arc<Packets>>);
+
+/// Ends them; each waits for what has begun.
+fn stop_paths((web, packets): &Paths) {
+    packets.iter().for_each(|packets| packets.stop());
+    web.iter().for_each(|web| web.stop());
+}
+
 /// The console on a runtime of its own, so that it can never stall mail.
 struct Console {
     address: std::net::SocketAddr,
@@ -431,7 +444,7 @@ struct Console {
 impl Console {
     fn start(
         node: &Arc<Node>,
-        (users, settings, web): (Arc<Users>, EffectiveSettings, Option<Arc<WebPath>>),
+        (users, settings, (web, packets)): (Arc<Users>, EffectiveSettings, Paths),
         (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
@@ -456,6 +469,7 @@ impl Console {
             users,
             policies: policies.clone(),
             web_log: web.as_ref().map(|web| web.log.clone()),
+            alerts: packets.as_ref().map(|packets| packets.log.clone()),
             web_releases: web.as_ref().map(|web| web.releases.clone()),
             pac: web.as_ref().and_then(|web| web.pac()),
             node: Arc::new(Handle {
@@ -465,6 +479,7 @@ impl Console {
                 secrets,
                 sandbox,
                 web,
+                packets,
             }),
             options: console_options(&config),
             tls,

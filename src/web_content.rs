@@ -1,7 +1,6 @@
 //! Downloads of the web proxy, looked at as files of mail are: unpacked by the same processes,
 //! given to the same malware engines.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -13,8 +12,8 @@ use gauntlet_gateway::config::Config;
 use gauntlet_proxy::content::{Download, ScanDownload, ScanVerdict};
 use tokio::sync::Semaphore;
 
+use crate::content_process;
 use crate::content_process::Processes;
-use crate::{content_process, dlp};
 
 /// Names of findings in a verdict.
 const NAMES_MAX: usize = 3;
@@ -37,16 +36,14 @@ impl DownloadScanner {
     /// By `[content]` and the `[[engine]]`s of a node's configuration.
     ///
     /// # Errors
-    /// If it cannot be read, or a process cannot be started.
-    pub(crate) fn start(config: &Path) -> anyhow::Result<Self> {
-        let config = dlp::config_of(Some(config))?;
+    /// If a process cannot be started, or a file of an engine not be read.
+    pub(crate) fn start(config: &Config) -> anyhow::Result<Self> {
         let content = &config.content;
         let workers =
             Settings { memory_bytes_max: content.worker_memory_bytes_max, ..Settings::default() };
         let pool = content_process::start(&workers, content.workers())?;
-        let engines =
-            content_process::engine_host(&config, "")?.engines(&config.engine, content)?;
-        let words = words(&config);
+        let engines = content_process::engine_host(config, "")?.engines(&config.engine, content)?;
+        let words = words(config);
         let turns = Arc::new(Semaphore::new(pool.workers_max()));
         let parts = Parts { pool: Arc::new(pool), engines, limits: content.limits(), words };
         Ok(DownloadScanner { parts: Arc::new(parts), turns })

@@ -162,4 +162,7 @@ fn the_capture_of_the_handbook_prints_what_stands_there() {
     for printed in [text(&out.stdout), text(&checked.stdout)] {
         assert!(page.contains(&printed), "{printed}");
     }
+    let page = fs::read_to_string(root.join("docs/ips-content.md")).unwrap();
+    let out = gauntlet(&["ips", "replay", "tests/captures/mail.pcap", "--scan", "mail"], root);
+    assert!(page.contains(&text(&out.stdout)), "{}", text(&out.stdout));
 }

@@ -3,14 +3,16 @@
 
 use std::cell::Cell;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use gauntlet_store::{Log, LogRecord, Query};
 use gauntlet_verdict::Class;
+use serde_json::Value;
 
+use crate::common::capture::{By, Capture};
 use crate::common::{Node, Smtp, compile_urls, program};
 
 const FEED: &str = "evil.example/login\n";
@@ -119,6 +121,59 @@ fn the_same_url_is_the_same_in_a_mail_by_the_proxy_and_by_icap() {
     let url = "http://ads.example/terms";
     assert!(site.mail(url).verdict.url_lists.is_empty());
     assert!(site.by_icap(url).starts_with("ICAP/1.0 204 "));
+}
+
+#[test]
+fn the_same_url_is_the_same_in_packets() {
+    let Some(site) = Site::start() else { return };
+    let mut capture = Capture::new();
+    let urls = ["http://evil.example/login/x?y", "http://www.ads.example/banner"];
+    for (number, url) in (20_000..).zip(urls) {
+        let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+        let talk = [(By::Client, request.as_bytes()), (By::Server, &answer[..])];
+        capture.tcp(ends(number, 80), &talk);
+        let mail = format!("From: a@example.org\r\nSubject: x\r\n\r\nsee {url} please\r\n.\r\n");
+        let talk: [(By, &[u8]); 5] = [
+            (By::Server, b"220 x\r\n"),
+            (By::Client, b"HELO client.test\r\nMAIL FROM:<a@example.org>\r\n"),
+            (By::Client, b"RCPT TO:<b@example.net>\r\nDATA\r\n"),
+            (By::Server, b"250 ok\r\n250 ok\r\n250 ok\r\n354 go on\r\n"),
+            (By::Client, mail.as_bytes()),
+        ];
+        capture.tcp(ends(number, 25), &talk);
+    }
+    let file = site.node.folder.path().join("wire.pcap");
+    capture.write(&file);
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["ips", "replay", "--json", "--scan", "mail,urls", "--scan-config"])
+        .args([site.node.folder.path().join("gauntlet.toml"), file])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let found: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|record| record["event_type"] == "gauntlet")
+        .map(|record| record["gauntlet"].clone())
+        .collect();
+    assert_eq!(found.len(), 4, "{text}");
+    for (n, (url, found)) in urls.into_iter().zip(found.chunks(2)).enumerate() {
+        let by_mail = serde_json::to_value(&site.mail(url).verdict).unwrap();
+        assert_eq!(found[1]["url_lists"], by_mail["url_lists"], "{url}");
+        assert_eq!(found[1]["class"], by_mail["class"], "{url}");
+        assert!(site.by_proxy(url).ends_with(" 403"));
+        let by_proxy = &site.node.web_log(n + 1)[0].record;
+        assert_eq!(found[0]["category"], by_proxy.category.as_str());
+        assert_eq!(found[0]["evidence"], by_proxy.evidence.as_str());
+        assert_eq!(found[0]["rules"][0], by_proxy.rule.as_str());
+        assert_eq!((&found[0]["verdict"], &found[0]["url"]), (&"block".into(), &url.into()));
+    }
+}
+
+fn ends(client: u16, server: u16) -> [SocketAddrV4; 2] {
+    [client, server].map(|port| SocketAddrV4::new([192, 0, 2, 1].into(), port))
 }
 
 #[test]

@@ -7,14 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use gauntlet_ids::eve::StoreSettings;
+use gauntlet_ids::eve::{Finder, StoreSettings};
 use gauntlet_ids::replay::{Options, Output, Replayer, Summary, layers};
 use serde_json::json;
 
 use super::SettingsArgs;
+use super::inspection::ScanArgs;
 
 /// What records of alerts contain, and no other.
 const ALERT: &str = "\"event_type\":\"alert\"";
+/// What records of what packets carry contain, and no other.
+const FINDING: &str = "\"event_type\":\"gauntlet\"";
 
 /// Exit code if the capture was not read to its end.
 const EXIT_DAMAGED: u8 = 1;
@@ -35,7 +38,8 @@ pub(super) struct Args {
     #[arg(value_name = "FILE")]
     capture: PathBuf,
     /// A file of rules; may be repeated. Without any, records and files are written alone
-    #[arg(long, required_unless_present_any = ["eve", "json", "filestore"], value_name = "FILE")]
+    #[arg(long, required_unless_present_any = ["eve", "json", "filestore", "scan"],
+        value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Write Suricata's EVE records into this file, a JSON object a line; `-`: print them alone
     #[arg(long, value_name = "FILE")]
@@ -55,6 +59,8 @@ pub(super) struct Args {
     /// Threads that inspect, beside the one that reads; with one, the reader inspects
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
+    #[command(flatten)]
+    scan: ScanArgs,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -84,11 +90,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(output) => Replayer::with_output(&options, output)?,
         None => Replayer::new(&options)?,
     };
-    let replayer = replayer.on_threads(args.threads);
-    let summary = replayer.run(&args.capture, &mut |line| {
+    let mut replayer = replayer.on_threads(args.threads);
+    let judges = args.scan.open()?;
+    let mut inspector = None;
+    if let Some(judges) = &judges {
+        replayer = replayer.telling(judges.wishes(), judges.mail_limits());
+        inspector = Some(judges.inspector(args.inline)?);
+    }
+    let mut tell = |line: &str| {
         let written = write(line, eve.as_mut(), &mut out, args.json || is_piped);
         failure = failure.take().or(written.err());
-    })?;
+    };
+    let finder = inspector.as_mut().map(|inspector| inspector as &mut dyn Finder);
+    let summary = replayer.run_beside(&args.capture, &mut tell, finder)?;
     if let Some(error) = failure {
         return Err(error).context("a record could not be written");
     }
@@ -162,6 +176,9 @@ fn write(
     if json {
         return writeln!(out, "{line}");
     }
+    if line.contains(FINDING) {
+        return finding(&serde_json::from_str(line)?, out);
+    }
     if !line.contains(ALERT) {
         return Ok(());
     }
@@ -185,4 +202,27 @@ fn write(
         end("src_ip", "src_port"),
         end("dest_ip", "dest_port"),
     )
+}
+
+/// A line about a message, a file or a request.
+fn finding(record: &serde_json::Value, out: &mut impl Write) -> std::io::Result<()> {
+    let found = &record["gauntlet"];
+    let text = |of: &serde_json::Value| of.as_str().unwrap_or_default().to_owned();
+    let printable = |text: String| text.replace(char::is_control, " ");
+    let about = match found["kind"].as_str() {
+        Some("mail") => {
+            let (envelope, score) = (&found["envelope"], &found["score"]);
+            let to: Vec<String> =
+                envelope["rcpt_to"].as_array().into_iter().flatten().map(text).collect();
+            let from = text(&envelope["mail_from"]);
+            format!("{score} points  <{from}> -> {}", to.join(", "))
+        }
+        Some("file") => format!("{} {}", text(&found["filename"]), text(&found["detail"])),
+        _ => format!("{} {}", text(&found["url"]), text(&found["text"])),
+    };
+    let verdict = found["class"].as_str().or(found["verdict"].as_str()).unwrap_or("-");
+    let (time, kind, action) = (&record["timestamp"], &found["kind"], &found["action"]);
+    let (time, kind, action) = (text(time), text(kind), text(action));
+    let protocol = text(&record["app_proto"]);
+    writeln!(out, "{time}  {action}  {kind} {verdict}  {protocol}  {}", printable(about).trim())
 }

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::SettingsArgs;
+use super::inspection::ScanArgs;
 
 const AFTER_HELP: &str = "\
 Passive: --interface alone; what passes it is inspected, nothing is held up. Inline: with
@@ -65,7 +66,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N[-M]", value_parser = queues, group = "packets")]
     queue: Option<(u16, u16)>,
     /// A file of rules; may be repeated
-    #[arg(long, required = true, value_name = "FILE")]
+    #[arg(long, required_unless_present = "scan", value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Append EVE records to this file, a JSON object a line; without it they are printed
     #[arg(long, value_name = "FILE")]
@@ -95,7 +96,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
+    scan: ScanArgs,
+    #[command(flatten)]
     settings: SettingsArgs,
+    /// Started by `gauntlet serve`: its standard input is where the node says what to do, what it
+    /// prints are records for the node's log
+    #[arg(long, hide = true)]
+    for_node: bool,
     /// Sockets that the supervisor opened; it starts the worker with it
     #[arg(long, hide = true, value_delimiter = ',', value_name = "FD")]
     worker_sockets: Option<Vec<RawFd>>,

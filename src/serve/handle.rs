@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gauntlet_console::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
-    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
+    PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
@@ -19,6 +19,7 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
+use super::packets::Packets;
 use crate::doctor::{Confinement, Running};
 use crate::web::{ListLookUp, WebPath};
 
@@ -32,6 +33,8 @@ pub(super) struct Handle {
     pub(super) sandbox: Confinement,
     /// The web path, if the configuration has a listener for it.
     pub(super) web: Option<Arc<WebPath>>,
+    /// Packets, if the configuration wants them inspected.
+    pub(super) packets: Option<Arc<Packets>>,
 }
 
 impl NodeHandle for Handle {
@@ -56,7 +59,14 @@ impl NodeHandle for Handle {
         if let Some(web) = &self.web {
             text.push_str(&web.metrics());
         }
+        if let Some(packets) = &self.packets {
+            text.push_str(&packets.metrics());
+        }
         text
+    }
+
+    fn packet_rules(&self) -> Vec<PacketRule> {
+        self.packets.as_ref().map(|packets| packets.rules()).unwrap_or_default()
     }
 
     fn senders_changed(&self) -> Result<(), NodeError> {

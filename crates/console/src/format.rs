@@ -85,6 +85,12 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().filter(|c| !hidden(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// The same of a text of several lines, which stay.
+pub(crate) fn plain_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(plain).collect();
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

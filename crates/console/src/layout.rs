@@ -11,13 +11,14 @@ use crate::text::{self, plural, t, translatable};
 /// A part of the navigation: name, path, whether a role sees it.
 type Part = (&'static str, &'static str, fn(Role) -> bool);
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     (translatable("Overview"), "/", |r| r != Role::User),
     (translatable("Messages"), "/messages", |r| r != Role::User),
     (translatable("Quarantine"), "/quarantine", |_| true),
     (translatable("My mail"), "/own", |r| r == Role::User),
     (translatable("Queue"), "/queue", |r| r == Role::Administrator),
     (translatable("Web"), "/web", |r| r == Role::Administrator),
+    (translatable("Alerts"), "/alerts", |r| r == Role::Administrator),
     (translatable("Policy"), "/policy", |r| r == Role::Administrator),
     (translatable("Rules"), "/rules", |r| r == Role::Administrator),
     (translatable("Reports"), "/reports", |r| r != Role::User),

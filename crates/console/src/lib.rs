@@ -22,6 +22,7 @@ mod latency;
 mod layout;
 mod node;
 pub mod oidc;
+mod packet_evidence;
 mod pages;
 mod plot;
 pub mod preview;
@@ -39,8 +40,8 @@ mod tls;
 
 pub use connection::{BoxedWait, ConnectionLimiter, ConnectionSlot};
 pub use node::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
-    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
+    PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 pub use oidc::OidcOptions;
 pub use proxies::{Proxies, ProxyError};

@@ -97,6 +97,11 @@ pub trait NodeHandle: Send + Sync {
     /// Every rule that can hit, in the order of their names.
     fn rules(&self) -> Vec<RuleInfo>;
 
+    /// The rules for packets that are in use, in the order in which they were read.
+    fn packet_rules(&self) -> Vec<PacketRule> {
+        Vec::new()
+    }
+
     /// Tries the rules on these messages (as received) and says what each costs. Takes as long as
     /// it takes; the caller bounds number and size.
     fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost>;
@@ -151,6 +156,15 @@ pub struct RuleInfo {
     pub score: f64,
     /// What it finds, in one sentence.
     pub description: String,
+}
+
+/// A rule for packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PacketRule {
+    /// Generator, number and revision: `1:2019401:3`.
+    pub rule: String,
+    /// Its message.
+    pub title: String,
 }
 
 /// What a rule cost over some messages.

@@ -2,6 +2,8 @@
 
 pub(crate) mod account;
 pub(crate) mod activity;
+pub(crate) mod alert;
+pub(crate) mod alerts;
 pub(crate) mod app_passwords;
 mod data;
 pub(crate) mod export;

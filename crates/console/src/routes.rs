@@ -2,8 +2,8 @@
 
 use crate::api::OPERATIONS;
 use crate::pages::{
-    account, activity, app_passwords, files, held, link, message, messages, objects, overview,
-    quarantine,
+    account, activity, alert, alerts, app_passwords, files, held, link, message, messages, objects,
+    overview, quarantine,
 };
 use crate::pages::{
     export, form, health, learning, metrics, oidc, own, pac, policy, queue, releases, replay,
@@ -40,6 +40,10 @@ const PAGES: &[Route] = &[
     get("/web", Access::Administrator, web::show),
     get("/web/releases", Access::Administrator, releases::show),
     post("/web/releases", Access::Administrator, releases::change),
+    get("/alerts", Access::Administrator, alerts::show),
+    get("/alerts/rules", Access::Administrator, alerts::rules),
+    get("/alerts/{id}", Access::Administrator, alert::show),
+    get("/alerts/{id}/packets.pcap", Access::Administrator, alert::packets),
     get("/rules", Access::Administrator, rules::show),
     post("/rules/measure", Access::Administrator, rules::measure_now),
     get("/reports", Access::Reviewer, reports::show),

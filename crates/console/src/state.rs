@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gauntlet_store::{Log, Policies, Quarantine, Users, WebLog, WebReleases};
+use gauntlet_store::{AlertLog, Log, Policies, Quarantine, Users, WebLog, WebReleases};
 
 use crate::node::NodeHandle;
 use crate::oidc::OidcOptions;
@@ -47,6 +47,8 @@ pub struct ConsoleState {
     pub quarantine: Arc<Quarantine>,
     /// The web log; none if the node has no listener for web requests.
     pub web_log: Option<Arc<WebLog>>,
+    /// The log of alerts; none if the node inspects no packets.
+    pub alerts: Option<Arc<AlertLog>>,
     /// What people ask to have released of the web, and what was; none if the node has no listener
     /// for web requests.
     pub web_releases: Option<Arc<WebReleases>>,

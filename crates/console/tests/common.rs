@@ -2,6 +2,7 @@
 
 pub(crate) mod browser;
 mod files;
+mod unlimited;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
-    BoxedWait, ConnectionLimiter, ConnectionSlot, ConsoleOptions, ConsoleState, Disk,
-    EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
-    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
+    ConsoleOptions, ConsoleState, Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError,
+    NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost,
+    RuleInfo, WebRequest, serve,
 };
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::file_kind::object::Tree;
@@ -64,6 +65,9 @@ pub(crate) struct ListNode {
 }
 
 impl NodeHandle for ListNode {
+    fn packet_rules(&self) -> Vec<PacketRule> {
+        crate::alerts::rules()
+    }
     fn sealed_object(
         &self,
         raw: &[u8],
@@ -329,6 +333,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         quarantine,
         users,
         web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),
+        alerts: Some(Arc::new(crate::alerts::log(folder.path()))),
         web_releases: Some(Arc::new(WebReleases::open(&folder.path().join("web")).unwrap())),
         pac: Some("function FindProxyForURL(url, host) {}".into()),
         policies,
@@ -344,7 +349,12 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     change(&mut state, address);
-    runtime.spawn(serve(listener, state.clone(), Arc::new(SignedIn), std::future::pending()));
+    runtime.spawn(serve(
+        listener,
+        state.clone(),
+        Arc::new(unlimited::Unlimited),
+        std::future::pending(),
+    ));
     Running { address, state, node, _folder: folder, _runtime: runtime }
 }
 
@@ -572,28 +582,5 @@ fn verdict(sample: &Sample<'_>) -> Verdict {
         costs: vec![cost("headers", 21.0), cost("urls", 55.0), cost("classifier", 140.0)],
         ruleset: "builtin-2026.11".into(),
         ..Verdict::default()
-    }
-}
-
-/// A limiter without a limit: the node's own is tested with the program.
-struct SignedIn;
-
-impl ConnectionLimiter for SignedIn {
-    fn wait_for_capacity(&self) -> BoxedWait<'_> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn admit(&self, _client: std::net::IpAddr) -> Option<Arc<dyn ConnectionSlot>> {
-        Some(Arc::new(SignedIn))
-    }
-}
-
-impl ConnectionSlot for SignedIn {
-    fn wait(&self) {}
-
-    fn work(&self) {}
-
-    fn evicted(&self) -> BoxedWait<'_> {
-        Box::pin(std::future::pending())
     }
 }

@@ -1,6 +1,7 @@
 //! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
 
 mod accounts;
+mod alerts;
 mod api;
 mod attacks;
 mod browser;

@@ -13,6 +13,7 @@ mod delivery;
 mod dlp;
 mod engines;
 mod error;
+mod ips;
 mod load;
 mod lookups;
 mod masking;
@@ -35,6 +36,7 @@ pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings}
 pub use dlp::{DictionarySettings, DlpSettings, FingerprintSettings};
 pub use engines::{EngineInput, EngineKind, EngineSettings, EngineTransfer};
 pub use error::ConfigError;
+pub use ips::IpsSettings;
 pub use load::{Loaded, Setting};
 pub use lookups::{DnsListSettings, DnsSettings, FactSettings, ListSubject, LocalListSettings};
 pub use masking::mask;

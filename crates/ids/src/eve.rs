@@ -11,7 +11,9 @@
 //! [`Fields`]: gauntlet_protocols::Fields
 
 mod alert;
+mod beside;
 mod file;
+mod finding;
 mod flow;
 mod forwarded;
 mod head;
@@ -35,6 +37,8 @@ use crate::pipeline::observer::{
     Anomaly, Dropped, FilePart, FlowEnd, Observer, TransactionEvent, Wishes,
 };
 use crate::pipeline::{Counter, Event};
+pub use beside::{Beside, Finder, Found};
+pub use finding::Finding;
 pub use head::timestamp;
 use line::Line;
 pub use settings::Settings;

@@ -246,6 +246,9 @@ impl Pipeline {
                 let Ended { flow, .. } = &mut ended;
                 self.stages.in_flow(flow, &packet, facts, observer);
             }
+            if self.wishes.mail {
+                notify::mail(&mut ended.flow, None, self.now, observer);
+            }
             self.stages.tally.flow(&ended.flow);
             if self.wishes.flows {
                 let Ended { flow, reason } = &ended;

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gauntlet_packet::{Capture, Checksums, Frame, HostPolicies};
-use gauntlet_protocols::HashSettings;
+use gauntlet_protocols::{HashSettings, mail};
 
 use crate::config::Settings;
 use crate::detect::{self, Countries, Detector, Limits, Program, Reputations, Suppress};
-use crate::eve::{self, Store, StoreSettings, Writer};
+use crate::eve::{self, Beside, Finder, Store, StoreSettings, Writer};
 use crate::lists;
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{self, Observer, Pipeline, Wishes};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
 use crate::rule::{RuleSet, thresholds};
@@ -300,6 +300,15 @@ impl<'a> Replayer<'a> {
         self
     }
 
+    /// Also tells what a [`Finder`] wants to be told, for [`Self::run_beside`].
+    #[must_use]
+    pub fn telling(mut self, wishes: Wishes, mail: Option<mail::Settings>) -> Self {
+        self.layers.wishes = self.layers.wishes.and(wishes);
+        self.layers.protocols.hashes.data |= wishes.files;
+        self.layers.protocols.mail = mail;
+        self
+    }
+
     /// Replays a capture, from a fresh state; each record of EVE goes to `line`.
     ///
     /// # Errors
@@ -307,6 +316,20 @@ impl<'a> Replayer<'a> {
     /// If the capture or a list cannot be read. A capture that is damaged is replayed as far as it
     /// goes.
     pub fn run(&self, capture: &Path, line: &mut dyn FnMut(&str)) -> Result<Summary, ReplayError> {
+        self.run_beside(capture, line, None)
+    }
+
+    /// The same with someone who finds more; one thread inspects then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub fn run_beside(
+        &self,
+        capture: &Path,
+        line: &mut dyn FnMut(&str),
+        finder: Option<&mut dyn Finder>,
+    ) -> Result<Summary, ReplayError> {
         let unsupported = self.program.unsupported().count();
         let mut summary = Summary {
             rules: self.program.rules.rules.len() - unsupported,
@@ -318,7 +341,7 @@ impl<'a> Replayer<'a> {
         let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
         let detector = detector(self.options, &self.program)?;
         let mut writer = self.writer(capture, Box::new(line));
-        if self.threads > 1 && self.output.store.is_none() {
+        if self.threads > 1 && self.output.store.is_none() && finder.is_none() {
             threads::run(self, capture, &detector, &mut frames, &mut summary, &mut writer);
             return Ok(summary);
         }
@@ -328,10 +351,16 @@ impl<'a> Replayer<'a> {
             writer = writer.with_store(Store::open(settings.clone()).map_err(bad)?);
         }
         let mut pipeline = Pipeline::new(Arc::clone(&self.program), detector, &self.layers);
-        while let Some(frame) = next_frame(&mut frames, &mut summary) {
-            pipeline.frame(&frame, &mut writer);
+        let mut drive = |observer: &mut dyn Observer| {
+            while let Some(frame) = next_frame(&mut frames, &mut summary) {
+                pipeline.frame(&frame, observer);
+            }
+            pipeline.end(observer);
+        };
+        match finder {
+            Some(finder) => drive(&mut Beside::new(&mut writer, finder)),
+            None => drive(&mut writer),
         }
-        pipeline.end(&mut writer);
         writer.stats(&pipeline.counters());
         (summary.alerts, summary.dropped) = (writer.alerts, writer.drops);
         summary.store_problem = writer.store_problem().map(ToString::to_string);

@@ -13,6 +13,7 @@ use gauntlet_packet::Direction;
 use crate::detect::Progress;
 use crate::event::PacketEvent;
 use crate::frames::{FrameNote, Frames};
+use crate::mail::{Mail, Tap};
 use crate::parser::{Change, Expectation, Flow, Input, Outcome, Parser, Wishes};
 use crate::protocol::{Carrier, Protocol};
 use crate::registry;
@@ -119,6 +120,8 @@ pub struct Conversation {
     outbox: Orders,
     /// What the stream engine is told once it has handed over the other side's data.
     again: Option<gauntlet_packet::tcp::Orders>,
+    /// Reads whole messages, if they are wanted.
+    tap: Option<Box<Tap>>,
 }
 
 impl Conversation {
@@ -138,6 +141,7 @@ impl Conversation {
             disabled: false,
             outbox: Orders::default(),
             again: None,
+            tap: None,
         }
     }
 
@@ -189,6 +193,20 @@ impl Conversation {
         self.disabled
     }
 
+    /// Whether bytes are read for whole messages, whatever becomes of parsing.
+    pub fn is_tapped(&self) -> bool {
+        self.tap.as_ref().is_some_and(|tap| !tap.is_over())
+    }
+
+    /// Whole messages that have ended since the last call; `at_end`: nothing more comes.
+    pub fn take_mail(&mut self, at_end: bool) -> Vec<Mail> {
+        let Some(tap) = &mut self.tap else { return Vec::new() };
+        if at_end {
+            tap.end();
+        }
+        tap.take()
+    }
+
     fn side(&self, direction: Direction) -> &Side {
         let [to_server, to_client] = &self.sides;
         match direction {
@@ -208,10 +226,15 @@ impl Conversation {
     /// Nothing more is parsed; what was found stays.
     fn disable(&mut self, orders: &mut Orders) {
         self.disabled = true;
-        orders.stop = [true; 2];
-        for side in &mut self.sides {
+        for (side, way) in self.sides.iter_mut().zip([Direction::ToServer, Direction::ToClient]) {
             side.ended = true;
-            side.pending = Vec::new();
+            let pending = std::mem::take(&mut side.pending);
+            if let Some(tap) = &mut self.tap {
+                tap.data(way, side.position, &pending);
+            }
+        }
+        if !self.is_tapped() {
+            orders.stop = [true; 2];
         }
     }
 
@@ -265,6 +288,7 @@ impl Conversation {
         let mut wishes =
             Wishes { changing: self.change.is_some(), frames_wanted: wanted, ..Wishes::default() };
         let end = self.side(direction).ended;
+        self.tap(direction, protocol, bytes, orders);
         let input = Input { direction, bytes, end };
         let outcome = match &mut self.parser {
             Some(parser) => parser.parse(input, &mut wishes),
@@ -277,6 +301,23 @@ impl Conversation {
         let (consumed, fine) = self.take_outcome(direction, outcome, bytes.len(), orders);
         self.take_wishes(wishes, orders);
         (consumed, fine)
+    }
+
+    /// Hands bytes that a parser gets to who reads messages.
+    fn tap(&mut self, direction: Direction, protocol: Protocol, bytes: &[u8], orders: &mut Orders) {
+        let Some(settings) = &self.settings.mail else { return };
+        if self.tap.is_none() {
+            self.tap = Tap::new(protocol, settings, !self.flow.midstream).map(Box::new);
+            // A stream of messages is read to its end.
+            orders.wishes.depth = self.tap.as_ref().map(|_| 0).or(orders.wishes.depth);
+        }
+        let place = self.side(direction).position;
+        match &mut self.tap {
+            Some(tap) if tap.protocol() == protocol => tap.data(direction, place, bytes),
+            // Another protocol has begun (STARTTLS).
+            Some(tap) => tap.end(),
+            None => {}
+        }
     }
 
     fn take_frames(

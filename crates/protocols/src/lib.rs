@@ -29,6 +29,7 @@ mod ike;
 mod imap;
 mod krb5;
 pub mod ldap;
+pub mod mail;
 pub mod modbus;
 pub mod mqtt;
 mod nfs;

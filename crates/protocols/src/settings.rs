@@ -70,6 +70,8 @@ pub struct Settings {
     pub pending_bytes_max: usize,
     /// Whether streams are inspected before they are acknowledged.
     pub inline: bool,
+    /// Whole messages of mail protocols are wanted ([`crate::Conversation::take_mail`]).
+    pub mail: Option<crate::mail::Settings>,
 }
 
 impl Default for Settings {
@@ -91,6 +93,7 @@ impl Default for Settings {
             midstream: false,
             pending_bytes_max: 1024 * 1024,
             inline: false,
+            mail: None,
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct State {
     pub reads_on: [bool; 2],
     /// Its records were written.
     pub logged: bool,
+    /// Its request was told, which is whole.
+    pub asked: bool,
     /// What the detection engine keeps with the transaction.
     pub kept: Option<Box<dyn Any + Send>>,
 }

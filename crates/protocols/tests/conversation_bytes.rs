@@ -6,10 +6,13 @@ use std::sync::Arc;
 use gauntlet_packet::Direction;
 use gauntlet_protocols::{
     Buffer, Carrier, Conversation, Expectation, Flow, HashSettings, Number, Protocol, Settings,
+    mail,
 };
 
-const PORTS: [u16; 16] =
-    [80, 443, 53, 25, 21, 445, 8080, 5060, 22, 161, 123, 67, 44818, 2049, 502, 389];
+const PORTS: [u16; 17] =
+    [80, 443, 53, 25, 21, 445, 8080, 5060, 22, 161, 123, 67, 44818, 2049, 502, 389, 110];
+/// Bytes of messages that are kept: of one, and of all.
+const MAIL_BYTES_MAX: (u64, u64) = (2_000, 3_000);
 
 /// Plays the bytes; panics if a promise of the conversation is broken.
 pub(crate) fn play(input: &[u8]) {
@@ -20,6 +23,7 @@ pub(crate) fn play(input: &[u8]) {
         hashes: HashSettings { magic: head & 32 != 0, ..HashSettings::default() },
         frames: head & 32 != 0,
         disabled: Default::default(),
+        mail: Some(mail::Settings::new(MAIL_BYTES_MAX.0, MAIL_BYTES_MAX.1)),
         ..Settings::default()
     });
     let flow = Flow {
@@ -60,6 +64,16 @@ pub(crate) fn play(input: &[u8]) {
             (Carrier::Tcp, _) => conversation.data(way, bytes, false),
         };
         look(&mut conversation, &settings, way, action & 16 != 0);
+        take_mail(&mut conversation, false);
+    }
+    take_mail(&mut conversation, true);
+    assert!(!conversation.is_tapped(), "nothing is read after the end");
+}
+
+fn take_mail(conversation: &mut Conversation, at_end: bool) {
+    for mail in conversation.take_mail(at_end) {
+        let kept = mail.bytes.len() as u64;
+        assert!(kept <= mail.size && kept <= MAIL_BYTES_MAX.0, "messages are bounded");
     }
 }
 

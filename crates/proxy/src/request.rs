@@ -144,11 +144,48 @@ impl WebRequest {
         })
     }
 
+    /// Reads a request that was seen on its way to `server`, a proxy or the server that it is for.
+    ///
+    /// # Errors
+    /// If it is too large, or names no host.
+    pub fn seen<B>(
+        client: IpAddr,
+        server: SocketAddr,
+        request: &Request<B>,
+        settings: &Settings,
+    ) -> Result<Self, Refusal> {
+        let is_for_proxy = request.uri().scheme().is_some() || request.method() == Method::CONNECT;
+        match is_for_proxy {
+            true => Self::asked_about(client, None, request, settings),
+            false => Self::read(client, Some(server), request, settings),
+        }
+    }
+
+    /// A connection to `server` by TLS, whose client names this host: a tunnel.
+    ///
+    /// # Errors
+    /// If it is no host.
+    pub fn named(client: IpAddr, server: SocketAddr, host: &str) -> Result<Self, Refusal> {
+        let port = server.port();
+        Ok(WebRequest {
+            client,
+            user: None,
+            method: Method::CONNECT,
+            version: Version::HTTP_11,
+            kind: Kind::Connect,
+            url: url_of("https", &format!("{host}:{port}"), "")?,
+            port,
+            original: Some(server),
+            credentials: None,
+            fields: Fields::default(),
+        })
+    }
+
     /// A query for a name (DNS).
     ///
     /// # Errors
     /// If it is no name of a host.
-    pub(crate) fn lookup(client: IpAddr, name: &str) -> Result<Self, Refusal> {
+    pub fn lookup(client: IpAddr, name: &str) -> Result<Self, Refusal> {
         Ok(WebRequest {
             client,
             user: None,

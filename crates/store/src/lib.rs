@@ -4,10 +4,12 @@
 //! one folder or file, has a schema version, is migrated when it is opened and refuses a newer one
 //! (see [`database`]).
 
+pub mod alert_log;
 pub mod backup;
 pub mod clock;
 pub mod content;
 pub mod database;
+mod day_log;
 pub mod error;
 pub mod files;
 pub mod history;
@@ -25,6 +27,7 @@ pub mod users;
 pub mod web_log;
 pub mod web_releases;
 
+pub use alert_log::AlertLog;
 pub use clock::Clock;
 pub use content::{BodyKeys, Content, ContentHash};
 pub use error::StoreError;

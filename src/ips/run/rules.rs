@@ -9,6 +9,9 @@ use gauntlet_ids::replay::{self, Options, ReplayError};
 use gauntlet_netio::Plan;
 use gauntlet_packet::Checksums;
 
+use super::Args;
+use crate::ips::inspection::Judges;
+
 /// What all threads run with.
 pub(super) struct Ready {
     pub(super) program: Arc<Program>,
@@ -41,6 +44,27 @@ impl Ready {
         program.wants(&mut layers.protocols);
         layers.wishes = eve.wishes(None);
         Ok(Self { program: Arc::new(program), layers, eve, detectors })
+    }
+
+    /// With records as the node wants them: without a file of all, alerts alone.
+    pub(super) fn for_node(mut self, args: &Args) -> Self {
+        if args.for_node {
+            let eve = if args.eve.is_some() { self.eve } else { self.eve.alerts_only() };
+            self.eve = eve.with_evidence();
+            self.layers.wishes = self.eve.wishes(None);
+        }
+        self
+    }
+
+    /// Also tells what is judged of what packets carry.
+    pub(super) fn telling(mut self, judges: Option<&Judges>) -> Self {
+        if let Some(judges) = judges {
+            let wishes = judges.wishes();
+            self.layers.wishes = self.layers.wishes.and(wishes);
+            self.layers.protocols.hashes.data |= wishes.files;
+            self.layers.protocols.mail = judges.mail_limits();
+        }
+        self
     }
 
     /// What detection knows before its first packet. A thread takes it once.

@@ -8,11 +8,14 @@ use gauntlet_netio::Plan;
 use super::counters::{Board, Counted};
 use super::records::Records;
 use super::rules::Ready;
+use crate::ips::inspection::Judges;
 
 /// What all threads share.
 pub(super) struct Shared {
     pub(super) rules: Current,
     pub(super) records: Records,
+    /// What judges what packets carry.
+    pub(super) judges: Option<Judges>,
     pub(super) board: Board,
     pub(super) progress: Vec<Progress>,
     pub(super) is_inline: bool,
@@ -50,10 +53,11 @@ impl Current {
 }
 
 impl Shared {
-    pub(super) fn new(ready: Ready, records: Records, plan: &Plan) -> Self {
+    pub(super) fn new(ready: Ready, records: Records, judges: Option<Judges>, plan: &Plan) -> Self {
         Self {
             rules: Current::new(ready),
             records,
+            judges,
             board: Board::new(plan.ports_len()),
             progress: (0..plan.ports_len()).map(|_| Progress::default()).collect(),
             is_inline: plan.is_inline(),

@@ -4,7 +4,7 @@
 //! passed on or dropped here. It has one thread, reads no rules and looks into no packet.
 
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use gauntlet_netio::{Answer, Plan, Port, Signal, Signals, inheritable};
 
 use super::worker::{GO, READY};
 use super::{Args, OnCrash, plan};
+use crate::ips::node::RELOAD;
 
 /// How long one look at signals, worker and packets takes at most.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -33,7 +34,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     plan::tell_unknown(&options);
     plan::account(args)?;
     let sockets = plan.open()?;
-    let mut supervisor = Supervisor { args, plan, sockets, signals, was_ready: false };
+    let node = match args.for_node {
+        true => {
+            let node = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+            node.set_nonblocking(true)?;
+            Some(node)
+        }
+        false => None,
+    };
+    let mut supervisor = Supervisor { args, plan, sockets, signals, node, was_ready: false };
     supervisor.run()
 }
 
@@ -42,6 +51,8 @@ struct Supervisor<'a> {
     plan: Plan,
     sockets: Vec<OwnedFd>,
     signals: Signals,
+    /// The node whose packets these are.
+    node: Option<UnixStream>,
     /// A worker has inspected packets.
     was_ready: bool,
 }
@@ -91,6 +102,21 @@ impl Supervisor<'_> {
         }
     }
 
+    /// What signals, or the node, tell.
+    fn told(&self) -> Option<Signal> {
+        if let Some(mut node) = self.node.as_ref() {
+            let mut byte = [0];
+            match node.read(&mut byte) {
+                Ok(0) => return Some(Signal::Stop),
+                Ok(_) if byte == [RELOAD] => return Some(Signal::Reload),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Some(Signal::Stop),
+            }
+        }
+        self.signals.next()
+    }
+
     /// Whether packets pass while nobody inspects them.
     fn passes(&self) -> bool {
         self.args.on_crash() == OnCrash::Pass
@@ -117,7 +143,7 @@ impl Supervisor<'_> {
         let silence_max = Duration::from_secs(self.args.watchdog.into()) + SILENCE_EXTRA;
         loop {
             self.turn(&mut ports)?;
-            match self.signals.next() {
+            match self.told() {
                 Some(Signal::Stop) => return Ok(Ended::Told),
                 Some(Signal::Reload) => worker.tell(Signal::Reload),
                 Some(Signal::Child) | None => {}
@@ -170,7 +196,7 @@ impl Supervisor<'_> {
         let (begun, mut ports) = (Instant::now(), self.ports()?);
         while begun.elapsed() < pause {
             self.turn(&mut ports)?;
-            if self.signals.next() == Some(Signal::Stop) {
+            if self.told() == Some(Signal::Stop) {
                 return Ok(true);
             }
         }

@@ -6,10 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use gauntlet_ids::eve::Writer;
-use gauntlet_ids::pipeline::observer::{Anomaly, Dropped, FilePart, FlowEnd, TransactionEvent};
+use gauntlet_ids::eve::{Beside, Writer};
+use gauntlet_ids::pipeline::observer::{
+    Anomaly, Dropped, FilePart, FlowEnd, MailEvent, TransactionEvent,
+};
 use gauntlet_ids::pipeline::{Event, Fate, Observer, Pipeline};
 use gauntlet_ids::rule::RejectTo;
+use gauntlet_inspection::Inspector;
 use gauntlet_netio::{Answer, Change, Port, Received, Reply, ReplyTo, reject};
 use gauntlet_packet::Time;
 
@@ -33,7 +36,12 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
     let mut pipeline =
         Pipeline::new(Arc::clone(&ready.program), ready.detector(number), &ready.layers);
     pipeline.number_flows_from(first_flow(number));
-    let mut inspection = Inspection::new(number, pipeline, shared.is_inline, &ready);
+    let inspector = match &shared.judges {
+        Some(judges) => Some(judges.inspector(shared.is_inline)?),
+        None => None,
+    };
+    let teller = Teller::new(&ready, inspector);
+    let mut inspection = Inspection::new(number, pipeline, shared.is_inline, teller);
     drop(ready);
     let mut housekept = Instant::now();
     while !shared.is_stopping() {
@@ -71,6 +79,8 @@ struct Inspection {
 /// Writes records of what the pipeline tells, and makes the replies that rules ask for.
 struct Teller {
     writer: Writer<'static>,
+    /// Judges what packets carry.
+    inspector: Option<Inspector>,
     /// Records of the batch, a line each; the writer appends to them.
     lines: Rc<RefCell<String>>,
     replies: Vec<Reply>,
@@ -78,7 +88,7 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(ready: &Ready) -> Self {
+    fn new(ready: &Ready, inspector: Option<Inspector>) -> Self {
         let lines = Rc::new(RefCell::new(String::new()));
         let end = Rc::clone(&lines);
         let out = Box::new(move |line: &str| {
@@ -87,40 +97,59 @@ impl Teller {
             lines.push('\n');
         });
         let writer = Writer::new(ready.eve.clone(), Arc::clone(&ready.program), "", out);
-        Self { writer, lines, replies: Vec::new(), replies_left: 0 }
+        Self { writer, inspector, lines, replies: Vec::new(), replies_left: 0 }
+    }
+
+    /// Tells the writer, and who judges what packets carry.
+    fn tell(&mut self, tell: impl FnOnce(&mut dyn Observer)) {
+        match &mut self.inspector {
+            Some(inspector) => tell(&mut Beside::new(&mut self.writer, inspector)),
+            None => tell(&mut self.writer),
+        }
     }
 }
 
 impl Observer for Teller {
     fn packet(&mut self, event: &Event<'_>) {
-        self.writer.packet(event);
+        self.tell(|observer| observer.packet(event));
         replies_to(event, &mut self.replies_left, &mut self.replies);
     }
 
     fn transaction(&mut self, event: &TransactionEvent<'_>) {
-        self.writer.transaction(event);
+        self.tell(|observer| observer.transaction(event));
+    }
+
+    fn request(&mut self, event: &TransactionEvent<'_>) {
+        self.tell(|observer| observer.request(event));
+    }
+
+    fn mail(&mut self, event: &MailEvent<'_>) {
+        self.tell(|observer| observer.mail(event));
+    }
+
+    fn drops_flow(&mut self) -> bool {
+        self.inspector.as_mut().is_some_and(Observer::drops_flow)
     }
 
     fn file(&mut self, part: &FilePart<'_>) {
-        self.writer.file(part);
+        self.tell(|observer| observer.file(part));
     }
 
     fn flow(&mut self, end: &FlowEnd<'_>) {
-        self.writer.flow(end);
+        self.tell(|observer| observer.flow(end));
     }
 
     fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
-        self.writer.anomaly(anomaly);
+        self.tell(|observer| observer.anomaly(anomaly));
     }
 
     fn dropped(&mut self, drop: &Dropped<'_>) {
-        self.writer.dropped(drop);
+        self.tell(|observer| observer.dropped(drop));
     }
 }
 
 impl Inspection {
-    fn new(number: usize, pipeline: Pipeline, is_inline: bool, ready: &Ready) -> Self {
-        let teller = Teller::new(ready);
+    fn new(number: usize, pipeline: Pipeline, is_inline: bool, teller: Teller) -> Self {
         Self { number, pipeline, is_inline, counted: Counted::default(), teller }
     }
 

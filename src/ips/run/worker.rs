@@ -22,6 +22,8 @@ use super::records::Records;
 use super::rules::Ready;
 use super::shared::Shared;
 use super::{Args, OnCrash, metrics, plan, thread};
+use crate::ips::inspection::Judges;
+use crate::ips::node;
 
 /// Sent to the supervisor: rules are read, packets can be taken over.
 pub(super) const READY: u8 = b'R';
@@ -48,16 +50,22 @@ pub(super) fn run(args: &Args, sockets: &[RawFd]) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
+    // While it may start programs, and read what only root may.
+    let judges = args.scan.open()?;
+    judges.iter().for_each(Judges::start);
     let drops = if plan.queues().is_empty() { None } else { QueueDrops::open().ok() };
     give_up_root(args, &plan)?;
     let ports = plan.ports(sockets, args.on_crash() == OnCrash::Pass)?;
-    let records = Records::open(args.eve.as_deref()).with_context(|| {
+    let records = Records::open(args.eve.as_deref(), args.for_node).with_context(|| {
         format!("cannot write {:?}", args.eve.as_deref().unwrap_or("-".as_ref()))
     })?;
     let ready = Ready::read(&plan, &options, None)?;
+    let ready = ready.for_node(args).telling(judges.as_ref());
+    // A node that is gone is noticed soon.
+    let _ = records.tell_node(&node::rules(&ready.program));
     let (used, left_out) = ready.counts();
     eprintln!("gauntlet: {used} rules, {left_out} left out (`gauntlet ips rules check` says why)");
-    let shared = Arc::new(Shared::new(ready, records, &plan));
+    let shared = Arc::new(Shared::new(ready, records, judges, &plan));
     if let Some(listener) = listener {
         metrics::serve(listener, Arc::clone(&shared))?;
     }
@@ -181,11 +189,15 @@ impl Main<'_> {
             }
         };
         std::thread::Builder::new().name("reload".to_owned()).spawn(move || {
+            if let Some(Err(error)) = shared.judges.as_ref().map(Judges::reload) {
+                eprintln!("gauntlet: what judges mail and web stays: {error:#}");
+            }
             let earlier = Arc::clone(&shared.rules.load().program);
             match Ready::read(&plan, &options, Some(&earlier)) {
                 Ok(ready) => {
                     let (used, left_out) = ready.counts();
-                    shared.rules.replace(ready);
+                    let _ = shared.records.tell_node(&node::rules(&ready.program));
+                    shared.rules.replace(ready.telling(shared.judges.as_ref()));
                     eprintln!("gauntlet: rules read anew: {used} rules, {left_out} left out");
                 }
                 Err(error) => eprintln!("gauntlet: the old rules stay: {error}"),

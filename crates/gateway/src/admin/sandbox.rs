@@ -24,7 +24,7 @@ use gauntlet_sandbox::seccomp;
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that
 /// is there.
-const OWN_FOLDERS: [&str; 13] = [
+const OWN_FOLDERS: [&str; 14] = [
     "log",
     "queue",
     "quarantine",
@@ -36,6 +36,7 @@ const OWN_FOLDERS: [&str; 13] = [
     "signatures",
     "urls",
     "web",
+    "alerts",
     corrections::FOLDER_NAME,
     HISTORY,
 ];

@@ -12,6 +12,7 @@ use super::databases::PostgresSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::dlp::DlpSettings;
 use super::engines::EngineSettings;
+use super::ips::IpsSettings;
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
@@ -122,6 +123,8 @@ pub struct Config {
     pub url_list: Vec<UrlListSettings>,
     /// What is kept of web requests.
     pub web: WebSettings,
+    /// Inspection of packets.
+    pub ips: IpsSettings,
 }
 
 impl Default for Config {
@@ -172,6 +175,7 @@ impl Default for Config {
             proxy: gauntlet_web::settings::Settings::default(),
             url_list: Vec::new(),
             web: WebSettings::default(),
+            ips: IpsSettings::default(),
         }
     }
 }

@@ -264,7 +264,7 @@ fn ethernet(packet: &Packet, direction: Option<Direction>, way: Way, line: &mut 
 }
 
 /// A hash of what both directions of a flow have in common (Corelight's Community ID, version 1).
-fn community_id(core: &FlowCore, seed: u16, line: &mut Line) {
+pub(super) fn community_id(core: &FlowCore, seed: u16, line: &mut Line) {
     let (source, destination) = (core.source, core.destination);
     let mut ends = [(source.address, source.port), (destination.address, destination.port)];
     if let (ICMP | ICMP6, Some((kind, _))) = (core.protocol, core.icmp) {

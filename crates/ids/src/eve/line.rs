@@ -124,6 +124,13 @@ impl Line {
         self.list(key, items, |line, item| line.nested(|line| write(line, item)));
     }
 
+    /// A value that others made.
+    pub(super) fn json(&mut self, key: &str, value: &serde_json::Value) {
+        self.key(key);
+        // Memory takes all that is written to it.
+        let _ = serde_json::to_writer(&mut self.out, value);
+    }
+
     /// What a parser has to say, beside what is there.
     pub(super) fn fields(&mut self, fields: &Fields) {
         for (key, value) in &fields.0 {

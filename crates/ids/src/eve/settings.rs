@@ -200,6 +200,20 @@ impl Settings {
         self
     }
 
+    /// The same with all that shows why rules alerted: payload, packet, text of the rule.
+    #[must_use]
+    pub fn with_evidence(mut self) -> Self {
+        self.types.entry("alert").or_default();
+        let alerts = self.alerts.get_or_insert_with(|| alerts(&Options::default(), None));
+        alerts.app_layer = true;
+        alerts.flow = true;
+        alerts.rule = true;
+        alerts.payload = true;
+        alerts.packet = true;
+        alerts.metadata = true;
+        self
+    }
+
     /// What is to be told. `store`: files are stored, too.
     pub fn wishes(&self, store: Option<&StoreSettings>) -> Wishes {
         let anomalies = self.anomalies;
@@ -212,6 +226,7 @@ impl Settings {
             drops: self.of("drop").is_some(),
             all_files: store.is_some_and(|store| store.force),
             file_depth: store.and_then(|store| store.stream_depth),
+            ..Wishes::default()
         }
     }
 

@@ -12,6 +12,8 @@ pub enum DropCause {
     Rule,
     /// Its flow is dropped, by an earlier packet.
     Flow,
+    /// The observer said so of what came with this packet ([`super::Observer::drops_flow`]).
+    Observer,
     /// The stream engine or an exception policy, by the name that EVE gives to the reason.
     Engine(&'static str),
 }
@@ -22,6 +24,7 @@ impl DropCause {
         match self {
             DropCause::Rule => "rules",
             DropCause::Flow => "flow drop",
+            DropCause::Observer => "content",
             DropCause::Engine(name) => name,
         }
     }

@@ -8,14 +8,29 @@ use std::cell::Cell;
 
 use gauntlet_packet::flow::{Flow, Pseudo};
 use gauntlet_packet::tcp::Update;
-use gauntlet_packet::{Direction, Link, Packet, Transport};
-use gauntlet_protocols::{Conversation, Event as ParserEvent, FileState, Protocol};
+use gauntlet_packet::{Direction, Link, Packet, Time, Transport};
+use gauntlet_protocols::{Buffer, Conversation, Event as ParserEvent, FileState, Protocol};
 
 use super::learned::{Learned, moment};
-use super::observer::{Anomaly, AnomalyLayer, FilePart, FlowView, Moment, TransactionEvent};
+use super::observer::{
+    Anomaly, AnomalyLayer, FilePart, FlowView, MailEvent, Moment, TransactionEvent,
+};
 use super::{Observer, Upper, Wishes};
 
 const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+
+/// Tells messages that have ended; without a packet, the flow has.
+pub(super) fn mail(
+    flow: &mut Flow<Upper>,
+    packet: Option<&Packet>,
+    time: Time,
+    observer: &mut dyn Observer,
+) {
+    let Some(conversation) = &mut flow.upper.conversation else { return };
+    for mail in conversation.take_mail(packet.is_none()) {
+        observer.mail(&MailEvent { core: &flow.core, packet, time, mail: &mail });
+    }
+}
 
 /// Tells what is new of a flow's transactions; those that were told count as logged.
 pub(super) fn transactions(
@@ -92,6 +107,7 @@ impl Turn<'_> {
         for place in 0..conversation.count() {
             let progress = BOTH.map(|way| conversation.progress(place, way));
             let complete = [progress[0] >= end[0], progress[1] >= end[1]];
+            self.request(conversation, (protocol, place), (progress[0], complete[0]), observer);
             self.files(conversation, (protocol, place), complete, observer);
             let Some(state) = conversation.state(place) else { continue };
             if state.updated == [false; 2] && complete == [false; 2] && self.ended == [false; 2] {
@@ -117,6 +133,31 @@ impl Turn<'_> {
             if let Some(state) = conversation.state_mut(place) {
                 state.logged = true;
             }
+        }
+    }
+
+    fn request(
+        &self,
+        conversation: &mut Conversation,
+        (protocol, place): (Protocol, usize),
+        (progress, complete): (u8, bool),
+        observer: &mut dyn Observer,
+    ) {
+        let Some(state) = conversation.state(place) else { return };
+        let is_open = self.wishes.requests && !state.asked;
+        let is_whole = || {
+            let waits = progress + 1 == asked(protocol) && is_tunnel(conversation, place);
+            complete || progress >= asked(protocol) || waits
+        };
+        if !is_open || !is_whole() {
+            return;
+        }
+        let complete = [complete, false];
+        let moment = self.moment(conversation);
+        let event = TransactionEvent { moment, conversation, protocol, place, state, complete };
+        observer.request(&event);
+        if let Some(state) = conversation.state_mut(place) {
+            state.asked = true;
         }
     }
 
@@ -219,6 +260,22 @@ impl Turn<'_> {
                 file.logged = is_end;
             }
         }
+    }
+}
+
+/// Whether a request of HTTP/1 is CONNECT: its parser waits for the answer before it goes on.
+fn is_tunnel(conversation: &Conversation, place: usize) -> bool {
+    let method = Buffer::of_keyword("http.method");
+    let method =
+        method.and_then(|method| conversation.buffer(place, method, Direction::ToServer, 0));
+    method.is_some_and(|method| method.data.eq_ignore_ascii_case(b"CONNECT"))
+}
+
+/// How far a request has to be to be told: its header is there.
+fn asked(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Http1 => 3,
+        _ => 1,
     }
 }
 

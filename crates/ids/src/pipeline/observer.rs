@@ -2,6 +2,7 @@
 
 use gauntlet_packet::flow::{EndReason, FlowCore};
 use gauntlet_packet::{Direction, Link, Packet, Time};
+use gauntlet_protocols::mail::Mail;
 use gauntlet_protocols::{Conversation, File, Protocol, State};
 
 use super::Event;
@@ -20,6 +21,12 @@ pub struct Wishes {
     pub anomalies: bool,
     /// [`Observer::dropped`].
     pub drops: bool,
+    /// [`Observer::request`].
+    pub requests: bool,
+    /// [`Observer::mail`]; [`gauntlet_protocols::Settings::mail`] says how much is kept.
+    pub mail: bool,
+    /// [`Observer::drops_flow`].
+    pub decides: bool,
     /// Files are kept whatever rules say.
     pub all_files: bool,
     /// Reassembly depth of streams with files that are kept, in bytes; 0 is no limit.
@@ -36,6 +43,27 @@ impl Wishes {
             anomalies: true,
             drops: true,
             ..Self::default()
+        }
+    }
+
+    /// What either of two wants.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let depth = |one: u32, other: u32| if one == 0 || other == 0 { 0 } else { one.max(other) };
+        Self {
+            transactions: self.transactions || other.transactions,
+            files: self.files || other.files,
+            flows: self.flows || other.flows,
+            anomalies: self.anomalies || other.anomalies,
+            drops: self.drops || other.drops,
+            requests: self.requests || other.requests,
+            mail: self.mail || other.mail,
+            decides: self.decides || other.decides,
+            all_files: self.all_files || other.all_files,
+            file_depth: match (self.file_depth, other.file_depth) {
+                (Some(one), Some(other)) => Some(depth(one, other)),
+                (one, other) => one.or(other),
+            },
         }
     }
 }
@@ -56,6 +84,23 @@ pub trait Observer {
     /// A transaction is complete, or its flow ends. Told once of each.
     fn transaction(&mut self, event: &TransactionEvent<'_>) {
         let _ = event;
+    }
+
+    /// The request of a transaction is whole (of TLS the client's hello); its answer may not have
+    /// begun. Told once of each.
+    fn request(&mut self, event: &TransactionEvent<'_>) {
+        let _ = event;
+    }
+
+    /// A whole message of mail, or what there is of one.
+    fn mail(&mut self, event: &MailEvent<'_>) {
+        let _ = event;
+    }
+
+    /// Whether the flow that was told of last is to be dropped from the packet at hand on (inline
+    /// only). Asked behind what is told of each packet.
+    fn drops_flow(&mut self) -> bool {
+        false
     }
 
     /// A part of a file, and its end.
@@ -188,6 +233,20 @@ pub struct FilePart<'a> {
     pub data: &'a [u8],
     /// Nothing follows: the file's state says why.
     pub is_end: bool,
+}
+
+/// A message of mail.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "parsers of protocols")]
+pub struct MailEvent<'a> {
+    /// Its flow.
+    pub core: &'a FlowCore,
+    /// The packet that completed it; none if the flow ended before.
+    pub packet: Option<&'a Packet>,
+    /// Time of that packet, or of the end.
+    pub time: Time,
+    /// The message.
+    pub mail: &'a Mail,
 }
 
 /// A flow that has ended.

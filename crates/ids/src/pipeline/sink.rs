@@ -69,7 +69,7 @@ impl StreamSink for Sink<'_> {
             // Without a parser nothing of it can fail.
             parser_failed: done.failed && conversation.is_over(),
             swap: done.reverse,
-            disable: conversation.is_over(),
+            disable: conversation.is_over() && !conversation.is_tapped(),
             first_data_handled: conversation.protocol().is_some(),
             detection_completed: completed.then_some(true),
             // A change by force begins no new detection, and transactions stay.

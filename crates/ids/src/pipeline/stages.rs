@@ -136,8 +136,36 @@ impl Stages {
             let moment = moment(flow, packet, learned, self.link);
             anomalies(moment, &learned.outcome, &learned.events, observer);
         }
+        if self.wishes.mail {
+            notify::mail(flow, Some(packet), packet.time, observer);
+        }
         notify::transactions(flow, packet, learned, (self.wishes, self.link), observer);
+        if self.wishes.decides && observer.drops_flow() && self.is_inline() {
+            self.drop_flow(flow, packet, learned, observer);
+        }
         self.forget(flow, packet, learned);
+    }
+
+    /// The observer has decided that nothing more of the flow passes.
+    fn drop_flow(
+        &mut self,
+        flow: &mut Flow<Upper>,
+        packet: &Packet,
+        learned: &Learned,
+        observer: &mut dyn Observer,
+    ) {
+        flow.core.drops = true;
+        flow.upper.detection.action = FlowActions::Drop;
+        if learned.is_made() || self.fate.drop.is_some() {
+            return;
+        }
+        self.fate.drop(DropCause::Observer);
+        let reason = DropCause::Observer.name();
+        *self.tally.drops.entry(reason).or_default() += 1;
+        if self.wishes.drops {
+            let moment = moment(flow, packet, learned, self.link);
+            observer.dropped(&Dropped { moment, reason, flow_drops: true, verdict: None });
+        }
     }
 
     fn stream(

@@ -30,8 +30,7 @@ impl Conversation {
     pub fn data(&mut self, direction: Direction, bytes: &[u8], end: bool) -> Orders {
         let mut orders = Orders::default();
         if self.disabled {
-            orders.stop = [true; 2];
-            return orders;
+            return self.only_tapped(direction, bytes);
         }
         if !bytes.is_empty() {
             self.first_data(direction);
@@ -47,6 +46,16 @@ impl Conversation {
                 self.handle(direction, &mut orders);
             }
         }
+        self.order_stops(&mut orders);
+        orders
+    }
+
+    /// Bytes that no parser wants any more.
+    fn only_tapped(&mut self, direction: Direction, bytes: &[u8]) -> Orders {
+        if let Some(tap) = &mut self.tap {
+            tap.more(direction, bytes);
+        }
+        let mut orders = Orders::default();
         self.order_stops(&mut orders);
         orders
     }
@@ -74,6 +83,9 @@ impl Conversation {
     /// So many bytes of a stream are missing for good.
     pub fn gap(&mut self, direction: Direction, len: u64) -> Orders {
         let mut orders = Orders::default();
+        if let Some(tap) = &mut self.tap {
+            tap.gap();
+        }
         if self.disabled || len == 0 {
             return orders;
         }
@@ -119,7 +131,7 @@ impl Conversation {
     }
 
     fn order_stops(&self, orders: &mut Orders) {
-        if self.disabled {
+        if self.disabled && !self.is_tapped() {
             orders.stop = [true; 2];
         }
     }

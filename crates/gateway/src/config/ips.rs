@@ -1,0 +1,175 @@
+//! Settings of packets: what `gauntlet serve` inspects beside mail and web.
+
+use std::path::PathBuf;
+
+use gauntlet_verdict::Class;
+use serde::{Deserialize, Serialize};
+
+use super::error::ConfigError;
+
+/// Queues of one process, at most.
+const QUEUES_MAX: u16 = 256;
+/// What can be looked at of what packets carry.
+const KINDS: [&str; 4] = ["mail", "files", "urls", "words"];
+
+/// Inspection of packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IpsSettings {
+    /// The interface whose packets are inspected; empty without one.
+    pub interface: String,
+    /// The other side of a bridge; empty: packets are only listened to.
+    pub copy_interface: String,
+    /// Queues of the firewall, `N` or `N-M`; empty without.
+    pub queues: String,
+    /// Files of rules.
+    pub rules: Vec<PathBuf>,
+    /// A configuration of Suricata; empty: its stock settings.
+    pub suricata_yaml: PathBuf,
+    /// Single settings of it, `KEY=VALUE`.
+    pub set: Vec<String>,
+    /// Threads that share the packets of an interface.
+    pub threads: u16,
+    /// Packets pass if a queue is full, or while nothing inspects them.
+    pub fail_open: bool,
+    /// The inspecting process is started anew if it makes no progress for so long.
+    pub watchdog_seconds: u16,
+    /// All records are appended to this file; empty: alerts go into the node's log alone.
+    pub eve: PathBuf,
+    /// What packets carry that is judged: mail, files, urls, words.
+    pub scan: Vec<String>,
+    /// Inline: flows with an item of this class or a more severe one are dropped; empty: none.
+    pub drop_on: String,
+    /// Bytes of a message on the wire that are kept.
+    pub message_bytes_max: u64,
+    /// Bytes of all messages on the wire that are kept at a time.
+    pub messages_held_bytes_max: u64,
+    /// Bytes of a file on the wire that are kept.
+    pub file_bytes_max: u64,
+    /// Bytes of all files that a thread keeps at a time.
+    pub files_held_bytes_max: u64,
+    /// Files and responses that a thread follows at a time.
+    pub files_max: usize,
+    /// Days that alerts are kept.
+    pub log_retention_days: u32,
+}
+
+impl Default for IpsSettings {
+    fn default() -> Self {
+        IpsSettings {
+            interface: String::new(),
+            copy_interface: String::new(),
+            queues: String::new(),
+            rules: Vec::new(),
+            suricata_yaml: PathBuf::new(),
+            set: Vec::new(),
+            threads: 1,
+            fail_open: false,
+            watchdog_seconds: 10,
+            eve: PathBuf::new(),
+            scan: Vec::new(),
+            drop_on: String::new(),
+            message_bytes_max: 64 << 20,
+            messages_held_bytes_max: 256 << 20,
+            file_bytes_max: 64 << 20,
+            files_held_bytes_max: 256 << 20,
+            files_max: 10_000,
+            log_retention_days: 30,
+        }
+    }
+}
+
+impl IpsSettings {
+    /// Whether packets are inspected.
+    pub fn is_on(&self) -> bool {
+        !self.interface.is_empty() || !self.queues.is_empty()
+    }
+
+    /// The class from which flows are dropped.
+    pub fn drop_class(&self) -> Option<Class> {
+        self.drop_on.parse().ok()
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
+        if !self.interface.is_empty() && !self.queues.is_empty() {
+            return wrong("ips.queues", "and ips.interface exclude each other".into());
+        }
+        if !self.copy_interface.is_empty() && self.interface.is_empty() {
+            return wrong("ips.copy_interface", "needs ips.interface, its other side".into());
+        }
+        if !self.queues.is_empty() && !are_queues(&self.queues) {
+            let message = format!("{:?} is no number of a queue, and no range", self.queues);
+            return wrong("ips.queues", message);
+        }
+        if self.is_on() && self.rules.is_empty() && self.scan.is_empty() {
+            return wrong("ips.rules", "and ips.scan are empty: nothing would be inspected".into());
+        }
+        if let Some(kind) = self.scan.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
+            let message = format!("{kind:?} is none of {}", KINDS.join(", "));
+            return wrong("ips.scan", message);
+        }
+        if let Some(wrong_one) = self.set.iter().find(|text| !text.contains('=')) {
+            return wrong("ips.set", format!("{wrong_one:?} is no KEY=VALUE"));
+        }
+        if !self.drop_on.is_empty()
+            && let Err(message) = self.drop_on.parse::<Class>()
+        {
+            return wrong("ips.drop_on", message);
+        }
+        if !(1..=256).contains(&self.threads) {
+            return wrong("ips.threads", "must be 1 to 256".into());
+        }
+        if !(1..=3_600).contains(&self.watchdog_seconds) {
+            return wrong("ips.watchdog_seconds", "must be 1 to 3600".into());
+        }
+        let limits = [
+            ("ips.message_bytes_max", self.message_bytes_max),
+            ("ips.messages_held_bytes_max", self.messages_held_bytes_max),
+            ("ips.file_bytes_max", self.file_bytes_max),
+            ("ips.files_held_bytes_max", self.files_held_bytes_max),
+            ("ips.files_max", self.files_max as u64),
+        ];
+        match limits.iter().find(|(_, limit)| *limit == 0) {
+            Some((key, _)) => wrong(key, "must be at least 1".into()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn are_queues(text: &str) -> bool {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse::<u16>(), last.parse::<u16>()) {
+        (Ok(first), Ok(last)) => last.checked_sub(first).is_some_and(|count| count < QUEUES_MAX),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        let on =
+            IpsSettings { interface: "eth0".into(), rules: vec!["a".into()], ..Default::default() };
+        assert!(IpsSettings::default().check().is_ok() && on.check().is_ok());
+        let cases: [(fn(&mut IpsSettings), &str); 9] = [
+            (|s| s.queues = "0".into(), "ips.queues"),
+            (|s| (s.interface, s.copy_interface) = (String::new(), "b".into()), "copy_interface"),
+            (|s| (s.interface, s.queues) = (String::new(), "5-2".into()), "ips.queues"),
+            (|s| s.rules.clear(), "ips.rules"),
+            (|s| s.scan = vec!["post".into()], "ips.scan"),
+            (|s| s.set = vec!["vars".into()], "ips.set"),
+            (|s| s.drop_on = "bad".into(), "ips.drop_on"),
+            (|s| s.threads = 0, "ips.threads"),
+            (|s| s.files_max = 0, "ips.files_max"),
+        ];
+        for (change, key) in cases {
+            let mut settings = on.clone();
+            change(&mut settings);
+            let error = settings.check().unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}
