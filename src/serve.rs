@@ -3,6 +3,7 @@
 mod console_connections;
 mod data_folder;
 mod handle;
+mod judge;
 pub(crate) mod node_state;
 pub(crate) mod secrets_process;
 mod text_logs;
@@ -14,30 +15,25 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
-use gauntlet_engine::classifier::Model;
-use gauntlet_engine::{Settings, Snapshot, own_rules};
 use gauntlet_gateway::admin::key_access::unreadable_keys;
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::admin::sandbox;
-use gauntlet_gateway::config::{Config, Loaded, OidcSettings, RuleSettings, Sandbox};
+use gauntlet_gateway::config::{Config, Loaded, OidcSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
-use gauntlet_gateway::scan::data_loss::DataLossPrevention;
-use gauntlet_gateway::scan::probes::Probes;
-use gauntlet_gateway::scan::unpacking::Unpacking;
+use gauntlet_gateway::scan::shadow::Shadow;
 use gauntlet_gateway::secrets::SandboxStatus;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::{Judge, Listeners, Node};
-use gauntlet_inputs::rules::without_rules;
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
-use gauntlet_spamassassin::Ruleset;
+use gauntlet_gateway::{Listeners, Node};
 use gauntlet_store::{Policies, Users};
-use gauntlet_verdict::Thresholds;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
+use self::judge::judge_of;
 use self::node_state::EffectiveSettings;
+use crate::channel::content::Contents;
+use crate::channel::watch::{Channels, MakeJudge};
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
@@ -56,8 +52,6 @@ pub(crate) struct Args {
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 /// Threads of stores, logs, console and what blocks.
 const THREADS_BESIDE: usize = 24;
-/// Problems of rule files that are logged one by one.
-const PROBLEMS_LOGGED_MAX: usize = 20;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = args.node.loaded()?;
@@ -146,18 +140,26 @@ async fn serve(
     users.attempts().set_limits(config.sign_in.limits());
     let (people, of_web) = (users.clone(), processes.clone());
     let lists = Arc::new(OpenLists::default());
-    let of_judge = lists.clone();
-    let judge = Box::new(move |config: &Config| judge_of(config, &people, (&processes, &of_judge)));
+    let channels = Channels::start(&config);
+    let (of_judge, judged_by) = (lists.clone(), channels.clone());
+    // The same for all generations: a trial outlives reloads.
+    let shadow = Shadow::default();
+    let make: Arc<MakeJudge> = Arc::new(move |config: &Config, contents: &Contents| {
+        judge_of(config, &people, (&processes, &of_judge), (contents, &shadow))
+    });
+    let of_node = make.clone();
+    let judge = Box::new(move |config: &Config| of_node(config, &judged_by.contents()));
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     let web = WebPath::start(&node, web_sockets, &of_web, &secrets)?.map(Arc::new);
     learning::watch(&node)?;
+    channels.watch(&node, users.clone(), make)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
         let process = (secrets.clone(), sandbox.clone());
-        let parts = (users.clone(), settings.clone(), web.clone());
+        let parts = (users.clone(), settings.clone(), web.clone(), channels.clone());
         Console::start(&node, parts, process, listener)
     };
     let console = console_listener.map(start).transpose()?;
@@ -311,115 +313,8 @@ fn record_policy(node: &Node) {
     }
 }
 
-/// Loads rules, lists and policy.
-fn judge_of(
-    config: &Config,
-    users: &Users,
-    (processes, lists): (&Processes, &OpenLists),
-) -> anyhow::Result<Judge> {
-    let thresholds = Thresholds::from(&config.thresholds);
-    let mut settings = Settings {
-        thresholds,
-        allow: config.lists.allow.clone(),
-        block: config.lists.block.clone(),
-        url_lists: lists.open(&config.url_list)?,
-        ..Settings::default()
-    };
-    add_listed_senders(users, &mut settings)?;
-    settings.model = model_of(config)?;
-    let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
-    let profile = if *network { Profile::Full } else { Profile::Local };
-    let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
-    let alone = !own && !paths.is_empty();
-    if *early_stop && !alone {
-        bail!(
-            "rules.early_stop needs rules.own = false and rules.paths: beside filters and classifier \
-             any rule may change the class"
-        );
-    }
-    let snapshot = if alone {
-        let (mut ruleset, report) = Ruleset::load(paths, &options)?;
-        if *early_stop {
-            ruleset = Snapshot::stopping_early(ruleset, &thresholds);
-        }
-        if ruleset.rules().is_empty() {
-            return Err(without_rules(paths).context("rules.paths"));
-        }
-        log_loaded(&ruleset, &report);
-        let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
-        snapshot.thresholds = thresholds;
-        snapshot.url_lists = settings.url_lists.lists;
-        snapshot
-    } else {
-        if !paths.is_empty() {
-            let (own, own_report) = own_rules::with(paths, &options)?;
-            log_loaded(&own, &own_report);
-            let (ruleset, mut report) = Ruleset::load(paths, &options)?;
-            // Scores for our own rules in these files are no error: the own rules were loaded with
-            // them.
-            let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
-            report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
-            log_loaded(&ruleset, &report);
-            (settings.own_rules, settings.rules) = (Some(own.into()), Some(ruleset.into()));
-        }
-        Snapshot::build(&settings)?
-            .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
-    };
-    let policy = policy_source::load_at_start(config, users)?;
-    let learning = &config.learning;
-    let probes = match learning.probes.as_slice() {
-        [] => None,
-        probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
-    };
-    let unpacking = unpacking_of(config, processes)?;
-    let data_loss = DataLossPrevention::load(&config.dlp, unpacking.as_deref())?;
-    for what in data_loss.never_found(&policy) {
-        tracing::warn!("policy: {what}");
-    }
-    let (scans, limits, data_loss) = (config.scan.enabled, config.limits, Arc::new(data_loss));
-    Ok(Judge { snapshot, policy, limits, probes, scans, unpacking, data_loss })
-}
-
-/// What opens files and asks engines about them.
-fn unpacking_of(config: &Config, processes: &Processes) -> anyhow::Result<Option<Arc<Unpacking>>> {
-    let Some(pool) = processes.pool.as_ref().filter(|_| config.content.enabled) else {
-        return Ok(None);
-    };
-    let engines = processes.engines.engines(&config.engine, &config.content)?;
-    let unpacking = Unpacking::new(&config.content, pool.clone(), Arc::new(engines));
-    Ok(Some(Arc::new(unpacking)))
-}
-
-/// Logs what was loaded, and its problems.
-fn log_loaded(ruleset: &gauntlet_rules::Ruleset, report: &LoadReport) {
-    let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
-    for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
-        tracing::warn!("rules: {problem}");
-    }
-    let (rules, files, problems) = (ruleset.rules().len(), report.files.len(), bad.count());
-    tracing::info!(rules, files, problems, version = ruleset.version(), "rules loaded");
-}
-
-/// The model that the configuration names, if it names one.
-fn model_of(config: &Config) -> anyhow::Result<Option<Arc<Model>>> {
-    let path = &config.learning.model;
-    if path.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    let bytes =
-        std::fs::read(path).with_context(|| format!("learning.model {}", path.display()))?;
-    let model = Model::from_bytes(&bytes);
-    Ok(Some(Arc::new(model.with_context(|| format!("learning.model {}", path.display()))?)))
-}
-
-/// Adds the senders that were allowed or blocked in the console.
-fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<()> {
-    for sender in users.listed_senders()? {
-        let list = if sender.allow { &mut settings.allow } else { &mut settings.block };
-        list.push(sender.entry);
-    }
-    Ok(())
-}
+/// What the console shows beside the node.
+type Parts = (Arc<Users>, EffectiveSettings, Option<Arc<WebPath>>, Channels);
 
 /// The console on a runtime of its own, so that it can never stall mail.
 struct Console {
@@ -431,7 +326,7 @@ struct Console {
 impl Console {
     fn start(
         node: &Arc<Node>,
-        (users, settings, web): (Arc<Users>, EffectiveSettings, Option<Arc<WebPath>>),
+        (users, settings, web, channels): Parts,
         (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
@@ -465,6 +360,7 @@ impl Console {
                 secrets,
                 sandbox,
                 web,
+                channels,
             }),
             options: console_options(&config),
             tls,

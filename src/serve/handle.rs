@@ -19,6 +19,7 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
+use crate::channel::watch::Channels;
 use crate::doctor::{Confinement, Running};
 use crate::web::{ListLookUp, WebPath};
 
@@ -32,6 +33,8 @@ pub(super) struct Handle {
     pub(super) sandbox: Confinement,
     /// The web path, if the configuration has a listener for it.
     pub(super) web: Option<Arc<WebPath>>,
+    /// The channels that it follows.
+    pub(super) channels: Channels,
 }
 
 impl NodeHandle for Handle {
@@ -56,6 +59,7 @@ impl NodeHandle for Handle {
         if let Some(web) = &self.web {
             text.push_str(&web.metrics());
         }
+        text.push_str(&self.channels.metrics());
         text
     }
 

@@ -24,7 +24,7 @@ use gauntlet_sandbox::seccomp;
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that
 /// is there.
-const OWN_FOLDERS: [&str; 13] = [
+const OWN_FOLDERS: [&str; 14] = [
     "log",
     "queue",
     "quarantine",
@@ -36,6 +36,7 @@ const OWN_FOLDERS: [&str; 13] = [
     "signatures",
     "urls",
     "web",
+    "channels",
     corrections::FOLDER_NAME,
     HISTORY,
 ];
@@ -197,6 +198,10 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         if folder.is_dir() && folder != Path::new("/") {
             allow_reading(&rules, folder, &secret)?;
         }
+    }
+    let channels = config.channel.iter().filter_map(|channel| channel.url.strip_prefix("file://"));
+    for folder in channels.map(Path::new).filter(|folder| folder.is_dir()) {
+        allow_reading(&rules, folder, &secret)?;
     }
     for path in ["/dev/null", "/dev/urandom"] {
         rules.allow(Path::new(path), READ | CHANGE)?;
