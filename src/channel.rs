@@ -5,9 +5,11 @@ pub(crate) mod content;
 mod diff;
 mod follow;
 mod keys;
+mod probes;
 mod publish;
 pub(crate) mod self_test;
 mod show;
+mod spamassassin;
 mod status;
 mod trial;
 pub(crate) mod watch;
@@ -44,6 +46,8 @@ enum Action {
     Keys(keys::Args),
     /// Publish what a folder holds as the next version
     Publish(publish::PublishArgs),
+    /// Take rules of SpamAssassin's own channels into a folder that is published
+    Import(spamassassin::ImportArgs),
     /// Check a channel's signatures, files, deltas and rules
     Verify {
         /// Folder of the channel
@@ -160,6 +164,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Init(init) => publish::init(init)?,
         Action::Keys(change) => keys::run(change)?,
         Action::Publish(publish) => publish::publish(publish)?,
+        Action::Import(import) => spamassassin::import(import)?,
         Action::Verify { channel } => show::verify(channel)?,
         Action::Show { channel: Some(channel), json } => show::channel(channel, *json)?,
         Action::Show { channel: None, json } => show::subscriptions(&args.node, *json)?,

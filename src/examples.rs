@@ -72,6 +72,16 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "gauntlet channel publish /srv/www/main rules-of-today --keys keys --note 'parcel lures'",
             "gauntlet channel publish /srv/www/main --keys keys --refresh     every few hours",
+            "gauntlet channel publish /srv/www/main today --keys keys --probes /var/lib/gauntlet \
+             --every 10",
+        ],
+    ),
+    (
+        "channel import",
+        &[
+            "gauntlet channel import /var/lib/spamassassin/4.000000/updates_spamassassin_org \
+             --into today",
+            "gauntlet channel import 1928000.tar.gz --keyring sa.gpg --into today",
         ],
     ),
     ("channel verify", &["gauntlet channel verify /srv/www/main"]),

@@ -283,3 +283,61 @@ fn kills_during_a_pull_leave_the_old_or_the_new_version_whole() {
     assert_eq!(in_force(folder.path()).0, kills() + 2);
     eprintln!("{} kills left the old version, {} the new one", whole[0], whole[1]);
 }
+
+#[test]
+fn rules_of_spamassassins_channels_are_taken_if_they_are_signed() {
+    let (Some(gpg), Some(_)) = (program("gpg"), program("gpgv")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let text = |name: &str| path(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("home")).unwrap();
+    let run_gpg = |arguments: &[&str]| {
+        let mut command = Command::new(&gpg);
+        command.arg("--homedir").arg(path("home")).args(["--batch", "--yes", "--passphrase", ""]);
+        let out = command.args(arguments).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    };
+    run_gpg(&["--quick-gen-key", "updates@sa.example", "ed25519", "sign", "never"]);
+    run_gpg(&["--output", &text("keys.gpg"), "--export"]);
+    let file = fs::File::create(path("1.tar.gz")).unwrap();
+    let packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    let mut archive = tar::Builder::new(packer);
+    let files =
+        [("10_a.cf", "body A /a/\n"), ("./20_b.cf", "body B /b/\n"), ("x.pre", "loadplugin X")];
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, name, content.as_bytes()).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap();
+    run_gpg(&["--output", &text("1.tar.gz.asc"), "--armor", "--detach-sign", &text("1.tar.gz")]);
+    let import = |more: &[&str]| {
+        let (archive, into) = (text("1.tar.gz"), text("out"));
+        gauntlet(&[&["channel", "import", &archive, "--into", &into], more].concat())
+    };
+    assert!(bad(&import(&[])).contains("--keyring"));
+    let said = good(&import(&["--keyring", &text("keys.gpg")]));
+    assert!(said.contains("2 rule files with 22 bytes"), "{said}");
+    assert_eq!(fs::read_to_string(path("out/spamassassin/20_b.cf")).unwrap(), "body B /b/\n");
+    // As a folder of sa-update, and published.
+    let said = good(&gauntlet(&[
+        "channel",
+        "import",
+        &text("out/spamassassin"),
+        "--into",
+        &text("again"),
+    ]));
+    assert!(said.contains("2 rule files"), "{said}");
+    // One byte changed: the old files stay.
+    let mut bytes = fs::read(path("1.tar.gz")).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(path("1.tar.gz"), &bytes).unwrap();
+    let said = bad(&import(&["--keyring", &text("keys.gpg")]));
+    assert!(said.contains("not signed by a key of the keyring"), "{said}");
+    assert!(path("out/spamassassin/10_a.cf").is_file());
+    // gpg leaves a process behind that keeps keys.
+    let _ended =
+        Command::new("gpgconf").arg("--homedir").arg(path("home")).args(["--kill", "all"]).status();
+}

@@ -67,6 +67,7 @@ mod serve_peers;
 mod serve_policy_actions;
 mod serve_pressure;
 mod serve_private;
+mod serve_probes_channel;
 mod serve_rates;
 mod serve_recipients;
 mod serve_reload;

@@ -58,8 +58,6 @@ fn a_version_that_hits_half_of_the_ham_is_stopped_without_anybodys_help() {
     assert!(said.contains("ham -> spam") && said.contains("CHANNEL_TODAY"), "{said}");
     let activity = activity(&node);
     assert!(activity.contains("try channel") && activity.contains("reject channel"), "{activity}");
-    // None of that mail was called spam.
-    assert_eq!(node.maildir().iter().filter(|raw| raw.starts_with(b"X-Spam")).count(), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | `spamassassin/` | rules in SpamAssassin's language, read after `rules.paths` |
 //! | `model/NAME.model` | the classifier's model, unless `learning.model` names one |
 //! | `signatures/*` | known mail; tables are looked up in place |
-//! | `urls/MEANING/NAME` | a list of URLs, `phishing`, `spam`, `none` or `allow`; called `CHANNEL/NAME` |
+//! | `urls/MEANING/NAME` | a list of URLs: `phishing`, `spam`, `none`, `allow` |
 //!
 //! What else a version has is kept on disk for what reads files: `[[engine]]`, `proxy.content`.
 

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use gauntlet_channel::metadata::RoleName;
 use gauntlet_channel::repository::{KeyFolder, PublishOptions, Repository};
 
 use super::content::Content;
-use super::{LifetimeArgs, now_s, self_test};
+use super::{LifetimeArgs, now_s, probes, self_test};
 
 /// Keys of the root that `init` makes at most.
 const ROOT_KEYS_MAX: i64 = 16;
@@ -50,6 +51,16 @@ pub(super) struct PublishArgs {
     /// Publish nothing new, and sign what is there again, so that it does not expire
     #[arg(long, conflicts_with = "folder")]
     refresh: bool,
+    /// Publish the signatures of this node's probe accounts, too: they go into the folder
+    #[arg(long, value_name = "DATA", conflicts_with = "refresh")]
+    probes: Option<PathBuf>,
+    /// Messages, folders or mailboxes of good mail: what resembles it is not published
+    #[arg(long, value_name = "PATH", requires = "probes")]
+    good: Vec<PathBuf>,
+    /// Go on, and look every so many seconds for what is new
+    #[arg(long, value_name = "SECONDS", conflicts_with = "refresh",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    every: Option<u64>,
     /// Earlier versions from which a delta leads to this one
     #[arg(long, value_name = "N", default_value_t = 12)]
     deltas: u64,
@@ -91,14 +102,57 @@ fn is_inside(path: &Path, folder: &Path) -> bool {
 }
 
 pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<()> {
+    let Some(folder) = &args.folder else {
+        let mut channel = Repository::open(&args.channel)?;
+        let keys = KeyFolder::new(&args.keys);
+        let version = channel.refresh(&keys, args.lifetimes.into(), now_s())?;
+        writeln!(std::io::stdout().lock(), "version {version} signed again")?;
+        return Ok(());
+    };
+    let Some(seconds) = args.every else { return publish_once(args, folder, Unchanged::Sign) };
+    // Half of its life is left for whoever is slow, and for a publisher that is down.
+    let life_s = u64::from(args.lifetimes.timestamp_hours) * 3600;
+    let mut signed = None::<Instant>;
+    loop {
+        let is_old = signed.is_none_or(|at| at.elapsed().as_secs() > life_s / 4);
+        let unchanged = if is_old { Unchanged::Sign } else { Unchanged::Leave };
+        match publish_once(args, folder, unchanged) {
+            Ok(()) if is_old => signed = Some(Instant::now()),
+            Ok(()) => {}
+            // The next round may do better: a file that is being written, a full disk.
+            Err(error) => eprintln!("gauntlet: {error:#}"),
+        }
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
+/// What is done where nothing is new.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unchanged {
+    /// What is there is signed again.
+    Sign,
+    /// Nothing.
+    Leave,
+}
+
+fn publish_once(args: &PublishArgs, folder: &Path, unchanged: Unchanged) -> anyhow::Result<()> {
     let keys = KeyFolder::new(&args.keys);
     let mut channel = Repository::open(&args.channel)?;
     let mut out = std::io::stdout().lock();
-    let Some(folder) = &args.folder else {
-        let version = channel.refresh(&keys, args.lifetimes.into(), now_s())?;
-        writeln!(out, "version {version} signed again")?;
+    if let Some(data) = &args.probes {
+        let today = u16::try_from(now_s() / 86_400).unwrap_or(u16::MAX);
+        let (count, resembling) = probes::write(data, &args.good, folder, today)?;
+        if unchanged == Unchanged::Sign {
+            writeln!(out, "{count} signatures of probes; {resembling} resemble good mail")?;
+        }
+    }
+    if channel.has(folder)? {
+        if unchanged == Unchanged::Sign {
+            let version = channel.refresh(&keys, args.lifetimes.into(), now_s())?;
+            writeln!(out, "version {version} has all of it, and is signed again")?;
+        }
         return Ok(());
-    };
+    }
     // What no node could take over is told here, not by ten thousand nodes.
     let derived = tempfile_folder()?;
     let content = Content::load("published", 0, folder, derived.path());

@@ -1,5 +1,5 @@
-//! Channels of a running node: each is pulled by its interval on a thread of their own, compiled and
-//! tested there, and swapped in whole while mail flows.
+//! Channels of a running node: each is pulled by its interval on a thread of their own, compiled
+//! and tested there, and swapped in whole while mail flows.
 //!
 //! ```text
 //! pull ─▶ verified files ─▶ compiled, self-test ─▶ `current` on disk ─▶ one swap in memory
@@ -64,11 +64,12 @@ struct Acting<'n> {
 }
 
 impl Channels {
-    /// What is on disk for the channels of a configuration. One that cannot be used is told, and the
-    /// node starts without it: what ships with the program judges.
+    /// What is on disk for the channels of a configuration. One that cannot be used is told, and
+    /// the node starts without it: what ships with the program judges.
     pub(crate) fn start(config: &Config) -> Self {
         let channels = Channels::default();
         for settings in &config.channel {
+            channels.status(&settings.name, |_| {});
             match open(config, settings).and_then(|s| in_force(&s, &settings.name)) {
                 Ok(Some(content)) => channels.put(config, content),
                 Ok(None) => {}
@@ -380,7 +381,8 @@ impl Channels {
             (Some(old), Some(new)) => old.differs_only_in(new, &[Kind::Signatures]),
             _ => false,
         };
-        // Rules, model and lists are made anew beside the old ones; known mail alone is handed over.
+        // Rules, model and lists are made anew beside the old ones; known mail alone is handed
+        // over.
         let swapped = match small {
             true => {
                 node.apply_published(&next.signatures());
@@ -488,8 +490,7 @@ fn in_force(subscription: &Subscription, name: &str) -> anyhow::Result<Option<Ar
         Ok(content) => return Ok(Some(content)),
         Err(error) => error,
     };
-    let versions = subscription.generations.versions();
-    for version in versions.into_iter().rev().filter(|version| *version < current) {
+    for version in subscription.generations.judged_before(current).into_iter().rev() {
         if let Ok(content) = load(subscription, name, version) {
             let error = format!("{error:#}");
             tracing::error!(channel = name, error, version, "an earlier version is used instead");

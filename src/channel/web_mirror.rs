@@ -81,3 +81,53 @@ impl Mirror for WebMirror {
         asked.map_err(|error| format!("{error:#}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What a mirror says whose server answers so, a piece every few milliseconds.
+    fn fetched(pieces: &'static [&'static str], last_again: bool) -> Result<Answer, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/main/", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _asked = stream.read(&mut [0; 4096]);
+            for piece in pieces {
+                stream.write_all(piece.as_bytes()).unwrap();
+            }
+            // Until the client has had enough.
+            while !last_again || stream.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let patience = Patience { step: Duration::from_millis(300), bytes_per_second_min: 1_000 };
+        let mut mirror = WebMirror::new(&url, Path::new(""), patience).unwrap();
+        mirror.fetch("timestamp.json", 16_384, None, &mut Vec::new())
+    }
+
+    #[test]
+    fn servers_that_stall_are_given_up() {
+        const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n";
+        let error = fetched(&[], false).unwrap_err();
+        assert!(error.contains("no answer"), "{error}");
+        let error = fetched(&[HEAD, "{"], false).unwrap_err();
+        assert!(error.contains("no answer"), "{error}");
+        let error = fetched(&[HEAD], true).unwrap_err();
+        assert!(error.contains("too slow"), "{error}");
+    }
+
+    #[test]
+    fn a_tag_is_kept_and_addresses_that_are_none_are_refused() {
+        let whole =
+            fetched(&["HTTP/1.1 200 OK\r\nETag: \"x\"\r\nContent-Length: 2\r\n\r\n{}"], false);
+        assert_eq!(whole, Ok(Answer::Whole(Some("\"x\"".to_owned()))));
+        for bad in ["ftp://a.example/", "https://", "/no/such/folder", "file"] {
+            assert!(of(bad, Path::new("")).is_err(), "{bad}");
+        }
+        assert!(of("file:///tmp", Path::new("")).is_ok());
+    }
+}

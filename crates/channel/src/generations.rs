@@ -3,7 +3,8 @@
 //! ```text
 //! FOLDER/generations/12/rules/a.cf ...   a whole version; never changed once it has this name
 //! FOLDER/generations/12/generation.json  what it holds
-//! FOLDER/generations/13.partial/         one that is being fetched; removed when the folder is opened
+//! FOLDER/generations/12/judged           it was in force once
+//! FOLDER/generations/13.partial/         one that is being fetched; the next opening removes it
 //! FOLDER/current                         the number of the version in force
 //! ```
 //!
@@ -29,6 +30,8 @@ const CURRENT: &str = "current";
 const FOLDER: &str = "generations";
 const MANIFEST: &str = "generation.json";
 const PARTIAL: &str = "partial";
+/// Mark of a version that judged once: one may go back to it.
+const JUDGED: &str = "judged";
 
 /// What a version on disk holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +154,13 @@ impl Generations {
         Ok(manifest)
     }
 
+    /// The versions before this one that were in force once, the oldest first. Others may have failed
+    /// their test, or their trial.
+    pub fn judged_before(&self, version: u64) -> Vec<u64> {
+        let judged = |v: &u64| *v < version && self.path(*v).join(JUDGED).is_file();
+        self.versions().into_iter().filter(judged).collect()
+    }
+
     /// An empty folder for the files of a version.
     ///
     /// # Errors
@@ -190,6 +200,8 @@ impl Generations {
     /// If it is not there; the system's. The one before is then in force.
     pub fn promote(&self, version: u64) -> Result<(), Error> {
         self.check(version)?;
+        let mark = self.path(version).join(JUDGED);
+        write_durably(&mark, b"").map_err(Error::io(&mark))?;
         let path = self.0.join(CURRENT);
         write_durably(&path, format!("{version}\n").as_bytes()).map_err(Error::io(&path))
     }
@@ -223,18 +235,19 @@ impl Generations {
         fs::remove_dir_all(&gone).map_err(Error::io(&gone))
     }
 
-    /// Removes the oldest versions beside so many, the one in force apart.
+    /// Removes versions older than the one in force, but for so many in all: first those that never
+    /// judged, then the oldest.
     ///
     /// # Errors
     /// The system's.
     pub fn keep(&self, versions: usize) -> Result<(), Error> {
+        let Some(in_force) = self.current() else { return Ok(()) };
         let all = self.versions();
         let surplus = all.len().saturating_sub(versions.max(1));
-        let in_force = self.current();
-        all.into_iter()
-            .take(surplus)
-            .filter(|v| Some(*v) != in_force)
-            .try_for_each(|v| self.remove(v))
+        let judged = self.judged_before(in_force);
+        let mut older: Vec<u64> = all.into_iter().filter(|v| *v < in_force).collect();
+        older.sort_by_key(|version| (judged.contains(version), *version));
+        older.into_iter().take(surplus).try_for_each(|version| self.remove(version))
     }
 }
 

@@ -83,8 +83,8 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Makes a key and writes it into a file that only its owner may read. An existing file is never
-    /// replaced.
+    /// Makes a key and writes it into a file that only its owner may read. An existing file is
+    /// never replaced.
     ///
     /// # Errors
     /// If it is there already, or cannot be written.

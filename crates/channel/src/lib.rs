@@ -9,7 +9,8 @@
 //! ```
 //!
 //! * [`metadata`] and [`trust`]: the roles of The Update Framework
-//!   (<https://theupdateframework.github.io/specification/v1.0.33/>) and the workflow of its client;
+//!   (<https://theupdateframework.github.io/specification/v1.0.33/>) and the workflow of
+//!   its client;
 //! * [`bundle`]: what a version holds, and the names that files may have;
 //! * [`delta`]: a file as the difference to one that the node has;
 //! * [`repository`]: the publisher's side; [`mirror`]: a copy that others can serve;

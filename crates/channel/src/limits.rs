@@ -20,8 +20,8 @@ pub const NAME_BYTES_MAX: usize = 200;
 pub const DEPTH_MAX: usize = 4;
 /// Deltas that lead to one file.
 pub const DELTAS_PER_FILE_MAX: usize = 32;
-/// Bytes of a file that a delta is made from or to: an unpacker holds as much in memory. Larger ones
-/// are sent whole; tables of signatures grow by small files instead.
+/// Bytes of a file that a delta is made from or to: an unpacker holds as much in memory. Larger
+/// ones are sent whole; tables of signatures grow by small files instead.
 pub const DELTA_FILE_BYTES_MAX: u64 = 128 << 20;
 /// Window of the packed form of a whole file, as a power of two: 8 MB.
 pub const WHOLE_WINDOW_LOG_MAX: u32 = 23;

@@ -34,8 +34,8 @@ pub enum Answer {
 
 /// Something that serves a channel.
 pub trait Mirror {
-    /// Fetches the file of this name below the channel's address, at most so many bytes. With a tag:
-    /// only if it is another than the one that the tag names.
+    /// Fetches the file of this name below the channel's address, at most so many bytes. With a
+    /// tag: only if it is another than the one that the tag names.
     ///
     /// # Errors
     /// What happened, in words; also if the file is larger.

@@ -210,6 +210,25 @@ impl Repository {
         &self.folder
     }
 
+    /// Whether the newest version is what a folder holds.
+    ///
+    /// # Errors
+    /// As [`Self::publish`].
+    pub fn has(&self, content: &Path) -> Result<bool, Error> {
+        let found = files::collect(content)?;
+        if !found.keys().eq(self.targets.targets.keys()) {
+            return Ok(false);
+        }
+        for (name, source) in &found {
+            let known = self.targets.targets.get(name);
+            let length_and_hash = hex::sha256_of_file(source)?;
+            if !known.is_some_and(|file| files::is(file, &length_and_hash)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Publishes what a folder holds as the next version. What did not change costs nothing.
     ///
     /// # Errors
@@ -252,8 +271,9 @@ impl Repository {
         Ok(Published { version: self.targets.version, changed, delta_bytes, bytes })
     }
 
-    /// Signs what is there again, with new times of expiry and by the keys of the root in force. The
-    /// list of files only if it needs it: a version without news costs nodes nothing but metadata.
+    /// Signs what is there again, with new times of expiry and by the keys of the root in force.
+    /// The list of files only if it needs it: a version without news costs nodes nothing but
+    /// metadata.
     ///
     /// # Errors
     /// If a key is missing, or nothing can be written.
@@ -345,8 +365,8 @@ impl Repository {
         write_durably_as(&path, bytes, MODE).map_err(Error::io(&path))
     }
 
-    /// Checks everything that a node would check, of all files of the newest version, and that every
-    /// delta from an earlier version that is kept makes its file.
+    /// Checks everything that a node would check, of all files of the newest version, and that
+    /// every delta from an earlier version that is kept makes its file.
     ///
     /// # Errors
     /// The first thing that is wrong.

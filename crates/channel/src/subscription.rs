@@ -239,20 +239,22 @@ impl Subscription {
             .generations
             .current()
             .ok_or_else(|| Error::Refused("no version of this channel is in force".to_owned()))?;
-        let versions = self.generations.versions();
-        if let Some(wanted) = to.filter(|wanted| !versions.contains(wanted) || *wanted >= current) {
-            let before: Vec<String> =
-                versions.iter().filter(|v| **v < current).map(u64::to_string).collect();
+        let versions = self.generations.judged_before(current);
+        if let Some(wanted) = to.filter(|wanted| !versions.contains(wanted)) {
+            let before: Vec<String> = versions.iter().map(u64::to_string).collect();
             return Err(Error::Refused(format!(
-                "version {wanted} is not kept here before {current}; there are: {}",
+                "version {wanted} is not kept here, or was never in force before {current}; there \
+                 are: {}",
                 before.join(", ")
             )));
         }
-        let is_good = |v: &u64| *v < current && !self.state.rejected.contains_key(v);
+        let is_good = |v: &u64| !self.state.rejected.contains_key(v);
         let target = to.or_else(|| versions.iter().copied().rfind(is_good));
         // First: a kill between the two must not take the version again.
-        for version in versions.iter().filter(|v| Some(**v) > target && **v <= current) {
-            self.reject(*version, why)?;
+        for version in self.generations.versions() {
+            if Some(version) > target && version <= current {
+                self.reject(version, why)?;
+            }
         }
         match target {
             Some(version) => self.generations.promote(version)?,

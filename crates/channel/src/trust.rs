@@ -158,7 +158,8 @@ impl Trusted {
         Ok(self.targets.insert(next))
     }
 
-    /// Checks that nothing that is believed has expired, for when a mirror says that nothing is new.
+    /// Checks that nothing that is believed has expired, for when a mirror says that nothing is
+    /// new.
     ///
     /// # Errors
     /// What has.

@@ -126,8 +126,8 @@ fn known(generations: &Generations) -> Known {
 
 fn map(path: &Path) -> Result<Mmap, Error> {
     let file = File::open(path).map_err(Error::io(path))?;
-    // SAFETY: a file of a version is never changed or cut after the version has its name, and it has
-    // been checked to have its length. A process that may write there can harm the node anyway.
+    // SAFETY: a file of a version is never changed or cut after the version has its name, and it
+    // has been checked to have its length. A process that may write there can harm the node anyway.
     unsafe { Mmap::map(&file) }.map_err(Error::io(path))
 }
 
