@@ -55,6 +55,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dlp test", &["gauntlet dlp test message.eml"]),
     ("dlp detectors", &["gauntlet dlp detectors"]),
     ("dlp fingerprint", &["gauntlet dlp fingerprint /srv/confidential"]),
+    (
+        "channel",
+        &[
+            "gauntlet channel publish /srv/www/main today --keys keys",
+            "gauntlet channel show --data /var/lib/gauntlet",
+        ],
+    ),
     ("channel init", &["gauntlet channel init /srv/www/main --keys /media/usb/main-keys"]),
     ("channel keys", &["gauntlet channel keys /srv/www/main --keys keys list"]),
     ("channel keys list", &["gauntlet channel keys /srv/www/main --keys keys list"]),

@@ -138,29 +138,21 @@ async fn serve(
     let (listeners, console_listener, web_sockets) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
-    let (people, of_web) = (users.clone(), processes.clone());
     let lists = Arc::new(OpenLists::default());
     let channels = Channels::start(&config);
-    let (of_judge, judged_by) = (lists.clone(), channels.clone());
-    // The same for all generations: a trial outlives reloads.
-    let shadow = Shadow::default();
-    let make: Arc<MakeJudge> = Arc::new(move |config: &Config, contents: &Contents| {
-        judge_of(config, &people, (&processes, &of_judge), (contents, &shadow))
-    });
-    let of_node = make.clone();
-    let judge = Box::new(move |config: &Config| of_node(config, &judged_by.contents()));
+    let make = make_judge(&users, &processes, &lists);
+    let judge = channels.judge(make.clone());
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
-    let web = WebPath::start(&node, web_sockets, &of_web, &secrets)?.map(Arc::new);
+    let web = WebPath::start(&node, web_sockets, &processes, &secrets)?.map(Arc::new);
     learning::watch(&node)?;
     channels.watch(&node, users.clone(), make)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
-        let process = (secrets.clone(), sandbox.clone());
         let parts = (users.clone(), settings.clone(), web.clone(), channels.clone());
-        Console::start(&node, parts, process, listener)
+        Console::start(&node, parts, (secrets.clone(), sandbox.clone()), listener)
     };
     let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
@@ -202,6 +194,16 @@ async fn serve(
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
         None => Ok(()),
     }
+}
+
+/// What makes the judge of each generation, and of versions of channels that are tried.
+fn make_judge(users: &Arc<Users>, processes: &Processes, lists: &Arc<OpenLists>) -> Arc<MakeJudge> {
+    let (users, processes, lists) = (users.clone(), processes.clone(), lists.clone());
+    // The same for all generations: a trial outlives reloads.
+    let shadow = Shadow::default();
+    Arc::new(move |config: &Config, contents: &Contents| {
+        judge_of(config, &users, (&processes, &lists), (contents, &shadow))
+    })
 }
 
 /// Binds all ports, then drops root if the configuration names a user.

@@ -341,3 +341,33 @@ fn rules_of_spamassassins_channels_are_taken_if_they_are_signed() {
     let _ended =
         Command::new("gpgconf").arg("--homedir").arg(path("home")).args(["--kill", "all"]).status();
 }
+
+#[test]
+fn a_disk_that_takes_nothing_changes_nothing_and_is_told() {
+    let publisher = Publisher::new();
+    publisher.publish_rule("tomatoes", 1.0);
+    let folder = tempfile::tempdir().unwrap();
+    let node = Subscriber(folder.path());
+    node.subscribe("main", &publisher.url(), &publisher.root());
+    good(&node.run(&["pull"]));
+    let list: String = (0..60_000).map(|n| format!("host{n}.example\n")).collect();
+    publisher.write("urls/spam/list", list);
+    publisher.publish_rule("potatoes", 1.0);
+    let before = in_force(folder.path());
+    // No file may be larger than 100 KB: writes fail as on a full disk.
+    let limited = "trap '' XFSZ; ulimit -f 200; exec \"$0\" \"$@\"";
+    let out = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_gauntlet"), "channel", "--data"])
+        .arg(folder.path())
+        .arg("pull")
+        .env_remove("GAUNTLET_CONFIG")
+        .output()
+        .unwrap();
+    let said = bad(&out);
+    assert!(said.contains("urls/spam/list: File too large"), "{said}");
+    assert_eq!(in_force(folder.path()), before);
+    let left = fs::read_dir(folder.path().join("channels/main/generations")).unwrap().count();
+    assert_eq!(left, 1, "what was begun is gone");
+    good(&node.run(&["pull"]));
+    assert_eq!(in_force(folder.path()).0, 3);
+}

@@ -14,7 +14,7 @@ fn start(publisher: &Publisher, trial: &str) -> Node {
     let settings = publisher.settings("main", &publisher.url());
     // The table of the channel is the last: its keys follow.
     let settings = settings.replace("canary_seconds = 0\n", "");
-    Node::start(&format!("{settings}canary_percent = 100\ncanary_messages_min = 5\n{trial}"))
+    Node::start(&format!("{settings}canary_percent = 100\n{trial}"))
 }
 
 fn send(node: &Node, token: &str, text: &str) {
@@ -44,7 +44,7 @@ fn activity(node: &Node) -> String {
 #[test]
 fn a_version_that_hits_half_of_the_ham_is_stopped_without_anybodys_help() {
     let publisher = Publisher::new();
-    let node = start(&publisher, "canary_seconds = 600\n");
+    let node = start(&publisher, "canary_seconds = 600\ncanary_messages_min = 5\n");
     publisher.publish_rule("tomatoes", 50.0);
     let (mut number, rejected) = (0, "gauntlet_channel_rejected_total{channel=\"main\"}");
     send_until(&node, "it is rejected", "fresh tomatoes\r\n", || {
@@ -63,7 +63,7 @@ fn a_version_that_hits_half_of_the_ham_is_stopped_without_anybodys_help() {
 #[test]
 fn a_good_version_judges_after_its_time_and_a_person_may_be_asked() {
     let publisher = Publisher::new();
-    let node = start(&publisher, "canary_seconds = 2\n");
+    let node = start(&publisher, "canary_seconds = 2\ncanary_messages_min = 5\n");
     publisher.publish_rule("tomatoes", 0.1);
     send_until(&node, "it is promoted", "fresh tomatoes\r\n", || node.metric(VERSION) == 2);
     // Nobody writes: nothing is known of it.

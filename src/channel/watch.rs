@@ -54,6 +54,9 @@ struct Inner {
 /// Makes what a node judges with of its configuration and of channels.
 pub(crate) type MakeJudge = dyn Fn(&Config, &Contents) -> anyhow::Result<Judge> + Send + Sync;
 
+/// The same of the configuration alone, with the channels that are in force.
+type OfNode = dyn Fn(&Config) -> anyhow::Result<Judge> + Send + Sync;
+
 /// What a step of a channel acts on.
 struct Acting<'n> {
     config: &'n Config,
@@ -81,6 +84,12 @@ impl Channels {
             }
         }
         channels
+    }
+
+    /// What makes the judge of the node, of what is in force then.
+    pub(crate) fn judge(&self, make: Arc<MakeJudge>) -> Box<OfNode> {
+        let channels = self.clone();
+        Box::new(move |config: &Config| make(config, &channels.contents()))
     }
 
     /// What is in force.
