@@ -111,7 +111,8 @@ fn keys_are_rotated_and_those_of_the_root_stay_off_line() {
     assert!(said.contains("names no key"), "{said}");
     let said = good(&run(&["renew"]));
     assert!(said.contains("too few keys"), "{said}");
-    let sign = ["keys", publisher.channel().to_str().unwrap(), "--keys", safe.to_str().unwrap()];
+    let channel = publisher.channel();
+    let sign = ["keys", channel.to_str().unwrap(), "--keys", safe.to_str().unwrap()];
     let said = good(&gauntlet(&[&["channel"], &sign[..], &["sign"]].concat()));
     assert!(said.contains("is in force"), "{said}");
     good(&publisher.run("verify", &[]));
@@ -125,7 +126,7 @@ impl Nginx {
     fn start(root: &Path) -> Option<Self> {
         let program = program("nginx")?;
         let folder = tempfile::tempdir().unwrap();
-        let (place, port) = (folder.path().display(), port());
+        let (place, port) = (folder.path().display(), port::free_port(&["127.0.0.1"]));
         let config = format!(
             "daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;\n\
              events {{ }}\nhttp {{ access_log {place}/access.log; client_body_temp_path {place}/b;\n\
@@ -169,7 +170,8 @@ fn nginx_serves_a_channel_and_a_pull_without_news_is_one_small_request() {
     let copy = publisher.path("copy");
     let Some(nginx) = Nginx::start(&copy) else { return };
     let mirror = |root: &[&str]| {
-        let arguments = ["channel", "mirror", publisher.channel().to_str().unwrap()];
+        let channel = publisher.channel();
+        let arguments = ["channel", "mirror", channel.to_str().unwrap()];
         gauntlet(&[&arguments[..], &[copy.to_str().unwrap()], root].concat())
     };
     let root = publisher.root();
@@ -221,7 +223,7 @@ fn servers_that_misbehave_change_nothing_and_are_told() {
         ("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(), "500"),
         ("HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_owned(), "that of a channel?"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"signed\"".to_owned(), "cut short"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(), "timestamp: missing field"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(), "missing field `signed`"),
         (endless, "larger than 16384 bytes"),
         ("no HTTP at all\r\n\r\n".to_owned(), "HTTP"),
         (String::new(), "HTTP"),

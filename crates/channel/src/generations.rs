@@ -154,8 +154,8 @@ impl Generations {
         Ok(manifest)
     }
 
-    /// The versions before this one that were in force once, the oldest first. Others may have failed
-    /// their test, or their trial.
+    /// The versions before this one that were in force once, the oldest first. Others may have
+    /// failed their test, or their trial.
     pub fn judged_before(&self, version: u64) -> Vec<u64> {
         let judged = |v: &u64| *v < version && self.path(*v).join(JUDGED).is_file();
         self.versions().into_iter().filter(judged).collect()

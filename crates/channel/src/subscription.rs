@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gauntlet_store::files::{create_folder, write_durably};
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub const PAUSE_SECONDS_MAX: u64 = 3600;
 /// A pull is this much sooner or later than the interval says, in hundredths: 100,000 nodes that
 /// were started together ask a mirror evenly soon.
 const JITTER_PERCENT: u64 = 20;
+/// How long another process that has the subscription open is waited for: most pulls take less.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Between two looks whether it still has.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Rejected versions that are remembered.
 const REJECTED_MAX: usize = 64;
 
@@ -143,7 +148,12 @@ impl Subscription {
         let mut options = File::options();
         let lock = options.create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(Error::io(&path))?;
-        if lock.try_lock().is_err() {
+        let began = Instant::now();
+        while lock.try_lock().is_err() {
+            if began.elapsed() < LOCK_WAIT_MAX {
+                std::thread::sleep(LOCK_PAUSE);
+                continue;
+            }
             let why = format!("{}: another process is pulling this channel", folder.display());
             return Err(Error::Refused(why));
         }

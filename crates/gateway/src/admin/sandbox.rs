@@ -199,8 +199,7 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
             allow_reading(&rules, folder, &secret)?;
         }
     }
-    let channels = config.channel.iter().filter_map(|channel| channel.url.strip_prefix("file://"));
-    for folder in channels.map(Path::new).filter(|folder| folder.is_dir()) {
+    for folder in folders_of_channels(config) {
         allow_reading(&rules, folder, &secret)?;
     }
     for path in ["/dev/null", "/dev/urandom"] {
@@ -239,6 +238,12 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         }
     }
     Ok(rules)
+}
+
+/// Channels that are folders of this machine.
+fn folders_of_channels(config: &Config) -> impl Iterator<Item = &Path> {
+    let folders = config.channel.iter().filter_map(|channel| channel.url.strip_prefix("file://"));
+    folders.map(Path::new).filter(|folder| folder.is_dir())
 }
 
 /// The folder of the memory of senders. Before version 0.2 its files were in the data folder

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::scan::probes::Probes;
-use crate::scan::shadow::Shadow;
+use crate::scan::shadow::{Sample, Shadow};
 use bytes::Bytes;
 use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
@@ -175,7 +175,14 @@ impl Judge {
             probes.notice(message, envelope, *received_ms, scratch);
         }
         if self.scans {
-            self.shadow.notice(work, &verdict, self.limits);
+            self.shadow.notice(raw.len(), || Sample {
+                id: id.clone(),
+                raw: raw.clone(),
+                envelope: envelope.clone(),
+                facts: facts.clone(),
+                verdict: verdict.clone(),
+                limits: self.limits,
+            });
         }
         let dispositions = self.policy.decide(&PolicyInput {
             id,

@@ -13,8 +13,6 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_mail::{Envelope, Facts, Limits};
 use gauntlet_verdict::Verdict;
 
-use super::judge::Work;
-
 /// Messages that wait to be judged by the other version; their bodies are in memory anyway until
 /// they are delivered, and no longer than a few seconds after.
 const QUEUE_MAX: usize = 32;
@@ -63,25 +61,53 @@ impl Shadow {
         self.0.store(None);
     }
 
-    /// Hands a message on, if it is one of those.
-    pub(super) fn notice(&self, work: &Work, verdict: &Verdict, limits: Limits) {
+    /// Hands a message of so many bytes on, if it is one of those.
+    pub(super) fn notice(&self, bytes: usize, sample: impl FnOnce() -> Sample) {
         let trial = self.0.load();
-        let Some(trial) = trial.as_ref().filter(|_| work.raw.len() <= BYTES_MAX) else { return };
+        let Some(trial) = trial.as_ref().filter(|_| bytes <= BYTES_MAX) else { return };
         let number = trial.seen.fetch_add(1, Ordering::Relaxed);
         // Evenly spread: as often as the product passes a hundred.
         if (number + 1) * trial.percent / 100 == number * trial.percent / 100 {
             return;
         }
-        let sample = Sample {
-            id: work.id.clone(),
-            raw: work.raw.clone(),
-            envelope: work.envelope.clone(),
-            facts: work.facts.clone(),
-            verdict: verdict.clone(),
-            limits,
-        };
-        if trial.queue.try_send(sample).is_err() {
+        if trial.queue.try_send(sample()).is_err() {
             tracing::trace!("a message was not tried by the new version: too many wait");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Sample {
+        Sample {
+            id: String::new(),
+            raw: Bytes::new(),
+            envelope: Envelope::default(),
+            facts: Facts::default(),
+            verdict: Verdict::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_mail_is_handed_on_and_nothing_waits() {
+        let shadow = Shadow::default();
+        shadow.notice(1, || unreachable!("nobody listens"));
+        let samples = shadow.begin(5);
+        for _ in 0..100 {
+            shadow.notice(1, sample);
+        }
+        assert_eq!(samples.try_iter().count(), 5);
+        shadow.notice(BYTES_MAX + 1, || unreachable!("too large"));
+        let all = shadow.begin(100);
+        for _ in 0..1_000 {
+            shadow.notice(1, sample);
+        }
+        assert_eq!(all.try_iter().count(), QUEUE_MAX);
+        assert!(samples.recv().is_err(), "the trial before has ended");
+        shadow.end();
+        assert!(all.recv().is_err());
     }
 }
