@@ -91,7 +91,7 @@ fn a_node_judges_by_what_is_published_and_stays_with_it_without_a_mirror() {
     let activity =
         crate::common::channels::gauntlet(&["activity", "--data", node.data().to_str().unwrap()]);
     let activity = good(&activity);
-    assert!(activity.contains("main from version 3 to version 4"), "{activity}");
+    assert!(activity.contains("main from version 3 to 4"), "{activity}");
     assert!(activity.contains("channel failed"), "{activity}");
 }
 

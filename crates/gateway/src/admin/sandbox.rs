@@ -193,14 +193,11 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     }
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
-    for folder in lists.filter_map(|list| list.parent()) {
+    for folder in lists.filter_map(|list| list.parent()).chain(folders_of_channels(config)) {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         if folder.is_dir() && folder != Path::new("/") {
             allow_reading(&rules, folder, &secret)?;
         }
-    }
-    for folder in folders_of_channels(config) {
-        allow_reading(&rules, folder, &secret)?;
     }
     for path in ["/dev/null", "/dev/urandom"] {
         rules.allow(Path::new(path), READ | CHANGE)?;
