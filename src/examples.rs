@@ -55,6 +55,66 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("dlp test", &["gauntlet dlp test message.eml"]),
     ("dlp detectors", &["gauntlet dlp detectors"]),
     ("dlp fingerprint", &["gauntlet dlp fingerprint /srv/confidential"]),
+    (
+        "channel",
+        &[
+            "gauntlet channel publish /srv/www/main today --keys keys",
+            "gauntlet channel show --data /var/lib/gauntlet",
+        ],
+    ),
+    ("channel init", &["gauntlet channel init /srv/www/main --keys /media/usb/main-keys"]),
+    ("channel keys", &["gauntlet channel keys /srv/www/main --keys keys list"]),
+    ("channel keys list", &["gauntlet channel keys /srv/www/main --keys keys list"]),
+    ("channel keys rotate", &["gauntlet channel keys /srv/www/main --keys keys rotate targets"]),
+    ("channel keys add", &["gauntlet channel keys /srv/www/main --keys keys add root"]),
+    ("channel keys remove", &["gauntlet channel keys /srv/www/main --keys keys remove root 3f9c"]),
+    (
+        "channel keys threshold",
+        &["gauntlet channel keys /srv/www/main --keys keys threshold root 2"],
+    ),
+    ("channel keys renew", &["gauntlet channel keys /srv/www/main --keys /media/usb/keys renew"]),
+    ("channel keys sign", &["gauntlet channel keys /srv/www/main --keys /media/usb/keys sign"]),
+    (
+        "channel publish",
+        &[
+            "gauntlet channel publish /srv/www/main rules-of-today --keys keys --note 'parcel lures'",
+            "gauntlet channel publish /srv/www/main --keys keys --refresh     every few hours",
+            "gauntlet channel publish /srv/www/main today --keys keys --probes /var/lib/gauntlet \
+             --every 10",
+        ],
+    ),
+    (
+        "channel import",
+        &[
+            "gauntlet channel import /var/lib/spamassassin/4.000000/updates_spamassassin_org \
+             --into today",
+            "gauntlet channel import 1928000.tar.gz --keyring sa.gpg --into today",
+        ],
+    ),
+    ("channel verify", &["gauntlet channel verify /srv/www/main"]),
+    (
+        "channel show",
+        &[
+            "gauntlet channel show /srv/www/main",
+            "gauntlet channel show --data /var/lib/gauntlet   how the subscriptions are",
+        ],
+    ),
+    ("channel diff", &["gauntlet channel diff /srv/www/main 11 12"]),
+    (
+        "channel subscribe",
+        &["gauntlet channel subscribe main https://mirror.example/main --root main.root.json"],
+    ),
+    ("channel pull", &["gauntlet channel pull main"]),
+    ("channel promote", &["gauntlet channel promote main 12"]),
+    ("channel reject", &["gauntlet channel reject main 12 --reason 'calls our newsletter spam'"]),
+    ("channel pin", &["gauntlet channel pin main 11", "gauntlet channel pin main --off"]),
+    ("channel rollback", &["gauntlet channel rollback main --reason 'holds our newsletter'"]),
+    (
+        "channel mirror",
+        &[
+            "gauntlet channel mirror https://origin.example/main /srv/www/main --root main.root.json",
+        ],
+    ),
     ("ca new", &["gauntlet ca new --out /etc/gauntlet/ca --days 730"]),
     ("ca show", &["gauntlet ca show /etc/gauntlet/ca"]),
     (

@@ -24,6 +24,7 @@ pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
         site: (!corrections.is_empty()).then(|| Arc::new(SiteModel::learn(&corrections))),
         signatures: (!known.is_empty()).then(|| Arc::new(known)),
         good_mail: load_good_mail(data),
+        ..Learned::default()
     })
 }
 

@@ -6,6 +6,7 @@ mod allocator;
 mod backup;
 mod bench;
 mod ca;
+mod channel;
 mod clock;
 mod completions;
 mod config;
@@ -104,6 +105,8 @@ enum Command {
     Facts(facts::Args),
     /// Check what a node depends on: clock, resolver, lists, our name, keys, relaying
     Doctor(doctor::Args),
+    /// Publish, mirror and follow signed updates of rules, models and lists
+    Channel(channel::Args),
     /// Look for payment cards, identity numbers, keys and documents in files
     Dlp(dlp::Args),
     /// Compile, check and ask lists of URLs
@@ -174,6 +177,7 @@ impl Command {
                 | Command::Size(_)
                 | Command::Urls(_)
                 | Command::Ca(_)
+                | Command::Channel(_)
                 | Command::Phrases(_)
                 | Command::Ips(_)
         )
@@ -206,6 +210,7 @@ fn main() -> ExitCode {
         Command::Facts(args) => facts::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
+        Command::Channel(args) => channel::run(&args),
         Command::Dlp(args) => dlp::run(&args),
         Command::Urls(args) => urls::run(&args),
         Command::Phrases(args) => phrases::run(&args),

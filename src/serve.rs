@@ -3,6 +3,7 @@
 mod console_connections;
 mod data_folder;
 mod handle;
+mod judge;
 pub(crate) mod node_state;
 mod packets;
 pub(crate) mod secrets_process;
@@ -15,31 +16,26 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
-use gauntlet_engine::classifier::Model;
-use gauntlet_engine::{Settings, Snapshot, own_rules};
 use gauntlet_gateway::admin::key_access::unreadable_keys;
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::admin::sandbox;
-use gauntlet_gateway::config::{Config, Loaded, OidcSettings, RuleSettings, Sandbox};
+use gauntlet_gateway::config::{Config, Loaded, OidcSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
-use gauntlet_gateway::scan::data_loss::DataLossPrevention;
-use gauntlet_gateway::scan::probes::Probes;
-use gauntlet_gateway::scan::unpacking::Unpacking;
+use gauntlet_gateway::scan::shadow::Shadow;
 use gauntlet_gateway::secrets::SandboxStatus;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::{Judge, Listeners, Node};
-use gauntlet_inputs::rules::without_rules;
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
-use gauntlet_spamassassin::Ruleset;
+use gauntlet_gateway::{Listeners, Node};
 use gauntlet_store::{Policies, Users};
-use gauntlet_verdict::Thresholds;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
+use self::judge::judge_of;
 use self::node_state::EffectiveSettings;
 use self::packets::{PacketProcess, Packets};
+use crate::channel::content::Contents;
+use crate::channel::watch::{Channels, MakeJudge};
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
 use crate::node_args::NodeArgs;
@@ -58,8 +54,6 @@ pub(crate) struct Args {
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 /// Threads of stores, logs, console and what blocks.
 const THREADS_BESIDE: usize = 24;
-/// Problems of rule files that are logged one by one.
-const PROBLEMS_LOGGED_MAX: usize = 20;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = args.node.loaded()?;
@@ -148,22 +142,23 @@ async fn serve(
     let (listeners, console_listener, web_sockets) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
-    let (people, of_web) = (users.clone(), processes.clone());
     let lists = Arc::new(OpenLists::default());
-    let of_judge = lists.clone();
-    let judge = Box::new(move |config: &Config| judge_of(config, &people, (&processes, &of_judge)));
+    let channels = Channels::start(&config);
+    let make = make_judge(&users, &processes, &lists);
+    let judge = channels.judge(make.clone());
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
-    let web = WebPath::start(&node, web_sockets, &of_web, &secrets)?.map(Arc::new);
+    let web = WebPath::start(&node, web_sockets, &processes, &secrets)?.map(Arc::new);
     let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
     learning::watch(&node)?;
+    channels.watch(&node, users.clone(), make)?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
-        let process = (secrets.clone(), sandbox.clone());
-        let parts = (users.clone(), settings.clone(), (web.clone(), packets.clone()));
-        Console::start(&node, parts, process, listener)
+        let paths = (web.clone(), packets.clone());
+        let parts = (users.clone(), settings.clone(), paths, channels.clone());
+        Console::start(&node, parts, (secrets.clone(), sandbox.clone()), listener)
     };
     let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
@@ -204,6 +199,16 @@ async fn serve(
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
         None => Ok(()),
     }
+}
+
+/// What makes the judge of each generation, and of versions of channels that are tried.
+fn make_judge(users: &Arc<Users>, processes: &Processes, lists: &Arc<OpenLists>) -> Arc<MakeJudge> {
+    let (users, processes, lists) = (users.clone(), processes.clone(), lists.clone());
+    // The same for all generations: a trial outlives reloads.
+    let shadow = Shadow::default();
+    Arc::new(move |config: &Config, contents: &Contents| {
+        judge_of(config, &users, (&processes, &lists), (contents, &shadow))
+    })
 }
 
 /// Binds all ports, then drops root if the configuration names a user.
@@ -315,115 +320,8 @@ fn record_policy(node: &Node) {
     }
 }
 
-/// Loads rules, lists and policy.
-fn judge_of(
-    config: &Config,
-    users: &Users,
-    (processes, lists): (&Processes, &OpenLists),
-) -> anyhow::Result<Judge> {
-    let thresholds = Thresholds::from(&config.thresholds);
-    let mut settings = Settings {
-        thresholds,
-        allow: config.lists.allow.clone(),
-        block: config.lists.block.clone(),
-        url_lists: lists.open(&config.url_list)?,
-        ..Settings::default()
-    };
-    add_listed_senders(users, &mut settings)?;
-    settings.model = model_of(config)?;
-    let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
-    let profile = if *network { Profile::Full } else { Profile::Local };
-    let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
-    let alone = !own && !paths.is_empty();
-    if *early_stop && !alone {
-        bail!(
-            "rules.early_stop needs rules.own = false and rules.paths: beside filters and classifier \
-             any rule may change the class"
-        );
-    }
-    let snapshot = if alone {
-        let (mut ruleset, report) = Ruleset::load(paths, &options)?;
-        if *early_stop {
-            ruleset = Snapshot::stopping_early(ruleset, &thresholds);
-        }
-        if ruleset.rules().is_empty() {
-            return Err(without_rules(paths).context("rules.paths"));
-        }
-        log_loaded(&ruleset, &report);
-        let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
-        snapshot.thresholds = thresholds;
-        snapshot.url_lists = settings.url_lists.lists;
-        snapshot
-    } else {
-        if !paths.is_empty() {
-            let (own, own_report) = own_rules::with(paths, &options)?;
-            log_loaded(&own, &own_report);
-            let (ruleset, mut report) = Ruleset::load(paths, &options)?;
-            // Scores for our own rules in these files are no error: the own rules were loaded with
-            // them.
-            let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
-            report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
-            log_loaded(&ruleset, &report);
-            (settings.own_rules, settings.rules) = (Some(own.into()), Some(ruleset.into()));
-        }
-        Snapshot::build(&settings)?
-            .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
-    };
-    let policy = policy_source::load_at_start(config, users)?;
-    let learning = &config.learning;
-    let probes = match learning.probes.as_slice() {
-        [] => None,
-        probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
-    };
-    let unpacking = unpacking_of(config, processes)?;
-    let data_loss = DataLossPrevention::load(&config.dlp, unpacking.as_deref())?;
-    for what in data_loss.never_found(&policy) {
-        tracing::warn!("policy: {what}");
-    }
-    let (scans, limits, data_loss) = (config.scan.enabled, config.limits, Arc::new(data_loss));
-    Ok(Judge { snapshot, policy, limits, probes, scans, unpacking, data_loss })
-}
-
-/// What opens files and asks engines about them.
-fn unpacking_of(config: &Config, processes: &Processes) -> anyhow::Result<Option<Arc<Unpacking>>> {
-    let Some(pool) = processes.pool.as_ref().filter(|_| config.content.enabled) else {
-        return Ok(None);
-    };
-    let engines = processes.engines.engines(&config.engine, &config.content)?;
-    let unpacking = Unpacking::new(&config.content, pool.clone(), Arc::new(engines));
-    Ok(Some(Arc::new(unpacking)))
-}
-
-/// Logs what was loaded, and its problems.
-fn log_loaded(ruleset: &gauntlet_rules::Ruleset, report: &LoadReport) {
-    let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
-    for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
-        tracing::warn!("rules: {problem}");
-    }
-    let (rules, files, problems) = (ruleset.rules().len(), report.files.len(), bad.count());
-    tracing::info!(rules, files, problems, version = ruleset.version(), "rules loaded");
-}
-
-/// The model that the configuration names, if it names one.
-fn model_of(config: &Config) -> anyhow::Result<Option<Arc<Model>>> {
-    let path = &config.learning.model;
-    if path.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    let bytes =
-        std::fs::read(path).with_context(|| format!("learning.model {}", path.display()))?;
-    let model = Model::from_bytes(&bytes);
-    Ok(Some(Arc::new(model.with_context(|| format!("learning.model {}", path.display()))?)))
-}
-
-/// Adds the senders that were allowed or blocked in the console.
-fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<()> {
-    for sender in users.listed_senders()? {
-        let list = if sender.allow { &mut settings.allow } else { &mut settings.block };
-        list.push(sender.entry);
-    }
-    Ok(())
-}
+/// What the console shows beside the node.
+type Parts = (Arc<Users>, EffectiveSettings, Paths, Channels);
 
 /// What there is beside mail.
 type Paths = (Option<Arc<WebPath>>, Option<Arc<Packets>>);
@@ -444,7 +342,7 @@ struct Console {
 impl Console {
     fn start(
         node: &Arc<Node>,
-        (users, settings, (web, packets)): (Arc<Users>, EffectiveSettings, Paths),
+        (users, settings, (web, packets), channels): Parts,
         (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
@@ -480,6 +378,7 @@ impl Console {
                 sandbox,
                 web,
                 packets,
+                channels,
             }),
             options: console_options(&config),
             tls,

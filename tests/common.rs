@@ -1,6 +1,7 @@
 //! A real node for end-to-end tests: the program itself, on free ports, in a temporary folder.
 
 pub(crate) mod capture;
+pub(crate) mod channels;
 pub(crate) mod clamav;
 pub(crate) mod exim;
 pub(crate) mod namespaces;

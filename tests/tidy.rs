@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("smtp", &[]),
     ("store", &["mail", "verdict", "web", "policy"]),
     ("learning", &["engine", "store"]),
+    ("channel", &["mail", "verdict", "store"]),
     (
         "gateway",
         &[

@@ -69,7 +69,7 @@ fn unusable(data: &Path) -> String {
 }
 
 /// Folders of the data folder that a node makes.
-const FOLDERS: [&str; 17] = [
+const FOLDERS: [&str; 18] = [
     "log",
     "queue",
     "quarantine",
@@ -79,6 +79,7 @@ const FOLDERS: [&str; 17] = [
     "receiving",
     "reports",
     "signatures",
+    "channels",
     "corrections",
     "history",
     "console",

@@ -20,6 +20,7 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use super::packets::Packets;
+use crate::channel::watch::Channels;
 use crate::doctor::{Confinement, Running};
 use crate::web::{ListLookUp, WebPath};
 
@@ -35,6 +36,8 @@ pub(super) struct Handle {
     pub(super) web: Option<Arc<WebPath>>,
     /// Packets, if the configuration wants them inspected.
     pub(super) packets: Option<Arc<Packets>>,
+    /// The channels that it follows.
+    pub(super) channels: Channels,
 }
 
 impl NodeHandle for Handle {
@@ -62,6 +65,7 @@ impl NodeHandle for Handle {
         if let Some(packets) = &self.packets {
             text.push_str(&packets.metrics());
         }
+        text.push_str(&self.channels.metrics());
         text
     }
 

@@ -1,5 +1,6 @@
 //! The rules of `rules/*.cf`, which are part of the program.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -34,16 +35,33 @@ pub const FILES: [(&str, &str); 21] = [
     (SCORES, include_str!("../../../rules/scores.cf")),
 ];
 
+/// A rule file that is not on disk: name and content.
+pub type Text = (Cow<'static, str>, Cow<'static, str>);
+
+/// The files of our own rules with these instead of those of the same name, or beside them. Points
+/// stay last, then what is new.
+pub fn texts(others: &[Text]) -> Vec<Text> {
+    let mut all: Vec<Text> = FILES.iter().map(|(n, t)| (Cow::from(*n), Cow::from(*t))).collect();
+    for other in others {
+        match all.iter_mut().find(|(name, _)| *name == other.0) {
+            Some(same) => same.1 = other.1.clone(),
+            None => all.push(other.clone()),
+        }
+    }
+    all
+}
+
 /// Our own rules. Files of the sources may set other points and flags for them, and replace them by
-/// rules of the same name, which are then theirs.
+/// rules of the same name, which are then theirs. `others` as for [`texts`].
 ///
 /// # Errors
 /// If a source cannot be read, or with a strict option if anything is wrong.
 pub fn with(
     sources: &[PathBuf],
+    others: &[Text],
     options: &LoadOptions,
 ) -> Result<(Ruleset, LoadReport), LoadError> {
-    let options = LoadOptions { texts: FILES.to_vec(), texts_alone: true, ..options.clone() };
+    let options = LoadOptions { texts: texts(others), texts_alone: true, ..options.clone() };
     Ruleset::load(sources, &options, &mut NoFunctions)
 }
 
@@ -51,7 +69,7 @@ pub fn with(
 pub fn shipped() -> Option<Arc<Ruleset>> {
     static SHIPPED: OnceLock<Option<Arc<Ruleset>>> = OnceLock::new();
     // Nothing is read from disk, so nothing fails here; a test finds problems in the rules.
-    let load = || with(&[], &LoadOptions::default()).ok().map(|(rules, _)| Arc::new(rules));
+    let load = || with(&[], &[], &LoadOptions::default()).ok().map(|(rules, _)| Arc::new(rules));
     SHIPPED.get_or_init(load).clone()
 }
 
@@ -62,7 +80,7 @@ mod tests {
     #[test]
     fn the_rules_that_ship_have_no_problems() {
         let options = LoadOptions { strict: true, ..LoadOptions::default() };
-        let (rules, report) = with(&[], &options).unwrap();
+        let (rules, report) = with(&[], &[], &options).unwrap();
         assert!(report.problems.is_empty(), "{:?}", report.problems);
         for rule in rules.rules().iter().filter(|r| !r.is_sub()) {
             assert!(!rule.description.is_empty(), "{} has no description", rule.name);

@@ -12,6 +12,7 @@ use crate::learned::{Learned, VERSION_BYTES};
 use crate::lookalike::Brands;
 use crate::own_rules;
 use crate::rule_registry::RuleRegistry;
+use crate::signatures::KnownSignatures;
 use gauntlet_urlfilter::UrlLists;
 use gauntlet_verdict::lists::List;
 use gauntlet_verdict::{SiteCalibration, Thresholds};
@@ -145,9 +146,22 @@ impl Snapshot {
         self
     }
 
-    /// The same, having learned this instead. Cheap: everything else is shared.
+    /// The same, having learned this instead, but for what channels publish. Cheap: everything else
+    /// is shared.
     #[must_use]
-    pub fn with_learned(mut self, learned: Learned) -> Self {
+    pub fn with_learned(self, learned: Learned) -> Self {
+        let published = self.learned.published.clone();
+        self.with_all_learned(Learned { published, ..learned })
+    }
+
+    /// The same with this instead of what channels publish.
+    #[must_use]
+    pub fn with_published(self, published: Vec<Arc<KnownSignatures>>) -> Self {
+        let learned = Learned { published, ..self.learned.clone() };
+        self.with_all_learned(learned)
+    }
+
+    fn with_all_learned(mut self, learned: Learned) -> Self {
         self.version = format!("{}{}", self.version_of_rules, learned.version()).into();
         self.learned = learned;
         if self.fusion.is_some() {
@@ -246,7 +260,7 @@ impl Snapshot {
         snapshot.configured = settings.thresholds;
         snapshot.on_failure = settings.on_failure;
         snapshot.registry = registry;
-        Ok(snapshot.with_learned(settings.learned.clone()))
+        Ok(snapshot.with_all_learned(settings.learned.clone()))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod acme;
 mod address;
+mod channels;
 mod clock;
 mod content;
 mod databases;
@@ -29,6 +30,7 @@ mod validate;
 mod web;
 
 pub use acme::AcmeSettings;
+pub use channels::ChannelSettings;
 pub use clock::ClockSettings;
 pub use content::ContentSettings;
 pub use databases::PostgresSettings;

@@ -2,6 +2,7 @@
 
 pub mod acme;
 mod acme_folder;
+pub mod download;
 pub mod resolver;
 pub mod tls;
 pub mod web;

@@ -7,4 +7,5 @@ pub mod good_mail;
 pub mod judge;
 pub mod probes;
 pub mod scan_pool;
+pub mod shadow;
 pub mod unpacking;

@@ -55,6 +55,7 @@ fn judge(config: &Config) -> anyhow::Result<Judge> {
         scans: true,
         unpacking: None,
         data_loss: Default::default(),
+        shadow: Default::default(),
     })
 }
 

@@ -69,7 +69,7 @@ impl ReadingArgs {
         subtests: bool,
     ) -> anyhow::Result<(LoadedRules, LoadReport)> {
         if sources.is_empty() {
-            let (own, report) = own_rules::with(&[], &self.options(subtests, false))?;
+            let (own, report) = own_rules::with(&[], &[], &self.options(subtests, false))?;
             return Ok((LoadedRules::Own(own), report));
         }
         let (ruleset, report) = Ruleset::load(sources, &self.options(subtests, false))?;

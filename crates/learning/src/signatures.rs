@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,6 +81,36 @@ pub fn load(data: &Path) -> Result<Signatures, SignaturesError> {
     let (generation, entries) = parse(&bytes).ok_or(SignaturesError::NotAJournal(path))?;
     let held = table.as_ref().map_or(0, |t| t.generation());
     Ok((table, if generation <= held { Vec::new() } else { entries }))
+}
+
+/// Opens a file of signatures by itself, as channels have them: a table, or a journal.
+///
+/// # Errors
+/// If it cannot be read, or is neither.
+pub fn open_file(path: &Path) -> Result<Signatures, SignaturesError> {
+    let failed = |cause| SignaturesError::Io { path: path.to_owned(), cause };
+    let mut magic = [0; table::MAGIC.len()];
+    let mut file = File::open(path).map_err(failed)?;
+    if file.read_exact(&mut magic).is_ok() && magic == *table::MAGIC {
+        return Ok((map(path)?, Vec::new()));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let read = parse(&bytes).filter(|_| bytes.len() >= JOURNAL_HEADER_BYTES);
+    let (_, entries) = read.ok_or_else(|| SignaturesError::NotAJournal(path.to_owned()))?;
+    Ok((None, entries))
+}
+
+/// Writes entries as a journal by itself, for [`open_file`].
+///
+/// # Errors
+/// The system's.
+pub fn write_file(path: &Path, entries: &[Entry]) -> io::Result<()> {
+    let mut bytes = JOURNAL_MAGIC.to_vec();
+    bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    // Of the first generation: no table holds it.
+    bytes.extend_from_slice(&1u32.to_le_bytes());
+    entries.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_bytes()));
+    gauntlet_store::files::write_durably_as(path, &bytes, 0o644)
 }
 
 fn map(path: &Path) -> Result<Option<Arc<Table>>, SignaturesError> {

@@ -60,8 +60,8 @@ pub(crate) fn read(
     }
     reader.no_includes = true;
     for (name, text) in &options.texts {
-        reader.lines(files::split(text.as_bytes(), name), Path::new(name));
-        reader.files.push(PathBuf::from(name));
+        reader.lines(files::split(text.as_bytes(), name), Path::new(&**name));
+        reader.files.push(PathBuf::from(&**name));
     }
     reader.no_includes = false;
     for source in sources {

@@ -1,5 +1,6 @@
 //! How rules are loaded, and which of them run.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::rule::Rule;
@@ -52,7 +53,7 @@ pub struct LoadOptions {
     pub language: String,
     /// Rule files that are not on disk, name and content, read before the sources; they cannot
     /// include others.
-    pub texts: Vec<(&'static str, &'static str)>,
+    pub texts: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// Only rules of `texts` are kept. What the sources say about them (points, flags) is applied;
     /// one that a source redefines is left out.
     pub texts_alone: bool,

@@ -47,14 +47,16 @@ impl Filter for Signatures {
     }
 
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
-        let Some(known) = &item.learned.signatures else { return };
+        if item.learned.signatures.is_none() && item.learned.published.is_empty() {
+            return;
+        }
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
         let found = fingerprint::of_message(item.message, scratch);
         let today = item.envelope.received_at.max(0) / DAY_SECONDS;
         let today = u16::try_from(today).unwrap_or(u16::MAX);
         let mut log_odds = 0.0;
-        for like in known.resembles(&found, today) {
+        for like in item.learned.resembles(&found, today) {
             let odds = log_odds_of(&like, item.message);
             log_odds += odds;
             let rule = if odds < 0.0 { &self.good } else { &self.bad };

@@ -24,7 +24,7 @@ use gauntlet_sandbox::seccomp;
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that
 /// is there.
-const OWN_FOLDERS: [&str; 14] = [
+const OWN_FOLDERS: [&str; 15] = [
     "log",
     "queue",
     "quarantine",
@@ -37,6 +37,7 @@ const OWN_FOLDERS: [&str; 14] = [
     "urls",
     "web",
     "alerts",
+    "channels",
     corrections::FOLDER_NAME,
     HISTORY,
 ];
@@ -193,7 +194,7 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     }
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
-    for folder in lists.filter_map(|list| list.parent()) {
+    for folder in lists.filter_map(|list| list.parent()).chain(folders_of_channels(config)) {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         if folder.is_dir() && folder != Path::new("/") {
             allow_reading(&rules, folder, &secret)?;
@@ -235,6 +236,12 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         }
     }
     Ok(rules)
+}
+
+/// Channels that are folders of this machine.
+fn folders_of_channels(config: &Config) -> impl Iterator<Item = &Path> {
+    let folders = config.channel.iter().filter_map(|channel| channel.url.strip_prefix("file://"));
+    folders.map(Path::new).filter(|folder| folder.is_dir())
 }
 
 /// The folder of the memory of senders. Before version 0.2 its files were in the data folder

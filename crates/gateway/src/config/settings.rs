@@ -6,6 +6,7 @@ use gauntlet_mail::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
+use super::channels::ChannelSettings;
 use super::clock::ClockSettings;
 use super::content::ContentSettings;
 use super::databases::PostgresSettings;
@@ -91,6 +92,8 @@ pub struct Config {
     pub thresholds: ThresholdSettings,
     /// Rules beside our own.
     pub rules: RuleSettings,
+    /// Channels that bring rules, models and lists, one table a channel; a later one counts more.
+    pub channel: Vec<ChannelSettings>,
     /// Senders, clients and hosts that are known.
     pub lists: ListSettings,
     /// What the node learns from.
@@ -159,6 +162,7 @@ impl Default for Config {
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
             rules: RuleSettings::default(),
+            channel: Vec::new(),
             lists: ListSettings::default(),
             learning: LearningSettings::default(),
             policy: PolicySettings::default(),

@@ -332,6 +332,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong("console.proxies", problem.to_string());
         }
     }
+    super::channels::check(&config.channel)?;
     super::web::check(config.web_listeners(), (&config.proxy, &config.url_list), &config.web)?;
     check_thresholds(config)?;
     check_front_servers(config)?;

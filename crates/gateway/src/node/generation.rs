@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use gauntlet_engine::Learned;
+use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_store::History;
 
 use super::budgets::session_limits;
@@ -152,6 +153,11 @@ impl Node {
     /// Judges with this from now on. Scans under way end with what they began with; none waits.
     pub fn apply_learned(&self, learned: &Learned) {
         self.in_force.change_judge(|judge| judge.with_learned(learned.clone()));
+    }
+
+    /// Judges with this known mail of channels from now on, as [`Self::apply_learned`].
+    pub fn apply_published(&self, published: &[Arc<KnownSignatures>]) {
+        self.in_force.change_judge(|judge| judge.with_published(published.to_vec()));
     }
 
     /// Reads the policy in force again and applies it: messages judged from now on are decided by

@@ -58,6 +58,7 @@ impl TestNode {
                 scans: false,
                 unpacking: None,
                 data_loss: Default::default(),
+                shadow: Default::default(),
             })
         };
         let clock = Clock::manual(1_795_234_751_000);

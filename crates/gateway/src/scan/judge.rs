@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::scan::probes::Probes;
+use crate::scan::shadow::{Sample, Shadow};
 use bytes::Bytes;
+use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
 use gauntlet_mail::{Direction, Envelope, Facts, Limits, Message};
 use gauntlet_policy::{Policy, PolicyInput, Rates};
@@ -69,6 +71,8 @@ pub struct Judge {
     pub unpacking: Option<Arc<Unpacking>>,
     /// What looks for data where the policy asks.
     pub data_loss: Arc<DataLossPrevention>,
+    /// A version of rules that is tried on a share of the mail.
+    pub shadow: Shadow,
 }
 
 impl AsRef<Policy> for Judge {
@@ -81,28 +85,31 @@ impl Judge {
     /// The same judge, having learned this.
     #[must_use]
     pub fn with_learned(&self, learned: Learned) -> Self {
-        Judge {
-            snapshot: self.snapshot.clone().with_learned(learned),
-            policy: self.policy.clone(),
-            limits: self.limits,
-            probes: self.probes.clone(),
-            scans: self.scans,
-            unpacking: self.unpacking.clone(),
-            data_loss: self.data_loss.clone(),
-        }
+        self.with(self.snapshot.clone().with_learned(learned), self.policy.clone())
+    }
+
+    /// The same judge with this known mail of channels.
+    #[must_use]
+    pub fn with_published(&self, published: Vec<Arc<KnownSignatures>>) -> Self {
+        self.with(self.snapshot.clone().with_published(published), self.policy.clone())
     }
 
     /// The same judge with another policy.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Self {
+        self.with(self.snapshot.clone(), policy)
+    }
+
+    fn with(&self, snapshot: Snapshot, policy: Policy) -> Self {
         Judge {
-            snapshot: self.snapshot.clone(),
+            snapshot,
             policy,
             limits: self.limits,
             probes: self.probes.clone(),
             scans: self.scans,
             unpacking: self.unpacking.clone(),
             data_loss: self.data_loss.clone(),
+            shadow: self.shadow.clone(),
         }
     }
 
@@ -166,6 +173,16 @@ impl Judge {
         let data = looks.then(|| self.data_loss.look(message, facts, &mut verdict));
         if let Some(probes) = &self.probes {
             probes.notice(message, envelope, *received_ms, scratch);
+        }
+        if self.scans {
+            self.shadow.notice(raw.len(), || Sample {
+                id: id.clone(),
+                raw: raw.clone(),
+                envelope: envelope.clone(),
+                facts: facts.clone(),
+                verdict: verdict.clone(),
+                limits: self.limits,
+            });
         }
         let dispositions = self.policy.decide(&PolicyInput {
             id,

@@ -333,6 +333,7 @@ mod tests {
             scans: true,
             unpacking: None,
             data_loss: Arc::default(),
+            shadow: Default::default(),
         })
     }
 

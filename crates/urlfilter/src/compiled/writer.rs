@@ -413,5 +413,10 @@ impl Writer {
 /// A list is no secret, and nobody may change it where it lies: all may read, none may write.
 fn set_mode(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    file.set_permissions(std::fs::Permissions::from_mode(0o444))
+    let set = |mode| file.set_permissions(std::fs::Permissions::from_mode(mode));
+    match set(0o444) {
+        // The sandbox of a node lets it open nothing to others.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => set(0o400),
+        done => done,
+    }
 }

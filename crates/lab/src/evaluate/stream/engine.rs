@@ -59,7 +59,7 @@ impl Engine {
         let learned = Learned {
             site: Some(Arc::new(SiteModel::learn(&self.corrections))),
             signatures: Some(Arc::new(known)),
-            good_mail: None,
+            ..Learned::default()
         };
         self.snapshot = self.snapshot.clone().with_learned(learned);
         self.news = 0;

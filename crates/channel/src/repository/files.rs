@@ -1,0 +1,61 @@
+//! Files of the publisher: what a folder holds, their hashes, copies that outlive a power failure.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use gauntlet_store::files::sync_folder;
+
+use crate::bundle::{FileInfo, Kind, check_names};
+use crate::error::Error;
+use crate::limits::DEPTH_MAX;
+
+/// Names and paths of all files of a folder.
+///
+/// # Errors
+/// If it has a file that no bundle may have, or that no program would know what to do with.
+pub(super) fn collect(folder: &Path) -> Result<BTreeMap<String, PathBuf>, Error> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![(folder.to_owned(), String::new(), 0)];
+    while let Some((path, prefix, depth)) = folders.pop() {
+        for entry in fs::read_dir(&path).map_err(Error::io(&path))? {
+            let entry = entry.map_err(Error::io(&path))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let name = format!("{prefix}{name}");
+            let is_folder = entry.path().is_dir();
+            if is_folder && depth < DEPTH_MAX {
+                folders.push((entry.path(), format!("{name}/"), depth + 1));
+            } else {
+                found.insert(name, entry.path());
+            }
+        }
+    }
+    check_names(found.keys().map(String::as_str))?;
+    if let Some(name) = found.keys().find(|name| Kind::of(name).is_none()) {
+        let folders = Kind::ALL.map(Kind::folder).join(", ");
+        let why = format!(
+            "{name}: nothing reads it; a bundle's folders are {folders} (docs/channels.md)"
+        );
+        return Err(Error::Refused(why));
+    }
+    Ok(found)
+}
+
+/// Whether a file has this length and hash.
+pub(super) fn is(file: &FileInfo, (length, sha256): &(u64, String)) -> bool {
+    file.length == *length && file.sha256() == sha256
+}
+
+/// Copies a file; whole under its name, or not there.
+pub(super) fn copy_durably(from: &Path, to: &Path, mode: u32) -> Result<(), Error> {
+    let beside = to.with_extension("new");
+    let mut source = File::open(from).map_err(Error::io(from))?;
+    let mut file = File::create(&beside).map_err(Error::io(&beside))?;
+    std::io::copy(&mut source, &mut file).map_err(Error::io(&beside))?;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(Error::io(&beside))?;
+    file.flush().and_then(|()| file.sync_all()).map_err(Error::io(&beside))?;
+    fs::rename(&beside, to).map_err(Error::io(to))?;
+    sync_folder(to.parent().unwrap_or(to)).map_err(Error::io(to))
+}

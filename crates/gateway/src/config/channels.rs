@@ -1,0 +1,113 @@
+//! Settings of channels: signed updates of rules, models and lists.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::ConfigError;
+use super::masking::mask;
+
+/// Most channels.
+const CHANNELS_MAX: usize = 32;
+/// Longest name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A channel that the node follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChannelSettings {
+    /// Its name in logs, metrics and the console, and its folder in the data folder.
+    pub name: String,
+    /// Where it is: `https://`, `http://` or `file://`.
+    pub url: String,
+    /// File with its first root, handed over by hand.
+    pub root: PathBuf,
+    /// Seconds between two looks for a new version, give or take a fifth.
+    pub interval_seconds: u64,
+    /// Bytes of all files of a version.
+    pub bytes_max: u64,
+    /// Versions that stay on disk, for going back.
+    pub versions_max: usize,
+    /// Seconds that new rules and models are tried in the shadow before they judge; 0: not at all.
+    pub canary_seconds: u64,
+    /// Share of the mail that comes, in hundredths, that is judged by both then.
+    pub canary_percent: u8,
+    /// Held messages of the last week that are judged by both.
+    pub canary_held_messages_max: u64,
+    /// Messages that have to be compared; fewer: a person decides.
+    pub canary_messages_min: u64,
+    /// Share of good mail that may be suspect or worse by the new version, in hundredths.
+    pub canary_worse_percent_max: f64,
+    /// Messages with a sign of good mail that may be.
+    pub canary_good_signs_max: u64,
+    /// Share of bad mail that may be good by it, in hundredths; above: a person decides.
+    pub canary_milder_percent_max: f64,
+    /// Time for a message by it, in hundredths of that before; above: a person decides.
+    pub canary_cost_percent_max: f64,
+    /// Seconds that people's corrections are watched after a new version judges; 0: not at all.
+    pub watch_seconds: u64,
+    /// Bad verdicts that may be corrected to good in that time; more: back to the version before.
+    pub watch_corrections_max: u64,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        ChannelSettings {
+            name: String::new(),
+            url: String::new(),
+            root: PathBuf::new(),
+            interval_seconds: 300,
+            bytes_max: 4 << 30,
+            versions_max: 4,
+            canary_seconds: 600,
+            canary_percent: 5,
+            canary_held_messages_max: 1000,
+            canary_messages_min: 20,
+            canary_worse_percent_max: 0.5,
+            canary_good_signs_max: 1,
+            canary_milder_percent_max: 10.0,
+            canary_cost_percent_max: 200.0,
+            watch_seconds: 86_400,
+            watch_corrections_max: 5,
+        }
+    }
+}
+
+/// Checks all channels.
+pub(super) fn check(channels: &[ChannelSettings]) -> Result<(), ConfigError> {
+    let wrong = |key: &str, problem: String| Err(ConfigError::invalid(key, problem));
+    if channels.len() > CHANNELS_MAX {
+        return wrong("channel", format!("{CHANNELS_MAX} channels at most"));
+    }
+    let mut names = BTreeSet::new();
+    for channel in channels {
+        let name = channel.name.as_str();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(is_plain) {
+            return wrong("channel.name", format!("{name:?}: letters, digits, '-' and '_' only"));
+        }
+        if !names.insert(name.to_ascii_lowercase()) {
+            return wrong("channel.name", format!("two channels are called {name:?}"));
+        }
+        let schemes = ["https://", "http://", "file:///"];
+        if !schemes.iter().any(|scheme| channel.url.starts_with(scheme)) {
+            let url = mask(&channel.url);
+            let problem = format!("{url:?} must begin with https://, http:// or file:///");
+            return wrong("channel.url", problem);
+        }
+        if channel.root.as_os_str().is_empty() {
+            let problem = "name the file with the channel's first root (1.root.json), which its \
+                           publisher hands over";
+            return wrong("channel.root", problem.to_owned());
+        }
+        if channel.interval_seconds == 0 || channel.versions_max < 2 || channel.bytes_max == 0 {
+            let problem = "interval_seconds and bytes_max are at least 1, versions_max 2";
+            return wrong("channel", problem.to_owned());
+        }
+        if channel.canary_percent > 100 {
+            return wrong("channel.canary_percent", "100 at most".to_owned());
+        }
+    }
+    Ok(())
+}

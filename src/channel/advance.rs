@@ -1,0 +1,87 @@
+//! One step of following a channel: pull, compile, self-test; then the caller puts it in force.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use gauntlet_channel::pull::{Costs, Outcome, PullOptions, pull};
+use gauntlet_channel::subscription::Subscription;
+use gauntlet_gateway::config::{ChannelSettings, Config};
+
+use super::content::Content;
+use super::{self_test, web_mirror};
+
+/// Folder of all subscriptions, below the data folder.
+const FOLDER: &str = "channels";
+/// What is compiled from a channel's files, in its folder.
+const DERIVED: &str = "derived";
+
+/// Where a subscription lies.
+pub(super) fn folder(config: &Config, name: &str) -> PathBuf {
+    config.node.data.join(FOLDER).join(name)
+}
+
+/// The subscriptions that were begun, by name.
+pub(super) fn names(config: &Config) -> anyhow::Result<Vec<String>> {
+    let folder = config.node.data.join(FOLDER);
+    let entries = match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| folder.display().to_string())?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.path().join("trust/root.json").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// What came of a step.
+pub(super) struct Step {
+    pub(super) outcome: Outcome,
+    pub(super) costs: Costs,
+    /// A version that is not in force yet, compiled and tested.
+    pub(super) ready: Option<Arc<Content>>,
+}
+
+/// Pulls, and compiles and tests what came.
+///
+/// # Errors
+/// Whatever is wrong; what is in force stays.
+pub(super) fn step(
+    subscription: &mut Subscription,
+    settings: &ChannelSettings,
+    roots: &Path,
+    now_s: i64,
+) -> anyhow::Result<Step> {
+    let mut mirror = web_mirror::of(&settings.url, roots)?;
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    let options = PullOptions { program, bytes_max: settings.bytes_max };
+    let (outcome, costs) = pull(subscription, &mut *mirror, &options, now_s)?;
+    let Outcome::Ready(version) = outcome else {
+        return Ok(Step { outcome, costs, ready: None });
+    };
+    let content = load(subscription, &settings.name, version)?;
+    self_test::run(&content).with_context(|| format!("version {version}"))?;
+    Ok(Step { outcome, costs, ready: Some(content) })
+}
+
+/// Compiles a version that is on disk.
+pub(super) fn load(
+    subscription: &Subscription,
+    name: &str,
+    version: u64,
+) -> anyhow::Result<Arc<Content>> {
+    subscription.generations.check(version)?;
+    let derived = subscription.folder().join(DERIVED);
+    let loaded = Content::load(name, version, &subscription.generations.path(version), &derived);
+    loaded.with_context(|| format!("version {version}"))
+}
+
+/// A number for the spread of pulls.
+pub(super) fn random() -> u64 {
+    gauntlet_store::random::array().map(u64::from_le_bytes).unwrap_or_default()
+}

@@ -1,0 +1,272 @@
+//! What a version of a channel means to this program: files compiled, ready to be judged with.
+//!
+//! | Folder | Becomes |
+//! |---|---|
+//! | `rules/*.cf` | our own rules: instead of the shipped file of that name, or beside it |
+//! | `spamassassin/` | rules in SpamAssassin's language, read after `rules.paths` |
+//! | `model/NAME.model` | the classifier's model, unless `learning.model` names one |
+//! | `signatures/*` | known mail; tables are looked up in place |
+//! | `urls/MEANING/NAME` | a list of URLs: `phishing`, `spam`, `none`, `allow` |
+//!
+//! What else a version has is kept on disk for what reads files: `[[engine]]`, `proxy.content`.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use gauntlet_channel::bundle::Kind;
+use gauntlet_channel::hex::sha256_of_file;
+use gauntlet_engine::classifier::Model;
+use gauntlet_engine::own_rules::{self, Text};
+use gauntlet_engine::signatures::KnownSignatures;
+use gauntlet_engine::{MailUrlLists, Settings, UrlListMeaning};
+use gauntlet_learning::signatures;
+use gauntlet_rules::LoadOptions;
+use gauntlet_spamassassin::Ruleset;
+use gauntlet_urlfilter::sources::Source;
+use gauntlet_urlfilter::{Role, UrlList, compile};
+
+/// Bytes of a file of rules.
+const RULES_BYTES_MAX: u64 = 32 << 20;
+/// Bytes of a model.
+const MODEL_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a file of signatures that is no table, and is read into memory.
+const ENTRIES_BYTES_MAX: u64 = 64 << 20;
+/// Days that published signatures are believed, as those of the site are.
+const SIGNATURE_DAYS: u16 = gauntlet_engine::signatures::known::DAYS_DEFAULT;
+
+/// A version of a channel.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    /// The channel's name.
+    pub(crate) channel: String,
+    /// Its version.
+    pub(crate) version: u64,
+    own_rules: Vec<Text>,
+    spamassassin: Vec<PathBuf>,
+    model: Option<Arc<Model>>,
+    signatures: Vec<Arc<KnownSignatures>>,
+    url_lists: Vec<(Arc<UrlList>, UrlListMeaning)>,
+    /// Kind, name and hash of each file: what is another in the next version.
+    files: BTreeSet<(Kind, String)>,
+}
+
+impl Content {
+    /// Reads and compiles the files of a version. What is compiled from them goes below `derived`.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    pub(crate) fn load(
+        channel: &str,
+        version: u64,
+        folder: &Path,
+        derived: &Path,
+    ) -> anyhow::Result<Arc<Self>> {
+        let mut content = Content { channel: channel.to_owned(), version, ..Content::default() };
+        let mut names = Vec::new();
+        collect(folder, "", &mut names)?;
+        names.sort();
+        let mut used = BTreeSet::new();
+        for name in names {
+            let Some(kind) = Kind::of(&name) else { continue };
+            let path = folder.join(&name);
+            let hash = sha256_of_file(&path)?.1;
+            let added = content.add(kind, &name, &path, (&hash, derived), &mut used);
+            added.with_context(|| name.clone())?;
+            content.files.insert((kind, format!("{name} {hash}")));
+        }
+        content.read_rules()?;
+        remove_others(derived, &used);
+        Ok(Arc::new(content))
+    }
+
+    fn add(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        path: &Path,
+        (hash, derived): (&str, &Path),
+        used: &mut BTreeSet<PathBuf>,
+    ) -> anyhow::Result<()> {
+        match kind {
+            Kind::Rules => {
+                let text = String::from_utf8_lossy(&read(path, RULES_BYTES_MAX)?).into_owned();
+                self.own_rules.push((Cow::Owned(name.to_owned()), Cow::Owned(text)));
+            }
+            Kind::SpamAssassin => {
+                within(path, RULES_BYTES_MAX)?;
+                self.spamassassin.push(path.to_owned());
+            }
+            Kind::Model if self.model.is_some() => bail!("a version has one model"),
+            Kind::Model => {
+                let model = Model::from_bytes(&read(path, MODEL_BYTES_MAX)?)?;
+                self.model = Some(Arc::new(model));
+            }
+            Kind::Signatures => self.add_signatures(path)?,
+            Kind::Urls => {
+                let list = self.url_list(name, path, &derived.join(format!("{hash}.urls")))?;
+                used.insert(derived.join(format!("{hash}.urls")));
+                self.url_lists.push(list);
+            }
+            Kind::Phrases | Kind::Yara | Kind::Hashes | Kind::Policy | Kind::Order => {}
+        }
+        Ok(())
+    }
+
+    fn add_signatures(&mut self, path: &Path) -> anyhow::Result<()> {
+        let (table, entries) = signatures::open_file(path)?;
+        if table.is_none() {
+            within(path, ENTRIES_BYTES_MAX)?;
+        }
+        let known = KnownSignatures::new(table, &entries, &[], SIGNATURE_DAYS);
+        self.signatures.push(Arc::new(known));
+        Ok(())
+    }
+
+    /// Opens a list that is compiled, or compiles it, once for each content of the file.
+    fn url_list(
+        &self,
+        name: &str,
+        path: &Path,
+        compiled: &Path,
+    ) -> anyhow::Result<(Arc<UrlList>, UrlListMeaning)> {
+        let mut parts = name.split('/').skip(1);
+        let (meaning, role) = match parts.next() {
+            Some("phishing") => (UrlListMeaning::Phishing, Role::Match),
+            Some("spam") => (UrlListMeaning::Spam, Role::Match),
+            Some("none") => (UrlListMeaning::None, Role::Match),
+            Some("allow") => (UrlListMeaning::None, Role::Allow),
+            _ => bail!("a list lies in urls/phishing, urls/spam, urls/none or urls/allow"),
+        };
+        let file = parts.collect::<Vec<_>>().join("/");
+        let called = format!("{}/{}", self.channel, file.split('.').next().unwrap_or_default());
+        if UrlList::is_compiled(path) {
+            return Ok((Arc::new(UrlList::open(path, &called, role)?), meaning));
+        }
+        if let Ok(list) = UrlList::open(compiled, &called, role) {
+            return Ok((Arc::new(list), meaning));
+        }
+        if let Some(folder) = compiled.parent() {
+            gauntlet_store::files::create_folder(folder)?;
+        }
+        let category = name.split('/').nth(1).unwrap_or_default().to_owned();
+        compile(&[Source { path: path.to_owned(), format: None, category }], compiled)?;
+        Ok((Arc::new(UrlList::open(compiled, &called, role)?), meaning))
+    }
+
+    /// Compiles the rules by themselves: a fault in one of them is a fault of the version.
+    fn read_rules(&self) -> anyhow::Result<()> {
+        if !self.own_rules.is_empty() {
+            let options = LoadOptions { strict: true, ..LoadOptions::default() };
+            own_rules::with(&[], &self.own_rules, &options)?;
+        }
+        if !self.spamassassin.is_empty() {
+            let (ruleset, _) = Ruleset::load(&self.spamassassin, &LoadOptions::default())?;
+            if ruleset.rules().is_empty() {
+                bail!("spamassassin/: no rule in {} files", self.spamassassin.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is another than in this version but files of these kinds.
+    pub(crate) fn differs_only_in(&self, other: &Content, kinds: &[Kind]) -> bool {
+        self.files.symmetric_difference(&other.files).all(|(kind, _)| kinds.contains(kind))
+    }
+}
+
+/// All channels in force, in the order of the configuration: later ones count more.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Contents(pub(crate) Vec<Arc<Content>>);
+
+impl Contents {
+    /// Files of rules that stand in place of shipped ones, or beside them.
+    pub(crate) fn own_rules(&self) -> Vec<Text> {
+        let mut all: Vec<Text> = Vec::new();
+        for text in self.0.iter().flat_map(|content| &content.own_rules) {
+            match all.iter_mut().find(|(name, _)| *name == text.0) {
+                Some(same) => same.1 = text.1.clone(),
+                None => all.push(text.clone()),
+            }
+        }
+        all
+    }
+
+    /// Rules in SpamAssassin's language.
+    pub(crate) fn spamassassin(&self) -> impl Iterator<Item = PathBuf> {
+        self.0.iter().flat_map(|content| content.spamassassin.iter().cloned())
+    }
+
+    /// Known mail.
+    pub(crate) fn signatures(&self) -> Vec<Arc<KnownSignatures>> {
+        self.0.iter().flat_map(|content| content.signatures.iter().cloned()).collect()
+    }
+
+    /// Adds model and lists to what the configuration has.
+    pub(crate) fn add_to(&self, settings: &mut Settings) {
+        if settings.model.is_none() {
+            settings.model = self.0.iter().rev().find_map(|content| content.model.clone());
+        }
+        let MailUrlLists { lists, meanings } = &mut settings.url_lists;
+        for (list, meaning) in self.0.iter().flat_map(|content| &content.url_lists) {
+            meanings.insert(list.name().to_owned(), *meaning);
+            *lists = lists.with(list.clone());
+        }
+    }
+
+    /// The same with another version of a channel; its place is that of the name in `order`.
+    pub(crate) fn with(&self, content: Arc<Content>, order: &[String]) -> Contents {
+        let mut all = self.without(&content.channel).0;
+        let place = |channel: &str| order.iter().position(|name| name == channel);
+        let at = all.partition_point(|other| place(&other.channel) < place(&content.channel));
+        all.insert(at, content);
+        Contents(all)
+    }
+
+    /// The same without a channel.
+    pub(crate) fn without(&self, channel: &str) -> Contents {
+        Contents(self.0.iter().filter(|content| content.channel != channel).cloned().collect())
+    }
+
+    /// The version of a channel.
+    pub(crate) fn get(&self, channel: &str) -> Option<&Arc<Content>> {
+        self.0.iter().find(|content| content.channel == channel)
+    }
+}
+
+fn collect(folder: &Path, prefix: &str, names: &mut Vec<String>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        match entry.path().is_dir() {
+            true => collect(&entry.path(), &format!("{name}/"), names)?,
+            false => names.push(name),
+        }
+    }
+    Ok(())
+}
+
+fn within(path: &Path, bytes_max: u64) -> anyhow::Result<()> {
+    let bytes = fs::metadata(path)?.len();
+    anyhow::ensure!(bytes <= bytes_max, "{bytes} bytes, at most {bytes_max}");
+    Ok(())
+}
+
+fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+    within(path, bytes_max)?;
+    Ok(fs::read(path)?)
+}
+
+/// Removes what was compiled for earlier versions. Those who have it open keep it.
+fn remove_others(folder: &Path, used: &BTreeSet<PathBuf>) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.extension().is_some_and(|e| e == "urls") && !used.contains(&path) {
+            // It is made again where it is missing, and costs room where it stays.
+            let _left = fs::remove_file(&path);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! `gauntlet channel subscribe`, `pull`, `pin`, `rollback` and `mirror`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use gauntlet_channel::pull::Outcome;
+use gauntlet_channel::subscription::{Subscription, read_state};
+use gauntlet_gateway::config::{ChannelSettings, Config, mask};
+
+pub(super) use super::advance::{folder, names};
+use super::advance::{random, step};
+use super::{now_s, web_mirror};
+use crate::node_args::NodeArgs;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SubscribeArgs {
+    /// A name for it: letters, digits, '-' and '_'
+    name: String,
+    /// Where it is: https://, http:// or file://
+    url: String,
+    /// The channel's first root (1.root.json), over a way that you trust
+    #[arg(long, value_name = "FILE")]
+    root: PathBuf,
+}
+
+pub(super) fn subscribe(node: &NodeArgs, args: &SubscribeArgs) -> anyhow::Result<()> {
+    let root = std::fs::read(&args.root).with_context(|| args.root.display().to_string())?;
+    let config = node.load_existing()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if args.name.is_empty() || !args.name.chars().all(is_plain) {
+        bail!("{:?}: a name has letters, digits, '-' and '_' only", args.name);
+    }
+    web_mirror::of(&args.url, &config.sender.roots)?;
+    let folder = folder(&config, &args.name);
+    Subscription::begin(&folder, &args.url, &root)?;
+    let mut out = std::io::stdout().lock();
+    let root = std::path::absolute(&args.root)?;
+    writeln!(out, "subscribed; `gauntlet channel pull {}` brings the newest version", args.name)?;
+    writeln!(out, "for a node that follows it by itself:")?;
+    writeln!(out, "\n[[channel]]\nname = {:?}\nurl = {:?}\nroot = {root:?}", args.name, args.url)?;
+    Ok(())
+}
+
+/// The settings of a subscription: those of the configuration, if it has some.
+fn settings(config: &Config, name: &str) -> ChannelSettings {
+    let named = config.channel.iter().find(|channel| channel.name == name).cloned();
+    named.unwrap_or_else(|| ChannelSettings {
+        name: name.to_owned(),
+        url: read_state(&folder(config, name)).url,
+        ..ChannelSettings::default()
+    })
+}
+
+pub(super) fn pull(node: &NodeArgs, name: Option<&str>) -> anyhow::Result<()> {
+    let config = node.load_existing()?;
+    let all = match name {
+        Some(name) => vec![name.to_owned()],
+        None => names(&config)?,
+    };
+    if all.is_empty() {
+        bail!("no subscription; `gauntlet channel subscribe` begins one");
+    }
+    let mut failed = None;
+    for name in all {
+        if let Err(error) = pull_one(&config, &name) {
+            eprintln!("gauntlet: {name}: {error:#}");
+            failed = Some(name);
+        }
+    }
+    match failed {
+        Some(name) => bail!("{name}: nothing has changed"),
+        None => Ok(()),
+    }
+}
+
+fn pull_one(config: &Config, name: &str) -> anyhow::Result<()> {
+    let mut subscription = Subscription::open(&folder(config, name))?;
+    let settings = settings(config, name);
+    let taken =
+        step(&mut subscription, &settings, &config.sender.roots, now_s()).and_then(|step| {
+            if let Some(content) = &step.ready {
+                subscription.generations.promote(content.version)?;
+                subscription.generations.keep(settings.versions_max)?;
+            }
+            Ok(step)
+        });
+    let error = taken.as_ref().err().map(|error| format!("{error:#}"));
+    subscription.note(error.as_deref(), settings.interval_seconds, now_s(), random());
+    subscription.save()?;
+    let step = taken?;
+    let costs = step.costs;
+    let what = match step.outcome {
+        Outcome::Unchanged => "nothing new".to_owned(),
+        Outcome::Ready(version) => format!("version {version} is in force"),
+        Outcome::NotWanted(version) => format!("version {version} is there, and not wanted"),
+    };
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{name}: {what} ({} requests, {} bytes; {} files were here, {} came as deltas or packed, \
+         {} as they are)",
+        costs.requests, costs.bytes, costs.linked, costs.deltas, costs.whole
+    )?;
+    Ok(())
+}
+
+pub(super) fn promote(node: &NodeArgs, name: &str, version: u64) -> anyhow::Result<()> {
+    let config = node.load_existing()?;
+    let mut subscription = Subscription::open(&folder(&config, name))?;
+    subscription.state.rejected.remove(&version);
+    subscription.state.approved = Some(version);
+    // The mirror's "nothing new" would leave the change undone.
+    (subscription.state.etag, subscription.state.next_s) = (None, 0);
+    subscription.save()?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{name}: version {version} judges as soon as the node has it")?;
+    Ok(())
+}
+
+pub(super) fn reject(
+    node: &NodeArgs,
+    name: &str,
+    version: u64,
+    reason: &str,
+) -> anyhow::Result<()> {
+    let config = node.load_existing()?;
+    let mut subscription = Subscription::open(&folder(&config, name))?;
+    if subscription.generations.current() == Some(version) {
+        bail!("version {version} judges: `gauntlet channel rollback {name}` goes back");
+    }
+    subscription.reject(version, reason)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{name}: version {version} never judges")?;
+    Ok(())
+}
+
+pub(super) fn pin(
+    node: &NodeArgs,
+    name: &str,
+    version: Option<u64>,
+    off: bool,
+) -> anyhow::Result<()> {
+    let config = node.load_existing()?;
+    let mut subscription = Subscription::open(&folder(&config, name))?;
+    let current = subscription.generations.current();
+    let pinned = if off { None } else { Some(version.or(current).context("nothing is in force")?) };
+    if let Some(version) = pinned.filter(|version| Some(*version) != current) {
+        if subscription.generations.check(version).is_ok() {
+            subscription.generations.promote(version)?;
+        }
+        subscription.state.rejected.remove(&version);
+    }
+    subscription.state.pinned = pinned;
+    // The mirror's "nothing new" would leave the change undone.
+    subscription.state.etag = None;
+    subscription.save()?;
+    let mut out = std::io::stdout().lock();
+    match pinned {
+        Some(version) => writeln!(out, "{name}: stays at version {version}")?,
+        None => writeln!(out, "{name}: takes new versions")?,
+    }
+    Ok(())
+}
+
+pub(super) fn roll_back(
+    node: &NodeArgs,
+    name: &str,
+    version: Option<u64>,
+    reason: &str,
+) -> anyhow::Result<()> {
+    let config = node.load_existing()?;
+    let mut subscription = Subscription::open(&folder(&config, name))?;
+    let before = subscription.generations.current();
+    let now = subscription.roll_back(version, reason)?;
+    let mut out = std::io::stdout().lock();
+    let before = before.map_or("none".to_owned(), |version| version.to_string());
+    match now {
+        Some(now) => writeln!(out, "{name}: back from {before} to version {now}")?,
+        None => writeln!(out, "{name}: back from {before} to what ships with the program")?,
+    }
+    Ok(())
+}
+
+pub(super) fn mirror(url: &str, copy: &Path, root: Option<&Path>) -> anyhow::Result<()> {
+    let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
+    let root = root.map(read).transpose()?;
+    let mut source = web_mirror::of(url, Path::new(""))?;
+    let copied = gauntlet_channel::mirror::copy(&mut *source, copy, root.as_deref(), now_s());
+    let (version, costs) = copied.with_context(|| mask(url))?;
+    let mut out = std::io::stdout().lock();
+    let (requests, bytes) = (costs.requests, costs.bytes);
+    writeln!(
+        out,
+        "version {version} is in {} ({requests} requests, {bytes} bytes)",
+        copy.display()
+    )?;
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! What is counted of each channel of a node.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What is counted of a channel, and how it is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Status {
+    /// When it is pulled next; 0: not yet thought of.
+    pub(super) next_s: i64,
+    pub(super) version: u64,
+    pub(super) failures: u32,
+    pub(super) error: String,
+    pub(super) pulls: u64,
+    pub(super) pulls_failed: u64,
+    pub(super) bytes: u64,
+    pub(super) taken_over: u64,
+    pub(super) rejected: u64,
+    pub(super) rolled_back: u64,
+    pub(super) asked_s: i64,
+    /// Time of the last take-over, from the compiled version to the swap.
+    pub(super) swap_ms: u64,
+    /// Length of the journal of corrections when it was read last.
+    pub(super) journal_bytes: u64,
+}
+
+/// A family of metrics: name, kind, and its value of a channel.
+type Family = (&'static str, &'static str, fn(&Status) -> u64);
+
+const FAMILIES: [Family; 10] = [
+    ("version", "gauge", |s| s.version),
+    ("pulls_total", "counter", |s| s.pulls),
+    ("pulls_failed_total", "counter", |s| s.pulls_failed),
+    ("bytes_total", "counter", |s| s.bytes),
+    ("taken_over_total", "counter", |s| s.taken_over),
+    ("rejected_total", "counter", |s| s.rejected),
+    ("rolled_back_total", "counter", |s| s.rolled_back),
+    ("failures", "gauge", |s| s.failures as u64),
+    ("asked_seconds", "gauge", |s| s.asked_s.max(0).cast_unsigned()),
+    ("swap_milliseconds", "gauge", |s| s.swap_ms),
+];
+
+/// The lines of `/metrics`.
+pub(super) fn metrics(all: &BTreeMap<String, Status>) -> String {
+    let mut text = String::new();
+    for (name, kind, value) in FAMILIES {
+        if !all.is_empty() {
+            // Writing to a String cannot fail.
+            let _written = writeln!(text, "# TYPE gauntlet_channel_{name} {kind}");
+        }
+        for (channel, status) in all {
+            let value = value(status);
+            let line = format!("gauntlet_channel_{name}{{channel=\"{channel}\"}} {value}\n");
+            text.push_str(&line);
+        }
+    }
+    text
+}

@@ -1,0 +1,156 @@
+//! What a node judges with: rules, model and lists of the program, of the configuration and of
+//! channels; the policy; what opens files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use gauntlet_engine::classifier::Model;
+use gauntlet_engine::{Settings, Snapshot, own_rules};
+use gauntlet_gateway::Judge;
+use gauntlet_gateway::admin::policy_source;
+use gauntlet_gateway::config::{Config, RuleSettings};
+use gauntlet_gateway::scan::data_loss::DataLossPrevention;
+use gauntlet_gateway::scan::probes::Probes;
+use gauntlet_gateway::scan::shadow::Shadow;
+use gauntlet_gateway::scan::unpacking::Unpacking;
+use gauntlet_inputs::rules::without_rules;
+use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
+use gauntlet_spamassassin::Ruleset;
+use gauntlet_store::Users;
+use gauntlet_verdict::Thresholds;
+
+use crate::channel::content::Contents;
+use crate::content_process::Processes;
+use crate::learning;
+use crate::url_lists::OpenLists;
+
+/// Problems of rule files that are logged one by one.
+const PROBLEMS_LOGGED_MAX: usize = 20;
+
+/// Loads rules, lists and policy.
+pub(super) fn judge_of(
+    config: &Config,
+    users: &Users,
+    (processes, lists): (&Processes, &OpenLists),
+    (channels, shadow): (&Contents, &Shadow),
+) -> anyhow::Result<Judge> {
+    let thresholds = Thresholds::from(&config.thresholds);
+    let mut settings = Settings {
+        thresholds,
+        allow: config.lists.allow.clone(),
+        block: config.lists.block.clone(),
+        url_lists: lists.open(&config.url_list)?,
+        ..Settings::default()
+    };
+    add_listed_senders(users, &mut settings)?;
+    settings.model = model_of(config)?;
+    channels.add_to(&mut settings);
+    let snapshot = snapshot_of(config, settings, channels)?;
+    let policy = policy_source::load_at_start(config, users)?;
+    let learning = &config.learning;
+    let probes = match learning.probes.as_slice() {
+        [] => None,
+        probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
+    };
+    let unpacking = unpacking_of(config, processes)?;
+    let data_loss = DataLossPrevention::load(&config.dlp, unpacking.as_deref())?;
+    for what in data_loss.never_found(&policy) {
+        tracing::warn!("policy: {what}");
+    }
+    let (scans, limits, data_loss) = (config.scan.enabled, config.limits, Arc::new(data_loss));
+    let shadow = shadow.clone();
+    Ok(Judge { snapshot, policy, limits, probes, scans, unpacking, data_loss, shadow })
+}
+
+/// Rules, model, lists and what was learned, of configuration and channels.
+fn snapshot_of(
+    config: &Config,
+    mut settings: Settings,
+    channels: &Contents,
+) -> anyhow::Result<Snapshot> {
+    let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
+    let profile = if *network { Profile::Full } else { Profile::Local };
+    let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
+    let alone = !own && !paths.is_empty();
+    if *early_stop && !alone {
+        bail!(
+            "rules.early_stop needs rules.own = false and rules.paths: beside filters and classifier \
+             any rule may change the class"
+        );
+    }
+    let sources: Vec<PathBuf> = paths.iter().cloned().chain(channels.spamassassin()).collect();
+    if alone {
+        let (mut ruleset, report) = Ruleset::load(&sources, &options)?;
+        if *early_stop {
+            ruleset = Snapshot::stopping_early(ruleset, &settings.thresholds);
+        }
+        if ruleset.rules().is_empty() {
+            return Err(without_rules(paths).context("rules.paths"));
+        }
+        log_loaded(&ruleset, &report);
+        let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
+        snapshot.thresholds = settings.thresholds;
+        snapshot.url_lists = settings.url_lists.lists;
+        return Ok(snapshot);
+    }
+    let texts = channels.own_rules();
+    if !sources.is_empty() || !texts.is_empty() {
+        let (own, own_report) = own_rules::with(&sources, &texts, &options)?;
+        log_loaded(&own, &own_report);
+        if !sources.is_empty() {
+            let (ruleset, mut report) = Ruleset::load(&sources, &options)?;
+            // Scores for our own rules in these files are no error: the own rules were loaded with
+            // them.
+            let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
+            report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
+            log_loaded(&ruleset, &report);
+            settings.rules = Some(ruleset.into());
+        }
+        settings.own_rules = Some(own.into());
+    }
+    Ok(Snapshot::build(&settings)?
+        .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
+        .with_published(channels.signatures()))
+}
+
+/// What opens files and asks engines about them.
+fn unpacking_of(config: &Config, processes: &Processes) -> anyhow::Result<Option<Arc<Unpacking>>> {
+    let Some(pool) = processes.pool.as_ref().filter(|_| config.content.enabled) else {
+        return Ok(None);
+    };
+    let engines = processes.engines.engines(&config.engine, &config.content)?;
+    let unpacking = Unpacking::new(&config.content, pool.clone(), Arc::new(engines));
+    Ok(Some(Arc::new(unpacking)))
+}
+
+/// Logs what was loaded, and its problems.
+fn log_loaded(ruleset: &gauntlet_rules::Ruleset, report: &LoadReport) {
+    let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
+    for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
+        tracing::warn!("rules: {problem}");
+    }
+    let (rules, files, problems) = (ruleset.rules().len(), report.files.len(), bad.count());
+    tracing::info!(rules, files, problems, version = ruleset.version(), "rules loaded");
+}
+
+/// The model that the configuration names, if it names one.
+fn model_of(config: &Config) -> anyhow::Result<Option<Arc<Model>>> {
+    let path = &config.learning.model;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let bytes =
+        std::fs::read(path).with_context(|| format!("learning.model {}", path.display()))?;
+    let model = Model::from_bytes(&bytes);
+    Ok(Some(Arc::new(model.with_context(|| format!("learning.model {}", path.display()))?)))
+}
+
+/// Adds the senders that were allowed or blocked in the console.
+fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<()> {
+    for sender in users.listed_senders()? {
+        let list = if sender.allow { &mut settings.allow } else { &mut settings.block };
+        list.push(sender.entry);
+    }
+    Ok(())
+}
