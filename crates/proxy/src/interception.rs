@@ -8,8 +8,8 @@
 //!
 //! Without an authority nothing is decrypted: a tunnel is judged by the host of CONNECT and by the
 //! name in the ClientHello. With one, the server is verified first, with everything that a client
-//! without a proxy would verify but revocation and Certificate Transparency; only then anything of
-//! it passes. Of a server that cannot be verified the client gets a page that says why.
+//! without a proxy would verify but Certificate Transparency; only then anything of it passes. Of a
+//! server that cannot be verified the client gets a page that says why.
 
 mod first;
 mod plan;
@@ -145,7 +145,9 @@ impl Carrier {
         }
         self.tunnel.exchange.record.tunnel = Some(passed.name());
         match self.server().await {
-            Ok(server) => self.service.relay(self.tunnel.exchange, stream, server).await,
+            Ok(server) => {
+                self.service.relay(self.tunnel.exchange, Box::new(stream), server).await;
+            }
             Err(refusal) => self.end(stream, &refusal).await,
         }
     }

@@ -35,6 +35,7 @@ mod tls_browser;
 mod tls_interception;
 mod tls_origins;
 mod tls_parts;
+mod tls_revocation;
 mod tls_tunnels;
 mod transparent;
 mod tunnels;
