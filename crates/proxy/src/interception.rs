@@ -85,8 +85,11 @@ impl Carrier {
         match plan {
             Plan::Relay(passed) => self.relay(stream, passed).await,
             Plan::End(refusal) => self.end(stream, &refusal).await,
-            Plan::Page(name, refusal) => self.intercept(stream, name, Some(refusal)).await,
-            Plan::Intercept(name) => self.intercept(stream, name, None).await,
+            // In a box of its own: what passes is not to carry the space that HTTP needs inside.
+            Plan::Page(name, refusal) => {
+                Box::pin(self.intercept(stream, name, Some(refusal))).await;
+            }
+            Plan::Intercept(name) => Box::pin(self.intercept(stream, name, None)).await,
         }
     }
 
@@ -131,7 +134,8 @@ impl Carrier {
     async fn server(&mut self) -> Result<Box<dyn Stream>, Refusal> {
         match self.tunnel.server.take() {
             Some(server) => Ok(server),
-            None => self.service.forwarder.tunnel(&self.tunnel.web).await,
+            // Seldom, and larger than all the rest.
+            None => Box::pin(self.service.forwarder.tunnel(&self.tunnel.web)).await,
         }
     }
 

@@ -6,8 +6,8 @@ mod pipes;
 mod sockets;
 
 use std::future::Future;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, mem};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
@@ -78,15 +78,18 @@ pub(crate) async fn relay(
 
 /// From socket to socket.
 async fn moved(
-    client: Tcp,
-    server: Tcp,
+    mut client: Tcp,
+    mut server: Tcp,
     pipes: &Pipes,
     progress: &Progress,
     bytes: &Bytes,
 ) -> io::Result<()> {
-    let (client, server) = (&client, &server);
-    let up = Way { from: client, to: server, passed: &bytes.from_client, progress, pipes };
-    let down = Way { from: server, to: client, passed: &bytes.to_client, progress, pipes };
+    let first = (mem::take(&mut client.first), mem::take(&mut server.first));
+    let (client, server) = (&client.stream, &server.stream);
+    let passed = &bytes.from_client;
+    let up = Way { first: first.0, from: client, to: server, passed, progress, pipes };
+    let passed = &bytes.to_client;
+    let down = Way { first: first.1, from: server, to: client, passed, progress, pipes };
     tokio::try_join!(up.pass(), down.pass()).map(drop)
 }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use rustix::pipe::{SpliceFlags, splice};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -15,7 +16,6 @@ use tokio::task::coop::consume_budget;
 
 use super::pipes::{PIPE_BYTES, Pipe, Pipes};
 use crate::progress::Progress;
-use crate::stream::Tcp;
 
 /// Bytes copied at once.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -24,8 +24,10 @@ pub(super) const COPIED_BYTES: u64 = 64 * 1024;
 
 /// One direction.
 pub(super) struct Way<'a> {
-    pub(super) from: &'a Tcp,
-    pub(super) to: &'a Tcp,
+    /// Bytes that came before.
+    pub(super) first: Bytes,
+    pub(super) from: &'a TcpStream,
+    pub(super) to: &'a TcpStream,
     pub(super) passed: &'a AtomicU64,
     pub(super) progress: &'a Progress,
     pub(super) pipes: &'a Pipes,
@@ -45,12 +47,12 @@ impl Way<'_> {
     ///
     /// # Errors
     /// If a socket breaks.
-    pub(super) async fn pass(self) -> io::Result<()> {
-        if !self.from.first.is_empty() {
-            self.write(&self.from.first).await?;
-        }
+    pub(super) async fn pass(mut self) -> io::Result<()> {
+        let first = std::mem::take(&mut self.first);
+        self.write(&first).await?;
+        drop(first);
         loop {
-            self.from.stream.readable().await?;
+            self.from.readable().await?;
             self.progress.touch();
             let is_long = self.passed.load(Ordering::Relaxed) >= COPIED_BYTES;
             let more = match is_long.then(|| self.pipes.take()).flatten() {
@@ -58,7 +60,7 @@ impl Way<'_> {
                 None => self.copy().await?,
             };
             if more == More::Never {
-                return SockRef::from(&self.to.stream).shutdown(Shutdown::Write);
+                return SockRef::from(self.to).shutdown(Shutdown::Write);
             }
         }
     }
@@ -70,7 +72,7 @@ impl Way<'_> {
         loop {
             consume_budget().await;
             buffer.clear();
-            match self.from.stream.try_read_buf(&mut buffer) {
+            match self.from.try_read_buf(&mut buffer) {
                 Ok(0) => return Ok(More::Never),
                 Ok(_) => self.write(&buffer).await?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(More::Later),
@@ -84,8 +86,8 @@ impl Way<'_> {
 
     async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            self.to.stream.writable().await?;
-            match self.to.stream.try_write(bytes) {
+            self.to.writable().await?;
+            match self.to.try_write(bytes) {
                 Ok(n) => {
                     self.count(n);
                     bytes = bytes.get(n..).unwrap_or_default();
@@ -101,7 +103,7 @@ impl Way<'_> {
     async fn splice(&self, pipe: Pipe) -> io::Result<More> {
         let more = loop {
             consume_budget().await;
-            match into_pipe(&self.from.stream, &pipe) {
+            match into_pipe(self.from, &pipe) {
                 Ok(0) => break More::Never,
                 Ok(n) => self.empty(&pipe, n).await?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break More::Later,
@@ -120,8 +122,8 @@ impl Way<'_> {
     /// Moves so many bytes out of the pipe.
     async fn empty(&self, pipe: &Pipe, mut bytes: usize) -> io::Result<()> {
         while bytes > 0 {
-            self.to.stream.writable().await?;
-            match out_of_pipe(pipe, &self.to.stream, bytes) {
+            self.to.writable().await?;
+            match out_of_pipe(pipe, self.to, bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     self.count(n);
