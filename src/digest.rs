@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the digests of a node are made.
-fn options(config: &Config) -> anyhow::Result<DigestOptions> {
+pub(crate) fn options(config: &Config) -> anyhow::Result<DigestOptions> {
     let d = &config.digest;
     let url = match d.url.as_str() {
         "" => config.console.url_at(&config.console.address),

@@ -21,8 +21,8 @@ use gauntlet_proxy::quotas::Quotas;
 use gauntlet_proxy::resolve::{Resolve, SystemResolver};
 use gauntlet_proxy::settings::content::YouTube;
 use gauntlet_proxy::settings::{LoginMethod, LoginSettings, Mode, Settings, Upstream};
-use gauntlet_proxy::tls::ListenerCertificate;
 use gauntlet_proxy::tls::authority::{CERTIFICATE_FILE, KEY_FILE};
+use gauntlet_proxy::tls::{ListenerCertificate, OriginTrust};
 use gauntlet_proxy::{Parts, Server, StartError};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,8 +34,8 @@ use crate::{dlp, phrases, urls};
 
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
-times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists and files
-of users anew.
+times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists, files of
+users, certificates and lists of revoked ones (tls.crls) anew.
 
 Exit status: 0 it was stopped; 2 it could not start.
 
@@ -434,6 +434,7 @@ async fn serve(
     for address in icap.addresses() {
         eprintln!("gauntlet: ICAP on {address}");
     }
+    let trust = proxy.as_ref().map(Server::trust);
     let counters = (proxy.as_ref().map(Server::counters), icap.counters());
     let (stop, stopped) = tokio::sync::watch::channel(());
     let mut running = std::pin::pin!(run_until(proxy, icap, &stopped));
@@ -443,7 +444,10 @@ async fn serve(
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             // Reading a list may take long; requests are served by other threads meanwhile.
-            _ = hangup.recv() => tokio::task::block_in_place(reload),
+            _ = hangup.recv() => tokio::task::block_in_place(|| {
+                trust_anew(trust.as_ref());
+                reload();
+            }),
         }
     }
     drop(stop);
@@ -454,6 +458,14 @@ async fn serve(
     }
     let of_proxy = counters.0.iter().flat_map(|counters| counters.all());
     Ok(of_proxy.chain(counters.1.all()).collect())
+}
+
+/// Reads roots and lists of revoked certificates anew.
+fn trust_anew(trust: Option<&OriginTrust>) {
+    if let Some(Err(error)) = trust.map(OriginTrust::reload) {
+        let error = anyhow::Error::from(error);
+        eprintln!("gauntlet: proxy verifies servers as before: {error:#}");
+    }
 }
 
 /// Runs both until the channel ends.

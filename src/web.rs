@@ -28,7 +28,7 @@ use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
 use gauntlet_proxy::auth::Logins;
 use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::policy_judge::PolicyJudge;
-use gauntlet_proxy::quotas::Quotas;
+use gauntlet_proxy::quotas::{QuotaSums, Quotas};
 use gauntlet_proxy::resolve::Resolve;
 use gauntlet_proxy::settings::Settings;
 use gauntlet_proxy::{Parts, transparent_socket};
@@ -157,7 +157,9 @@ impl WebPath {
             let settings = listener_settings(&config.proxy, &listener, &config);
             let _entered = runtime.enter();
             let sockets = (socket, datagrams);
-            servers.push(Listening::new(listener.role, sockets, settings, parts)?);
+            let server = Listening::new(listener.role, sockets, settings, parts)?;
+            certificates.verify_by(server.trust());
+            servers.push(server);
         }
         let certificates = Arc::new(certificates);
         let addresses = servers.iter().flat_map(Listening::addresses).collect();
@@ -246,6 +248,29 @@ impl WebPath {
             text.push_str(&format!(
                 "# HELP {name} Web path: {help}.\n# TYPE {name} {kind}\n{name} {n}\n"
             ));
+        }
+        text.push_str(&self.quota_metrics());
+        text
+    }
+
+    /// What people have used of each quota in its present period. Names are the policy's: few.
+    fn quota_metrics(&self) -> String {
+        let judge = self.node.judge();
+        let sums = self.quotas.sums(&judge.policy.web_quotas, now_ms() / 1_000);
+        let mut text = String::new();
+        let columns: [(&str, &str, fn(&QuotaSums) -> u64); 4] = [
+            ("people", "people who used any of a quota in its present period", |s| s.people),
+            ("used_up_people", "people who have used a quota up", |s| s.used_up),
+            ("minutes", "minutes that all people have used of a quota", |s| s.minutes),
+            ("bytes", "bytes that all people have used of a quota", |s| s.bytes),
+        ];
+        for (name, help, number) in columns.into_iter().filter(|_| !sums.is_empty()) {
+            let name = format!("gauntlet_proxy_quota_{name}");
+            text.push_str(&format!("# HELP {name} Web path: {help}.\n# TYPE {name} gauge\n"));
+            for (quota, sums) in &sums {
+                let quota = quota.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+                text.push_str(&format!("{name}{{quota=\"{quota}\"}} {}\n", number(sums)));
+            }
         }
         text
     }

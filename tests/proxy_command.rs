@@ -172,14 +172,26 @@ fn a_transparent_proxy_takes_what_a_router_hands_over_alone() {
 fn settings_that_cannot_be_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("proxy.toml");
-    fs::write(&file, "[limits]\nstreams_max = 0\n").unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["proxy", "--settings"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    assert_eq!(out.status.code(), Some(2));
-    let errors = String::from_utf8_lossy(&out.stderr);
-    let expected = "limits.streams_max = 0 is out of its bounds: from 1 to 10000";
-    assert!(errors.contains(expected), "{errors}");
+    let none = folder.path().join("none.crl");
+    let key = folder.path().join("none.key");
+    for (settings, said) in [
+        (
+            "[limits]\nstreams_max = 0\n".to_owned(),
+            "limits.streams_max = 0 is out of its bounds: from 1 to 10000",
+        ),
+        (format!("[tls]\ncrls = [{none:?}]\n"), "none.crl: No such file"),
+        ("[tls]\nunknown_revocation = \"block\"\n".to_owned(), "tls.crls names no list"),
+        (format!("[tls]\nca_certificate = {key:?}\nca_key = {key:?}\n"), "cannot be read"),
+        ("[tls]\nca_certificate = \"ca.pem\"\n".to_owned(), "ca_key"),
+    ] {
+        fs::write(&file, settings).unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["proxy", "--listen", "127.0.0.1:0", "--settings"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert_eq!(out.status.code(), Some(2));
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(errors.contains(said), "{said}: {errors}");
+    }
 }

@@ -284,9 +284,12 @@ fn gauntlet(site: &Site, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// Who asks for release is known by network, and gets an answer.
+const ASKING: &str = "[web]\nlog_clients = \"network\"\nanswer_requests = true\n";
+
 #[test]
 fn who_is_blocked_asks_and_a_release_passes_at_once_and_a_replay_tells_of_it() {
-    let Some(site) = start("127.0.0.1\n", "[web]\nlog_clients = \"network\"\n") else { return };
+    let Some(site) = start("127.0.0.1\n", ASKING) else { return };
     let origin = page_server();
     let (url, html) = (format!("http://{origin}/a"), "Accept: text/html");
     let page = site.ask(&["-H", html, &url]);
@@ -298,7 +301,7 @@ fn who_is_blocked_asks_and_a_release_passes_at_once_and_a_replay_tells_of_it() {
         form.extend(["--data-urlencode".to_owned(), format!("{name}={value}")]);
     }
     let to = format!("http://{origin}/.well-known/gauntlet/release");
-    form.extend(["-d".to_owned(), "reason=work".to_owned(), to]);
+    form.extend(["-d".to_owned(), "reason=work&mail=ann%40example.org".to_owned(), to]);
     let form: Vec<&str> = form.iter().map(String::as_str).collect();
     assert!(site.ask(&form).contains("Your request was passed on"));
 
@@ -320,6 +323,11 @@ fn who_is_blocked_asks_and_a_release_passes_at_once_and_a_replay_tells_of_it() {
     assert_eq!(asked["client"], "127.0.0.0/24", "as the settings keep it");
     let made = api("POST", "release-requests/1/approve", "target=127.0.0.1&hours=1");
     assert_eq!(made["exception"]["by"], "token web", "{made}");
+    site.node.wait_until("who asked gets a mail", || {
+        let mails = site.node.maildir();
+        let mut mails = mails.iter().map(|mail| String::from_utf8_lossy(mail));
+        mails.any(|m| m.contains("To: ann@example.org") && m.contains("it is released"))
+    });
     assert_eq!(site.ask(&[&url]), "a page 200");
     assert!(gauntlet(&site, &["policy", "explain", &url]).contains("passes by release 1"));
     assert_eq!(api("DELETE", "exceptions/1", "")["removed"], true);

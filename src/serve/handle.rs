@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gauntlet_console::release_answer::{self, ReleaseOutcome};
 use gauntlet_console::{
     Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
     PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
@@ -16,11 +17,13 @@ use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_store::web_log::replay::UrlLookUp;
 use gauntlet_verdict::{SiteCalibration, Thresholds};
+use gauntlet_web::release::ReleaseRequest;
 
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use super::packets::Packets;
 use crate::channel::watch::Channels;
+use crate::digest;
 use crate::doctor::{Confinement, Running};
 use crate::web::{ListLookUp, WebPath};
 
@@ -85,6 +88,24 @@ impl NodeHandle for Handle {
             Release::NotAllowed => Released::NotAllowed,
             Release::Unknown => Released::Unknown,
         })
+    }
+
+    fn answer_release(&self, asked: &ReleaseRequest, outcome: ReleaseOutcome) {
+        let config = self.node.config();
+        if !config.web.answer_requests {
+            return;
+        }
+        let sent = digest::options(&config).and_then(|options| {
+            let (from, texts) = (&options.from, &options.texts);
+            match release_answer::mail(asked, outcome, from, now_ms(), texts) {
+                Some(raw) => Ok(self.node.send_own(&asked.mail, raw.into_bytes()).map(drop)?),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = sent {
+            let (reference, error) = (&asked.reference, format!("{error:#}"));
+            tracing::error!(reference, error, "who asked for release could not be answered");
+        }
     }
 
     fn users_changed(&self) -> Result<(), NodeError> {

@@ -7,6 +7,7 @@ use gauntlet_gateway::config::ListenerRole;
 use gauntlet_proxy::dns::DnsServer;
 use gauntlet_proxy::icap::IcapServer;
 use gauntlet_proxy::settings::Settings;
+use gauntlet_proxy::tls::OriginTrust;
 use gauntlet_proxy::{Parts, Server, StartError};
 
 /// A listener that is ready to run.
@@ -53,6 +54,14 @@ impl Listening {
                 let transparent = named("transparent", server.transparent_addresses());
                 named("proxy", server.addresses()).chain(transparent).collect()
             }
+        }
+    }
+
+    /// Whom it trusts among servers, if it connects to any.
+    pub(super) fn trust(&self) -> Option<OriginTrust> {
+        match self {
+            Listening::Proxy(server) => Some(server.trust()),
+            Listening::Icap(_) | Listening::Dns(_) => None,
         }
     }
 

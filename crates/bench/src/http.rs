@@ -231,7 +231,9 @@ pub struct Download {
     pub url: String,
     /// 10^6 bytes a second, by round.
     pub megabytes_per_second: Estimate,
-    /// The same from the null server.
+    /// CPU seconds of the server for 10^9 bytes, by round; its children's included.
+    pub cpu_seconds_per_gigabyte: Option<Estimate>,
+    /// 10^6 bytes a second from the null server.
     pub ceiling: Option<f64>,
     /// Why the figures are not the server's.
     pub invalid: Vec<String>,
@@ -562,12 +564,16 @@ fn fetch(options: &Options, target: &Target, null: Option<SocketAddr>) -> anyhow
         }
         Ok((counts.body_bytes, counts.body_bytes as f64 / 1e6 / began.elapsed().as_secs_f64()))
     };
-    let (mut rates, mut bytes) = (Vec::new(), 0);
+    let cpu = || Some(ResourceUsage::of(target.process?)?.cpu_seconds);
+    let (mut rates, mut costs, mut bytes) = (Vec::new(), Vec::new(), 0);
     let lag = LagProbe::start()?;
     let watch = Watch::start();
     for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
+        let before = cpu();
         let (length, rate) = once(target)?;
         rates.push(rate);
+        let cost = before.zip(cpu()).map(|(before, now)| now - before);
+        costs.extend(cost.map(|cost| cost * 1e9 / length.max(1) as f64));
         bytes = length;
     }
     let mut invalid = health::disturbed(&watch.stop(1, &lag.stop()?));
@@ -581,7 +587,9 @@ fn fetch(options: &Options, target: &Target, null: Option<SocketAddr>) -> anyhow
              that does nothing"
         ));
     }
-    Ok(Download { url: target.url.clone(), megabytes_per_second, ceiling, invalid })
+    let cpu_seconds_per_gigabyte = Estimate::of(&costs);
+    let url = target.url.clone();
+    Ok(Download { url, megabytes_per_second, cpu_seconds_per_gigabyte, ceiling, invalid })
 }
 
 #[cfg(test)]

@@ -335,7 +335,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> anyhow::Result<
         subject: started.target.url.clone(),
         notes: started.notes.clone(),
         workload: described(options),
-        valid: sizes.iter().all(|size| size.http.valid),
+        valid: sizes.iter().all(|size| size.http.valid)
+            && held.as_ref().is_none_or(|held| held.invalid.is_empty()),
         sizes,
         slow,
         held,

@@ -126,7 +126,7 @@ pub fn round(
 }
 
 /// An address that may stand in a header field.
-fn is_fit(address: &str) -> bool {
+pub(crate) fn is_fit(address: &str) -> bool {
     address.len() <= ADDRESS_BYTES_MAX
         && address.contains('@')
         && address.bytes().all(|b| b.is_ascii_graphic() && !b"<>,;:\"()[]\\".contains(&b))

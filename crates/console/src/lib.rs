@@ -27,6 +27,7 @@ mod pages;
 mod plot;
 pub mod preview;
 mod proxies;
+pub mod release_answer;
 mod replays;
 pub mod report;
 mod request;

@@ -5,7 +5,10 @@ use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
 use gauntlet_store::web_log::replay::{NoLists, UrlLookUp};
 use gauntlet_verdict::{SiteCalibration, Thresholds};
+use gauntlet_web::release::ReleaseRequest;
 use serde::Serialize;
+
+use crate::release_answer::ReleaseOutcome;
 
 /// The node refused or could not do what was asked of it. Its text is a sentence for the user who
 /// asked, or for the log where the caller shows none.
@@ -35,6 +38,10 @@ pub trait NodeHandle: Send + Sync {
     /// # Errors
     /// It could not be spooled; the message is then still held.
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError>;
+
+    /// Writes to somebody who asked for release of a web page, if the settings want it. A failure
+    /// is logged: the decision stands.
+    fn answer_release(&self, asked: &ReleaseRequest, outcome: ReleaseOutcome);
 
     /// Trains the classifier: a held message is spam, or is not, because the user `who` says so.
     ///

@@ -1,5 +1,6 @@
 //! What people ask to have released of the web: the page, the API, and who may.
 
+use gauntlet_console::release_answer::ReleaseOutcome;
 use gauntlet_store::WebReleases;
 use gauntlet_web::release::ReleaseRequest;
 use serde_json::{Value, json};
@@ -84,6 +85,13 @@ fn requests_are_approved_and_declined_on_the_page() {
         by_admin("release web: .www1.example for user ann, release 1"),
     ];
     assert_eq!(activity(&console), expected);
+    let answered = console.node.answered.lock().unwrap();
+    let mut answered = answered.iter();
+    let (reference, outcome) = answered.next().unwrap();
+    assert!(matches!(outcome, ReleaseOutcome::Released(Some(_))), "{outcome:?}");
+    assert_eq!(reference, "abc1");
+    assert_eq!(answered.next(), Some(&("abc2".to_owned(), ReleaseOutcome::Declined)));
+    assert_eq!(answered.next(), None, "what was refused is not answered");
 }
 
 #[test]

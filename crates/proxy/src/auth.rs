@@ -10,6 +10,7 @@
 //! slow on purpose. Who was right a moment ago does not wait for the failures of others behind the
 //! same address.
 
+mod apr1;
 mod digest;
 mod failures;
 pub mod file;

@@ -18,12 +18,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::upgrade::Upgraded;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::admission::Place;
 use crate::progress::Progress;
 use crate::settings::Times;
+use crate::stream::{self, Stream, Tcp, joined};
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +155,30 @@ pub(crate) struct Socket<S> {
     pub(crate) client: Arc<Client>,
     /// Bytes that were taken from the stream before, and are read first.
     pub(crate) replay: Bytes,
+}
+
+/// A client's connection that is no longer one of HTTP.
+pub(crate) fn given_back(upgraded: Upgraded) -> Box<dyn Stream> {
+    match stream::given_back::<Socket<TcpStream>>(upgraded) {
+        Ok((socket, first)) => {
+            let replay = joined(first, socket.replay);
+            Box::new(Socket { replay, ..socket })
+        }
+        Err(other) => Box::new(other),
+    }
+}
+
+impl<S: Stream> Stream for Socket<S> {
+    fn is_plain(&self) -> bool {
+        self.stream.is_plain()
+    }
+
+    fn into_tcp(self: Box<Self>) -> Option<Tcp> {
+        let Socket { stream, client, replay } = *self;
+        let mut tcp = Box::new(stream).into_tcp()?.after(replay);
+        tcp.keeps = Some(Box::new((client, tcp.keeps.take())));
+        Some(tcp)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {

@@ -14,7 +14,9 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use tokio::net::TcpStream;
 
 use crate::body::{AnyBody, Watched, empty};
 use crate::connect::{Connector, NamedBy};
@@ -26,8 +28,8 @@ use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::request::{Kind, WebRequest};
 use crate::settings::{Destination, Settings, SettingsError, Upstream, VerifyNames};
-use crate::stream::Stream;
-use crate::tls::{OriginTls, Protocols, Route, Unsecured, Verified};
+use crate::stream::{self, Stream};
+use crate::tls::{OriginTls, Protocols, Replay, Route, Unsecured, Verified};
 
 /// What sends requests.
 pub(crate) struct Forwarder {
@@ -370,7 +372,7 @@ impl Forwarder {
             return Err(Refusal::Upstream(response.status().as_u16()));
         }
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(|_| Refusal::Closed)?;
-        Ok(Box::new(hyper_util::rt::TokioIo::new(upgraded)))
+        Ok(given_back(upgraded))
     }
 
     /// A response that must not reach the client as it is.
@@ -393,6 +395,14 @@ impl Forwarder {
             StatusCode::SWITCHING_PROTOCOLS if web.kind != Kind::Upgrade => Err(Refusal::Protocol),
             _ => Ok(()),
         }
+    }
+}
+
+/// A connection to a server that is no longer one of HTTP.
+pub(crate) fn given_back(upgraded: Upgraded) -> Box<dyn Stream> {
+    match stream::given_back::<TcpStream>(upgraded) {
+        Ok((stream, first)) => Box::new(Replay::new(first, stream)),
+        Err(other) => Box::new(other),
     }
 }
 

@@ -8,8 +8,8 @@
 //!
 //! Without an authority nothing is decrypted: a tunnel is judged by the host of CONNECT and by the
 //! name in the ClientHello. With one, the server is verified first, with everything that a client
-//! without a proxy would verify but revocation and Certificate Transparency; only then anything of
-//! it passes. Of a server that cannot be verified the client gets a page that says why.
+//! without a proxy would verify but Certificate Transparency; only then anything of it passes. Of a
+//! server that cannot be verified the client gets a page that says why.
 
 mod first;
 mod plan;
@@ -85,8 +85,11 @@ impl Carrier {
         match plan {
             Plan::Relay(passed) => self.relay(stream, passed).await,
             Plan::End(refusal) => self.end(stream, &refusal).await,
-            Plan::Page(name, refusal) => self.intercept(stream, name, Some(refusal)).await,
-            Plan::Intercept(name) => self.intercept(stream, name, None).await,
+            // In a box of its own: what passes is not to carry the space that HTTP needs inside.
+            Plan::Page(name, refusal) => {
+                Box::pin(self.intercept(stream, name, Some(refusal))).await;
+            }
+            Plan::Intercept(name) => Box::pin(self.intercept(stream, name, None)).await,
         }
     }
 
@@ -131,7 +134,8 @@ impl Carrier {
     async fn server(&mut self) -> Result<Box<dyn Stream>, Refusal> {
         match self.tunnel.server.take() {
             Some(server) => Ok(server),
-            None => self.service.forwarder.tunnel(&self.tunnel.web).await,
+            // Seldom, and larger than all the rest.
+            None => Box::pin(self.service.forwarder.tunnel(&self.tunnel.web)).await,
         }
     }
 
@@ -145,7 +149,9 @@ impl Carrier {
         }
         self.tunnel.exchange.record.tunnel = Some(passed.name());
         match self.server().await {
-            Ok(server) => self.service.relay(self.tunnel.exchange, stream, server).await,
+            Ok(server) => {
+                self.service.relay(self.tunnel.exchange, Box::new(stream), server).await;
+            }
             Err(refusal) => self.end(stream, &refusal).await,
         }
     }

@@ -13,6 +13,7 @@
 
 pub mod access_log;
 mod admission;
+mod asking;
 pub mod auth;
 mod body;
 mod client;

@@ -119,7 +119,7 @@ impl PolicyJudge {
         let at = (self.clock)();
         let item = item(request, at, &listed, response);
         let site = request.url.registrable_domain();
-        let continued = self.warnings.continued(request.client, site, Instant::now());
+        let continued = self.warnings.continued(&person(request), site, Instant::now());
         let used = self.used(policy, request, at);
         let input = WebInput { item: &item, continued: &continued, used: &used };
         let mut disposition = policy.decide_web(&input);
@@ -168,7 +168,7 @@ impl PolicyJudge {
         disposition.action = WebAction::Allow;
     }
 
-    /// The page of a warning, whose form only this client can send.
+    /// The page of a warning, whose form only this person can send.
     fn warn(&self, request: &WebRequest, rule: String, text: String, minutes: u32) -> Decision {
         let (now, first) = (Instant::now(), (request.url.as_str(), request.client));
         let token = format!(
@@ -178,7 +178,7 @@ impl PolicyJudge {
         );
         let site = request.url.registrable_domain().to_owned();
         let url = request.url.as_str().to_owned();
-        let open = Open { client: request.client, rule: rule.clone(), site, url, minutes };
+        let open = Open { person: person(request), rule: rule.clone(), site, url, minutes };
         self.warnings.open(token.clone(), open, now);
         let scheme = if request.kind == Kind::Connect { "https" } else { request.url.scheme() };
         let action = format!("{scheme}://{}{CONTINUE_PATH}", request.authority());
@@ -192,7 +192,7 @@ impl PolicyJudge {
             let of = |pair: &str| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned());
             query.split('&').find_map(of)
         };
-        let open = self.warnings.go_on(&value("token")?, request.client, Instant::now())?;
+        let open = self.warnings.go_on(&value("token")?, &person(request), Instant::now())?;
         // A form's fields are URL-encoded (WHATWG URL, section 5).
         let reason = value("reason").unwrap_or_default().replace('+', " ");
         let reason = gauntlet_mail::encoding::percent_decode(reason.as_bytes());
@@ -350,7 +350,7 @@ impl Meter for QuotaMeter {
     }
 }
 
-/// Whose use is counted: a login's, else an address's.
+/// Whose use is counted, and who goes on after a warning: a login, else an address.
 fn person(request: &WebRequest) -> String {
     request.user.clone().unwrap_or_else(|| request.client.to_string())
 }

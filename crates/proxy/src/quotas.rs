@@ -59,6 +59,19 @@ pub struct QuotaEntry {
     pub bytes: u64,
 }
 
+/// What all people together have used of a quota.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QuotaSums {
+    /// Who used any of it.
+    pub people: u64,
+    /// Who has used it up.
+    pub used_up: u64,
+    /// Minutes of all.
+    pub minutes: u64,
+    /// Bytes of all.
+    pub bytes: u64,
+}
+
 impl Quotas {
     /// With at most so many pairs of quota and person.
     pub fn new(entries_max: usize) -> Self {
@@ -190,6 +203,24 @@ impl Quotas {
         used.all = used.by_quota.values().map(HashMap::len).sum();
     }
 
+    /// What all people together have used of these quotas in the present period, by quota.
+    pub fn sums<'a>(&self, quotas: &'a [WebQuota], unix: i64) -> Vec<(&'a str, QuotaSums)> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |quota: &'a WebQuota| {
+            let people = used.by_quota.get(&quota.name).into_iter().flat_map(HashMap::values);
+            let start = quota.period_start(unix);
+            let mut sums = QuotaSums::default();
+            for entry in people.filter(|entry| entry.period_start == start) {
+                sums.people += 1;
+                sums.used_up += u64::from(quota.is_used_up(entry.used));
+                sums.minutes += u64::from(entry.used.minutes);
+                sums.bytes = sums.bytes.saturating_add(entry.used.bytes);
+            }
+            (quota.name.as_str(), sums)
+        };
+        quotas.iter().map(sum).collect()
+    }
+
     /// Numbers by their names, for metrics.
     pub fn all(&self) -> Vec<(String, u64)> {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -254,6 +285,10 @@ mod tests {
         again.add(&quota, "ann", 0, DAY + 70);
         let used = again.get(&quota, "ann", DAY + 120);
         assert_eq!(used, QuotaUse { minutes: 1, bytes: 8 }, "the minute was known");
+        let quotas = [quota.clone()];
+        let sums = QuotaSums { people: 2, used_up: 0, minutes: 2, bytes: 15 };
+        assert_eq!(again.sums(&quotas, DAY + 120), [("S", sums)]);
+        assert_eq!(again.sums(&quotas, DAY + 86_400), [("S", QuotaSums::default())]);
         again.retain(std::slice::from_ref(&quota), DAY + 70);
         assert_eq!(again.used.lock().unwrap().all, 2);
         again.retain(&[quota], DAY + 86_400);

@@ -279,6 +279,14 @@ impl Refusal {
             Refusal::Loop | Refusal::Upstream(_) => {
                 "The proxies of this site are not set up correctly: tell your administrator."
             }
+            Refusal::Certificate(CertificateFault::Revoked) => {
+                "Its owner or issuer has declared it invalid: its key may be in other hands. Do not \
+                 enter passwords; if it is a server of your own, tell your administrator."
+            }
+            Refusal::Certificate(CertificateFault::RevocationUnknown) => {
+                "Tell your administrator: the proxy needs a current list of the revoked \
+                 certificates of its issuer."
+            }
             Refusal::Certificate(_) => {
                 "Somebody may be impersonating the server, or its owner has to renew its \
                  certificate. Do not enter passwords; if it is a server of your own, tell your administrator."
@@ -312,7 +320,7 @@ impl Refusal {
     }
 
     /// All names, for counters.
-    pub const NAMES: [&'static str; 41] = [
+    pub const NAMES: [&'static str; 42] = [
         "blocked",
         "warned",
         "malformed",
@@ -345,6 +353,7 @@ impl Refusal {
         "certificate_unknown_issuer",
         "certificate_self_signed",
         "certificate_revoked",
+        "certificate_revocation_unknown",
         "certificate_invalid",
         "tls_handshake",
         "tls_alert",

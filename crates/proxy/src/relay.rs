@@ -10,7 +10,7 @@ use crate::meter::Metered;
 use crate::progress::Progress;
 use crate::refusal::Refusal;
 use crate::stream::Stream;
-use crate::tunnel::{self, Bytes, End};
+use crate::tunnel::{self, Bytes, End, Pipes};
 
 /// How often what passes is counted.
 const METER_STEP: Duration = Duration::from_secs(10);
@@ -18,8 +18,9 @@ const METER_STEP: Duration = Duration::from_secs(10);
 /// Passes bytes both ways until it ends; what passed is logged then.
 pub(crate) async fn relay(
     mut exchange: Exchange,
-    client: impl Stream,
+    client: Box<dyn Stream>,
     server: Box<dyn Stream>,
+    pipes: &Pipes,
     judge: &dyn Judge,
     idle_max: Duration,
     stop: impl Future<Output = ()>,
@@ -28,7 +29,7 @@ pub(crate) async fn relay(
     let metered = exchange.metered.take();
     let mut counted = metered.map(|metered| Counted { metered, bytes: &bytes, told: 0 });
     let end = tokio::select! {
-        end = tunnel::relay(client, server, &progress, &bytes, stop) => end,
+        end = tunnel::relay(client, server, pipes, &progress, &bytes, stop) => end,
         refusal = used_up(counted.as_mut(), judge) => {
             exchange.refused(&refusal);
             End::UsedUp

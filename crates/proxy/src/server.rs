@@ -33,8 +33,9 @@ use crate::settings::{Settings, SettingsError};
 use crate::shared::{Now, Shared};
 use crate::stop::{Phase, Stop, drain};
 use crate::stream::Stream;
-use crate::tls::{Interceptor, OriginTls, TlsError, with_protocols};
+use crate::tls::{Interceptor, OriginTls, OriginTrust, TlsError, with_protocols};
 use crate::transparent::{self, socket};
+use crate::tunnel::Pipes;
 
 /// How long a client beyond the limits has to send its request and take the page.
 const REFUSE: Duration = Duration::from_secs(5);
@@ -169,6 +170,11 @@ impl Server {
         Arc::clone(&self.counters)
     }
 
+    /// Whom it trusts among servers.
+    pub fn trust(&self) -> OriginTrust {
+        OriginTrust(Arc::clone(&self.origin_tls))
+    }
+
     /// Serves until `stop` is ready, then lets what has begun end within `times.stop_seconds_max`.
     ///
     /// # Errors
@@ -229,6 +235,7 @@ fn service(server: &Server, stop: Stop) -> Result<Service, SettingsError> {
         logins: server.parts.logins.clone(),
         interceptor: server.interceptor.clone(),
         carry: interception::carry,
+        pipes: Pipes::new(),
         stop,
         references: References::default(),
     })

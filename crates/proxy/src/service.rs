@@ -17,16 +17,16 @@ use hyper::header::{
 };
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 
 use crate::access_log::{AccessLog, Peer};
+use crate::asking;
 use crate::auth::Logins;
 use crate::body::{AnyBody, Watched, empty, hold, release_on_continue};
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::counters::Counters;
 use crate::error_page::{self, About, Form};
 use crate::exchange::{Delivered, Exchange, Notes, deliver, detached};
-use crate::forward::{Forwarder, Received};
+use crate::forward::{self, Forwarder, Received};
 use crate::headers::{self, Forwards, Framing};
 use crate::inspect::inspect;
 use crate::judge::{BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead};
@@ -41,6 +41,7 @@ use crate::smuggling;
 use crate::stop::{Phase, Stop};
 use crate::stream::Stream;
 use crate::tls::{Inside, Interceptor, Route};
+use crate::tunnel::Pipes;
 
 /// What answers requests.
 pub(crate) struct Service {
@@ -57,6 +58,8 @@ pub(crate) struct Service {
     pub(crate) interceptor: Option<Arc<Interceptor>>,
     /// What carries tunnels; it serves the requests inside by this service again.
     pub(crate) carry: Carry,
+    /// By which the kernel moves bytes of tunnels.
+    pub(crate) pipes: Pipes,
     pub(crate) stop: Stop,
     pub(crate) references: References,
 }
@@ -120,7 +123,7 @@ impl Service {
             Err(refusal) => {
                 exchange.refused(&refusal);
                 let release = match form {
-                    Form::Html => self.release_form(&refusal, &exchange.record),
+                    Form::Html => asking::form(self.judge.as_ref(), &refusal, &exchange.record),
                     Form::Text => None,
                 };
                 let about = About {
@@ -441,10 +444,7 @@ impl Service {
             parts.headers.insert(UPGRADE, upgrade);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         }
-        let server = Box::pin(async {
-            let upgraded = server.await.ok()?;
-            Some(Box::new(TokioIo::new(upgraded)) as Box<dyn Stream>)
-        });
+        let server = Box::pin(async { Some(forward::given_back(server.await.ok()?)) });
         Answer::Switch(response(parts.status, parts.headers, None, empty()), client, server)
     }
 
@@ -457,19 +457,20 @@ impl Service {
     ) {
         let (Ok(client), Some(server)) = (client.await, server.await) else { return };
         self.counters.tunnels.add(1);
-        self.relay(exchange, TokioIo::new(client), server).await;
+        self.relay(exchange, client::given_back(client), server).await;
     }
 
     /// The same, when both sides are there.
     pub(crate) async fn relay(
         &self,
         exchange: Exchange,
-        client: impl Stream,
+        client: Box<dyn Stream>,
         server: Box<dyn Stream>,
     ) {
         let idle_max = Duration::from_secs(self.settings.times.tunnel_idle_seconds_max);
         let stop = self.stop.clone().begun(Phase::Ended);
-        relay(exchange, client, server, self.judge.as_ref(), idle_max, stop).await;
+        let judge = self.judge.as_ref();
+        relay(exchange, client, server, &self.pipes, judge, idle_max, stop).await;
     }
 }
 
@@ -483,7 +484,7 @@ fn whose_fault(refusal: Refusal, waits: &AtomicBool) -> Refusal {
 
 /// The client's side of a tunnel; none if it has gone.
 fn upgraded(upgrade: OnUpgrade) -> BoxFuture<'static, Option<Box<dyn Stream>>> {
-    Box::pin(async { Some(Box::new(TokioIo::new(upgrade.await.ok()?)) as Box<dyn Stream>) })
+    Box::pin(async { Some(client::given_back(upgrade.await.ok()?)) })
 }
 
 /// Without the offer to come by another way (RFC 7838), such as QUIC past this proxy.

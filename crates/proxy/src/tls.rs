@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! forward ─▶ origin       verified at full strength; faults have names
+//!            └▶ revocation           lists of certificates that were taken back
 //! interception ─▶ interceptor ─▶ certificates ─▶ authority    issued for what was verified
 //!                             └▶ learned                      where decrypting does not work
 //! listener                the certificate of an explicit proxy itself
@@ -19,6 +20,7 @@ mod listener;
 mod lru;
 mod origin;
 mod replay;
+mod revocation;
 
 pub use error::TlsError;
 pub(crate) use inside::{Inside, Route, Tunneled};
@@ -26,6 +28,7 @@ pub(crate) use interceptor::{ClientFailure, Interceptor};
 pub(crate) use learned::Lesson;
 pub use listener::ListenerCertificate;
 pub(crate) use listener::with_protocols;
+pub use origin::OriginTrust;
 pub(crate) use origin::{HTTP1, HTTP2, OriginTls, Protocols, Secured, Unsecured, Verified};
 pub(crate) use replay::Replay;
 /// TLS of listeners.

@@ -1,12 +1,20 @@
 //! Bytes both ways until both sides have ended, or nothing passes for too long.
+//!
+//! Between two sockets the kernel moves them; where TLS or HTTP/2 is between, they are copied.
+
+mod pipes;
+mod sockets;
 
 use std::future::Future;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, mem};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
+pub(crate) use self::pipes::Pipes;
+use self::sockets::Way;
 use crate::progress::Progress;
+use crate::stream::{Stream, Tcp};
 
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -42,24 +50,60 @@ impl Bytes {
 
 /// Passes bytes on. A side that ends its direction may still receive.
 pub(crate) async fn relay(
-    client: impl AsyncRead + AsyncWrite,
-    server: impl AsyncRead + AsyncWrite,
+    client: Box<dyn Stream>,
+    server: Box<dyn Stream>,
+    pipes: &Pipes,
     progress: &Progress,
     bytes: &Bytes,
     stop: impl Future<Output = ()>,
 ) -> End {
-    let (client_read, client_write) = split(client);
-    let (server_read, server_write) = split(server);
-    let up = one_way(client_read, server_write, progress, &bytes.from_client);
-    let down = one_way(server_read, client_write, progress, &bytes.to_client);
+    let passing = async {
+        if !client.is_plain() || !server.is_plain() {
+            return copied(client, server, progress, bytes).await;
+        }
+        match (client.into_tcp(), server.into_tcp()) {
+            (Some(client), Some(server)) => moved(client, server, pipes, progress, bytes).await,
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    };
     tokio::select! {
-        ended = async { tokio::try_join!(up, down) } => match ended {
-            Ok(_) => End::Closed,
+        ended = passing => match ended {
+            Ok(()) => End::Closed,
             Err(_) => End::Broken,
         },
         () = progress.stalled() => End::Idle,
         () = stop => End::Stopped,
     }
+}
+
+/// From socket to socket.
+async fn moved(
+    mut client: Tcp,
+    mut server: Tcp,
+    pipes: &Pipes,
+    progress: &Progress,
+    bytes: &Bytes,
+) -> io::Result<()> {
+    let first = (mem::take(&mut client.first), mem::take(&mut server.first));
+    let (client, server) = (&client.stream, &server.stream);
+    let passed = &bytes.from_client;
+    let up = Way { first: first.0, from: client, to: server, passed, progress, pipes };
+    let passed = &bytes.to_client;
+    let down = Way { first: first.1, from: server, to: client, passed, progress, pipes };
+    tokio::try_join!(up.pass(), down.pass()).map(drop)
+}
+
+async fn copied(
+    client: impl AsyncRead + AsyncWrite,
+    server: impl AsyncRead + AsyncWrite,
+    progress: &Progress,
+    bytes: &Bytes,
+) -> io::Result<()> {
+    let (client_read, client_write) = split(client);
+    let (server_read, server_write) = split(server);
+    let up = one_way(client_read, server_write, progress, &bytes.from_client);
+    let down = one_way(server_read, client_write, progress, &bytes.to_client);
+    tokio::try_join!(up, down).map(drop)
 }
 
 async fn one_way(
@@ -87,36 +131,113 @@ async fn one_way(
 mod tests {
     use super::*;
     use std::time::Duration;
-    use tokio::io::duplex;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::net::{TcpListener, TcpStream};
+
+    impl Stream for DuplexStream {}
+
+    const LONG: Duration = Duration::from_secs(60);
+    /// More than sockets and pipes hold.
+    const MANY: usize = 8 * 1024 * 1024;
+
+    async fn sockets() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (one, other) = tokio::join!(connecting, listener.accept());
+        (one.unwrap(), other.unwrap().0)
+    }
+
+    /// Both talk through a tunnel, each until its end.
+    async fn talk<C, S>(
+        (mut client, a): (C, Box<dyn Stream>),
+        (mut server, b): (S, Box<dyn Stream>),
+        question: &[u8],
+        answer: &[u8],
+        pipes: &Pipes,
+    ) -> End
+    where
+        C: AsyncRead + AsyncWrite + Unpin,
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (progress, bytes) = (Progress::new(LONG), Bytes::default());
+        let relayed = relay(a, b, pipes, &progress, &bytes, std::future::pending());
+        let talk = async {
+            let asked = async {
+                client.write_all(question).await.unwrap();
+                client.shutdown().await.unwrap();
+            };
+            let mut text = Vec::new();
+            tokio::join!(asked, async { server.read_to_end(&mut text).await.unwrap() });
+            assert!(text == question, "{} of {} bytes came", text.len(), question.len());
+            let answered = async {
+                server.write_all(answer).await.unwrap();
+                server.shutdown().await.unwrap();
+            };
+            let mut text = Vec::new();
+            tokio::join!(answered, async { client.read_to_end(&mut text).await.unwrap() });
+            assert!(text == answer, "{} of {} bytes came", text.len(), answer.len());
+        };
+        let (end, ()) = tokio::join!(relayed, talk);
+        assert_eq!(bytes.from_client.into_inner(), question.len() as u64);
+        assert_eq!(bytes.to_client.into_inner(), answer.len() as u64);
+        end
+    }
 
     #[tokio::test]
     async fn a_side_that_has_ended_still_receives() {
-        let ((mut client, a), (b, mut server)) = (duplex(64), duplex(64));
-        let progress = Progress::new(Duration::from_secs(60));
-        let bytes = Bytes::default();
-        let relayed = relay(a, b, &progress, &bytes, std::future::pending());
-        let talk = async {
-            client.write_all(b"question").await.unwrap();
-            client.shutdown().await.unwrap();
-            let mut text = String::new();
-            server.read_to_string(&mut text).await.unwrap();
-            server.write_all(b"an answer").await.unwrap();
-            server.shutdown().await.unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).await.unwrap();
-            (text, answer)
+        let ((client, a), (b, server)) = (duplex(64), duplex(64));
+        let sides = ((client, Box::new(a) as _), (server, Box::new(b) as _));
+        let end = talk(sides.0, sides.1, b"question", b"an answer", &Pipes::new()).await;
+        assert_eq!(end, End::Closed);
+    }
+
+    #[tokio::test]
+    async fn sockets_pass_the_same_bytes_copied_or_spliced() {
+        let numbers = |by: usize| (0..MANY).map(|n| (n / by % 251) as u8).collect::<Vec<u8>>();
+        let (question, answer) = (numbers(1), numbers(3));
+        for (pipes, made) in [(Pipes::new(), 1), (Pipes::none(), 0)] {
+            let free = pipes.places();
+            for (question, answer) in [(&question[..], &answer[..]), (b"few", b""), (b"", b"few")] {
+                let ((client, a), (b, server)) = (sockets().await, sockets().await);
+                let sides = ((client, Box::new(a) as _), (server, Box::new(b) as _));
+                let end = talk(sides.0, sides.1, question, answer, &pipes).await;
+                assert_eq!(end, End::Closed);
+            }
+            assert_eq!(free - pipes.places(), made, "pipes are kept and used again");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pipe_with_bytes_in_it_is_not_used_again() {
+        let ((mut client, a), (b, server)) = (sockets().await, sockets().await);
+        let (progress, bytes, pipes) = (Progress::new(LONG), Bytes::default(), Pipes::new());
+        let free = pipes.places();
+        // The server reads nothing: at last, bytes are in the pipe.
+        let writing = async {
+            let full = vec![7; MANY];
+            let write = client.write_all(&full);
+            // It cannot all be taken; how much is, the system says.
+            let _ = tokio::time::timeout(Duration::from_millis(300), write).await;
         };
-        let (end, talked) = tokio::join!(relayed, talk);
-        assert_eq!((end, talked), (End::Closed, ("question".to_owned(), "an answer".to_owned())));
-        assert_eq!(bytes.from_client.into_inner(), 8);
-        assert_eq!(bytes.to_client.into_inner(), 9);
+        let (a, b) = (Box::new(a) as Box<dyn Stream>, Box::new(b) as Box<dyn Stream>);
+        let end = relay(a, b, &pipes, &progress, &bytes, writing).await;
+        assert_eq!(end, End::Stopped);
+        assert!(bytes.from_client.into_inner() > sockets::COPIED_BYTES);
+        assert_eq!(pipes.places(), free, "it is closed");
+        drop(server);
     }
 
     #[tokio::test]
     async fn an_idle_tunnel_ends() {
         let ((_client, a), (b, _server)) = (duplex(64), duplex(64));
         let progress = Progress::new(Duration::from_millis(5));
-        let end = relay(a, b, &progress, &Bytes::default(), std::future::pending()).await;
+        let (a, b) = (Box::new(a), Box::new(b));
+        let (pipes, bytes) = (Pipes::new(), Bytes::default());
+        let end = relay(a, b, &pipes, &progress, &bytes, std::future::pending()).await;
+        assert_eq!(end, End::Idle);
+        let ((_client, a), (b, _server)) = (sockets().await, sockets().await);
+        let (a, b) = (Box::new(a), Box::new(b));
+        let end = relay(a, b, &pipes, &progress, &bytes, std::future::pending()).await;
         assert_eq!(end, End::Idle);
     }
 }

@@ -2,7 +2,6 @@
 //! them, and people are asked once more.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,24 +9,25 @@ use std::time::{Duration, Instant};
 const OPEN_MAX: usize = 10_000;
 /// For how long a form may be sent.
 const OPEN_FOR: Duration = Duration::from_secs(3_600);
-/// Clients that go on; the oldest is asked again.
+/// People who go on; the oldest is asked again.
 const GOING_ON_MAX: usize = 100_000;
 
 /// A page with a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Open {
-    pub(crate) client: IpAddr,
+    /// Who got it: a login, else an address.
+    pub(crate) person: String,
     /// The rule that warned.
     pub(crate) rule: String,
     /// The site that it warned of.
     pub(crate) site: String,
-    /// Where the client wanted to go.
+    /// Where the person wanted to go.
     pub(crate) url: String,
     pub(crate) minutes: u32,
 }
 
 /// Who goes on, where, and what had warned.
-type GoingOn = (IpAddr, String, String);
+type GoingOn = (String, String, String);
 
 /// Both tables.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct Tables {
     open: HashMap<String, (Open, Instant)>,
     /// Tokens in the order in which they were made.
     order: VecDeque<String>,
-    going_on: HashMap<(IpAddr, String), Vec<(String, Instant)>>,
+    going_on: HashMap<(String, String), Vec<(String, Instant)>>,
     going_on_order: VecDeque<GoingOn>,
 }
 
@@ -57,40 +57,42 @@ impl Warnings {
         tables.open.insert(token, (open, now + OPEN_FOR));
     }
 
-    /// Takes the form of this token from the client who got it; it may then go on.
-    pub(crate) fn go_on(&self, token: &str, client: IpAddr, now: Instant) -> Option<Open> {
+    /// Takes the form of this token from the person who got it, who may then go on.
+    pub(crate) fn go_on(&self, token: &str, person: &str, now: Instant) -> Option<Open> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let (open, until) = tables.open.get(token)?.clone();
-        if open.client != client || until < now {
+        if open.person != person || until < now {
             return None;
         }
         while tables.going_on_order.len() >= GOING_ON_MAX {
-            if let Some((client, site, rule)) = tables.going_on_order.pop_front() {
-                tables.forget(client, site, &rule);
+            if let Some((person, site, rule)) = tables.going_on_order.pop_front() {
+                tables.forget(person, site, &rule);
             }
         }
         let until = now + Duration::from_secs(60 * u64::from(open.minutes));
-        tables.forget(client, open.site.clone(), &open.rule);
-        let key = (client, open.site.clone());
+        tables.forget(open.person.clone(), open.site.clone(), &open.rule);
+        let key = (open.person.clone(), open.site.clone());
         tables.going_on.entry(key).or_default().push((open.rule.clone(), until));
-        tables.going_on_order.push_back((client, open.site.clone(), open.rule.clone()));
+        let order = (open.person.clone(), open.site.clone(), open.rule.clone());
+        tables.going_on_order.push_back(order);
         Some(open)
     }
 
-    /// Rules whose warning this client has answered for the site.
-    pub(crate) fn continued(&self, client: IpAddr, site: &str, now: Instant) -> Vec<String> {
+    /// Rules whose warning this person has answered for the site.
+    pub(crate) fn continued(&self, person: &str, site: &str, now: Instant) -> Vec<String> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if tables.going_on.is_empty() {
             return Vec::new();
         }
-        let rules = tables.going_on.get(&(client, site.to_owned())).into_iter().flatten();
+        let rules =
+            tables.going_on.get(&(person.to_owned(), site.to_owned())).into_iter().flatten();
         rules.filter(|(_, until)| *until > now).map(|(rule, _)| rule.clone()).collect()
     }
 }
 
 impl Tables {
-    fn forget(&mut self, client: IpAddr, site: String, rule: &str) {
-        let key = (client, site);
+    fn forget(&mut self, person: String, site: String, rule: &str) {
+        let key = (person, site);
         if let Some(rules) = self.going_on.get_mut(&key) {
             rules.retain(|(known, _)| known != rule);
             if rules.is_empty() {
@@ -105,15 +107,15 @@ mod tests {
     use super::*;
 
     fn open(site: &str) -> Open {
-        let (client, rule) = ([10, 0, 0, 1].into(), "r".to_owned());
-        Open { client, rule, site: site.to_owned(), url: format!("http://{site}/"), minutes: 10 }
+        let (person, rule) = ("ann".to_owned(), "r".to_owned());
+        Open { person, rule, site: site.to_owned(), url: format!("http://{site}/"), minutes: 10 }
     }
 
     #[test]
     fn who_answered_goes_on_for_some_minutes() {
         let (warnings, now) = (Warnings::default(), Instant::now());
         warnings.open("t".into(), open("a.example"), now);
-        let (client, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let (client, other) = ("ann", "bob");
         assert_eq!(warnings.go_on("x", client, now), None, "a token that was never made");
         assert_eq!(warnings.go_on("t", other, now), None, "somebody else's");
         assert_eq!(warnings.go_on("t", client, now), Some(open("a.example")));
@@ -128,7 +130,7 @@ mod tests {
     fn a_form_is_not_open_for_ever_and_tables_are_bounded() {
         let (warnings, now) = (Warnings::default(), Instant::now());
         warnings.open("t".into(), open("a.example"), now);
-        assert_eq!(warnings.go_on("t", [10, 0, 0, 1].into(), now + OPEN_FOR * 2), None);
+        assert_eq!(warnings.go_on("t", "ann", now + OPEN_FOR * 2), None);
         (0..OPEN_MAX + 5).for_each(|n| warnings.open(n.to_string(), open("b.example"), now));
         let tables = warnings.tables.lock().unwrap();
         assert_eq!((tables.open.len(), tables.order.len()), (OPEN_MAX, OPEN_MAX));

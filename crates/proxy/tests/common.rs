@@ -14,6 +14,7 @@ use gauntlet_proxy::counters::Counters;
 use gauntlet_proxy::judge::Judge;
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::settings::{PortRange, Settings};
+use gauntlet_proxy::tls::OriginTrust;
 use gauntlet_proxy::{Parts, Server};
 use gauntlet_urlfilter::UrlLists;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -35,6 +36,7 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     pub(crate) counters: Arc<Counters>,
     pub(crate) log: Arc<Log>,
+    pub(crate) trust: OriginTrust,
     stop: Option<oneshot::Sender<()>>,
     running: Option<JoinHandle<()>>,
 }
@@ -102,11 +104,12 @@ impl Proxy {
         parts.log = Arc::clone(&log) as Arc<dyn AccessLog>;
         let server = Server::bind(settings, parts).await.unwrap();
         let (address, counters) = (server.addresses()[0], server.counters());
+        let trust = server.trust();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(async move {
             server.run(async { drop(stopped.await) }).await.unwrap();
         });
-        Proxy { address, counters, log, stop: Some(stop), running: Some(running) }
+        Proxy { address, counters, log, trust, stop: Some(stop), running: Some(running) }
     }
 
     /// Tells it to stop, and gives what ends when it has.

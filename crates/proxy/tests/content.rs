@@ -220,6 +220,43 @@ async fn what_cannot_be_judged_follows_the_settings_and_is_told() {
 }
 
 #[tokio::test]
+async fn bombs_of_every_coding_are_blocked() {
+    // 16 MiB of zeros in 14 bytes.
+    let brotli = b"\x9f\xff\xff\xff\xf8\x27\x00\xe2\xb1\x40\x20\xf7\xfe\x1f";
+    let zeros = vec![0; 16 << 20];
+    let zstd = {
+        let mut packed = vec![0; 1 << 20];
+        let n = zstd_safe::compress(&mut packed[..], &zeros, 3).unwrap();
+        packed.truncate(n);
+        packed
+    };
+    let (once, twice) = (gzip(&zeros), gzip(&gzip(&zeros)));
+    let origin = origin(move |path| match path {
+        "/gzip" => answer(once.clone(), &[HTML, ("content-encoding", "gzip")]),
+        "/twice" => answer(twice.clone(), &[HTML, ("content-encoding", "gzip, gzip")]),
+        "/br" => answer(brotli.to_vec(), &[HTML, ("content-encoding", "br")]),
+        _ => answer(zstd.clone(), &[HTML, ("content-encoding", "zstd")]),
+    })
+    .await;
+    // Whatever may pass because it cannot be judged, this may not.
+    let lenient = ContentSettings {
+        on_unreadable: Action::Pass,
+        on_too_large: Action::Pass,
+        ..ContentSettings::default()
+    };
+    let proxy = proxy(lenient, phrases(WORDS), None).await;
+    for (count, path) in ["/gzip", "/twice", "/br", "/zstd"].into_iter().enumerate() {
+        let url = origin.url(path);
+        let Some(out) = proxy.curl(&["-o", "/dev/null", "-w", "%{http_code}", &url]).await else {
+            return;
+        };
+        assert_eq!(out.text, "403", "{path}");
+        let rule = last(&proxy, count + 1).await.rule.unwrap();
+        assert_eq!(rule, "content: decompression bomb (ratio_max)", "{path}");
+    }
+}
+
+#[tokio::test]
 async fn parts_and_conditions() {
     let origin = Origin::start(|request: Request<hyper::body::Incoming>| async move {
         if request.headers().contains_key("if-none-match") {

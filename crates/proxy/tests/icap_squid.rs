@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gauntlet_proxy::access_log::Outcome;
+use gauntlet_urlfilter::UrlLists;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::{Request, Response};
 
-use crate::common::{Body, Origin, Output, PATIENCE, by_lists, program, text, until};
+use crate::common::{Body, Origin, Output, PATIENCE, by_lists, by_policy, program, text, until};
 use crate::icap_client::{ByPath, Icap, settings};
 use crate::judging::list;
+use crate::releases::{POLICY, Queue, form};
 
 struct Squid {
     child: Child,
@@ -210,6 +212,38 @@ async fn squid_gets_pages_blocks_and_204() {
     assert_eq!(denied, 3);
     // Squid's own connections are used again.
     assert!(icap.counters.connections.get() < icap.counters.reqmod.get(), "{:?}", icap.counters);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_blocked_behind_squid_asks_for_release() {
+    let origin = origin().await;
+    for preview_bytes in [0, 1024] {
+        let queue = Arc::new(Queue::default());
+        let judge = by_policy(POLICY, UrlLists::default()).with_releases(queue.clone());
+        let mut settings = settings();
+        settings.icap.preview_bytes = preview_bytes;
+        let icap = Icap::with(settings, Arc::new(judge)).await;
+        let Some(squid) = Squid::start(&both(&icap, "bypass=off")).await else { return };
+        let url = origin.url("/games");
+        let page = squid.curl(&["-H", "Accept: text/html", &url]).await;
+        assert!(page.text.contains("Ask for release"), "{}", page.text);
+        let mut args = form(&page);
+        let reason = format!("reason={}", "I play for work. ".repeat(20));
+        let to = origin.url("/.well-known/gauntlet/release");
+        args.extend(["--data-urlencode".to_owned(), reason, to.clone()]);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let answer = squid.curl(&args).await;
+        assert!(answer.text.contains("Your request was passed on"), "{}", answer.text);
+        let asked = queue.asked.lock().unwrap().remove(0);
+        assert_eq!((asked.url.as_str(), asked.client.as_str()), (url.as_str(), "127.0.0.1"));
+        // Longer than any form.
+        let file = squid.folder.path().join("long");
+        std::fs::write(&file, "reason=x&".repeat(10_000)).unwrap();
+        let data = format!("@{}", file.display());
+        let answer = squid.curl(&["-i", "--data-binary", &data, &to]).await;
+        assert!(answer.text.starts_with("HTTP/1.1 408 "), "{}", answer.text);
+        assert_eq!(origin.connections(), 0, "nothing of this is for the server");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

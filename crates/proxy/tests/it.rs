@@ -1,5 +1,6 @@
 //! Everything that drives a proxy, in one binary.
 
+mod bad_servers;
 mod client_hello;
 mod common;
 mod content;
@@ -10,6 +11,7 @@ mod dns_bytes;
 mod forwarding;
 mod hello_bytes;
 mod http2;
+mod http2_abuse;
 mod icap;
 mod icap_bytes;
 mod icap_cases;
@@ -33,6 +35,7 @@ mod tls_browser;
 mod tls_interception;
 mod tls_origins;
 mod tls_parts;
+mod tls_revocation;
 mod tls_tunnels;
 mod transparent;
 mod tunnels;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,12 +10,12 @@ use futures_util::future::BoxFuture;
 use gauntlet_proxy::Parts;
 use gauntlet_proxy::access_log::{AccessRecord, Outcome};
 use gauntlet_proxy::auth::Logins;
-use gauntlet_proxy::auth::passwords::Passwords;
+use gauntlet_proxy::auth::passwords::{PasswordFile, Passwords};
 use gauntlet_proxy::settings::{LoginMethod, LoginSettings, Settings, Upstream};
 use gauntlet_urlfilter::UrlLists;
 use tempfile::TempDir;
 
-use crate::common::{Origin, Proxy, by_policy, settings, text, until};
+use crate::common::{Origin, Proxy, by_policy, program, settings, text, until};
 use crate::tls_parts::{Pki, TlsOrigin, judged};
 
 /// `htpasswd -nbB`, cost 5: the password is "secret".
@@ -79,6 +80,71 @@ async fn curl_logs_in_by_every_method_for_requests_and_tunnels() {
     assert!(asked.clone().all(|r| r.outcome == Outcome::Denied && r.status == 407));
     assert_eq!(proxy.counters.passwords_checked.get(), 1, "of the second it is known");
     assert_eq!(proxy.counters.logins.get(), 6);
+}
+
+/// What openssl writes for this password.
+fn openssl(program: &Path, kind: &str, password: &str) -> String {
+    let mut command = Command::new(program);
+    let output = command.args(["passwd", kind, "--", password]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn hashes_that_openssl_writes_are_known() {
+    let Some(program) = program("openssl") else { return };
+    // Lengths around those of blocks and digests, at which the algorithms differ.
+    let lengths = [1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 200];
+    let passwords = lengths.map(|n| "pässword".chars().cycle().take(n).collect::<String>());
+    let kinds = ["-apr1", "-5", "-6"];
+    let mut lines = String::new();
+    for kind in kinds {
+        for (n, password) in passwords.iter().enumerate() {
+            lines += &format!("{n}{kind}:{}", openssl(&program, kind, password));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users");
+    std::fs::write(&file, &lines).unwrap();
+    let users = PasswordFile::open(&file).unwrap();
+    let address = [127, 0, 0, 1].into();
+    for kind in kinds {
+        for (n, password) in passwords.iter().enumerate() {
+            let login = format!("{n}{kind}");
+            let known = users.check(address, login.clone(), password.clone()).await;
+            assert_eq!(known.as_deref(), Some(login.as_str()), "{password:?}");
+            let known = users.check(address, login.clone(), format!("{password}x")).await;
+            assert_eq!(known, None, "{login}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_is_warned_goes_on_from_every_address_and_nobody_else_does() {
+    let (files, origin) = (files(), Origin::echo().await);
+    let policy = "[[web_rule]]\nname = \"ask\"\nwhen.url.path = \"/games*\"\n\
+                  do = { warn = { text = \"Games?\", minutes = 5 } }\n";
+    let judge = by_policy(policy, UrlLists::default());
+    let parts = Parts { judge: Arc::new(judge), ..Parts::default() };
+    let proxy = Proxy::with(login(&files, &[LoginMethod::Basic]), parts).await;
+    let url = origin.url("/games");
+    let ask = async |user: &str, from: &str, url: &str| {
+        let fields = ["-i", "-H", "Accept: text/html", "--proxy-user", user];
+        let args = [&fields[..], &["--interface", from, url]].concat();
+        proxy.curl(&args).await.map(|output| output.text)
+    };
+    let (ann, other) = ("ann:secret", "jörg:secret");
+    let Some(page) = ask(ann, "127.0.0.1", &url).await else { return };
+    let value = |begin: &str| page.split(begin).nth(1)?.split('"').next();
+    let action = value("action=\"").unwrap();
+    let form = format!("{action}?token={}&reason=x", value("value=\"").unwrap());
+    let passes = |answer: Option<String>| answer.unwrap().starts_with("HTTP/1.1 200 OK");
+    let answer = ask(other, "127.0.0.1", &form).await.unwrap();
+    assert!(!answer.starts_with("HTTP/1.1 302 "), "the form is not his: {answer}");
+    assert!(ask(ann, "127.0.0.2", &form).await.unwrap().starts_with("HTTP/1.1 302 "));
+    assert!(passes(ask(ann, "127.0.0.1", &url).await));
+    assert!(passes(ask(ann, "127.0.0.3", &url).await));
+    assert!(!passes(ask(other, "127.0.0.1", &url).await), "the address does not go on");
 }
 
 #[tokio::test]

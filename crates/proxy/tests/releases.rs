@@ -10,7 +10,7 @@ use gauntlet_web::release::{ReleaseRequest, ReleasedFor, WebException, WebExcept
 use crate::common::{Origin, Output, Proxy, by_policy, text};
 use crate::tls_parts::{Pki, TlsOrigin, judged};
 
-const POLICY: &str = "[[web_rule]]\nname = \"no games\"\n\
+pub(crate) const POLICY: &str = "[[web_rule]]\nname = \"no games\"\n\
     when.url.path = \"/games*\"\ndo = { block = \"No games.\" }\n\
     [[web_rule]]\nname = \"secret\"\nwhen.url.host = \"www.good.example\"\n\
     do = { block = \"Secret.\" }\n\
@@ -18,8 +18,8 @@ const POLICY: &str = "[[web_rule]]\nname = \"no games\"\n\
     do = { block = \"No texts.\" }\n";
 
 #[derive(Default)]
-struct Queue {
-    asked: Mutex<Vec<ReleaseRequest>>,
+pub(crate) struct Queue {
+    pub(crate) asked: Mutex<Vec<ReleaseRequest>>,
     exceptions: RwLock<Arc<WebExceptions>>,
 }
 
@@ -44,7 +44,7 @@ impl Releases for Queue {
 }
 
 /// Arguments of curl that send the form on a page.
-fn form(page: &Output) -> Vec<String> {
+pub(crate) fn form(page: &Output) -> Vec<String> {
     let inputs = page.text.split("<input type=\"hidden\" name=\"").skip(1);
     let pairs = inputs.map(|input| {
         let (name, rest) = input.split_once('"').unwrap();

@@ -52,6 +52,7 @@ impl Pki {
         let key = KeyPair::generate().unwrap();
         let root = params.self_signed(&key).unwrap();
         std::fs::write(folder.path().join("root.pem"), root.pem()).unwrap();
+        std::fs::write(folder.path().join("root.key"), key.serialize_pem()).unwrap();
         let issuer = Issuer::new(params, key);
         create(
             &folder.path().join("ca"),

@@ -307,3 +307,36 @@ async fn an_address_that_is_taken_stops_the_start() {
     let error = Server::bind(settings, Parts::default()).await.err().unwrap().to_string();
     assert!(error.starts_with("cannot listen on 127.0.0.1:"), "{error}");
 }
+
+#[tokio::test]
+async fn a_long_tunnel_passes_every_byte_and_what_came_with_the_request_first() {
+    // A server that says first what it got, then as much again.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).await.unwrap();
+        stream.write_all(&got).await.unwrap();
+        stream.write_all(&got).await.unwrap();
+    });
+    let proxy = Proxy::start(settings()).await;
+    let mut stream = proxy.connect().await;
+    let long: Vec<u8> = (0..6_000_000_u32).map(|n| (n % 251) as u8).collect();
+    // Before the answer to CONNECT.
+    let head = format!("CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), &long[..1000]].concat()).await.unwrap();
+    let answer = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (mut read, mut write) = stream.split();
+    let sending = async {
+        write.write_all(&long[1000..]).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let mut got = Vec::new();
+    let receiving = async { read.read_to_end(&mut got).await.unwrap() };
+    tokio::join!(sending, receiving);
+    assert!(got == [&long[..], &long[..]].concat(), "{} bytes", got.len());
+    let record = proxy.record().await;
+    assert_eq!((record.bytes_in, record.bytes_out), (6_000_000, 12_000_000));
+}

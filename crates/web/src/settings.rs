@@ -25,7 +25,7 @@ pub use dns::{BlockedAnswer, DnsSettings, LoggedQueries};
 pub use hosts::Hosts;
 pub use icap::{IcapSettings, UserEncoding};
 pub use login::{LoginMethod, LoginSettings};
-pub use tls::{ClientCertificate, TlsSettings, TunnelPolicy};
+pub use tls::{ClientCertificate, TlsSettings, TunnelPolicy, UnknownRevocation};
 pub use transparent::{Destination, Mode, Other, Transparent, VerifyNames};
 
 /// All settings of a proxy.
@@ -349,6 +349,11 @@ pub enum SettingsError {
     /// Not a host.
     #[error("tls.bypass: {0:?} is no host such as bank.example, *.bank.example or 192.0.2.7")]
     Bypass(String),
+    /// Every server would be refused.
+    #[error(
+        "tls.unknown_revocation = \"block\" refuses every server as long as tls.crls names no list"
+    )]
+    NoRevocationLists,
     /// Not a network.
     #[error("icap.trusted_networks: {0}")]
     TrustedNetwork(String),

@@ -157,10 +157,15 @@ pub(crate) fn concurrency_table(subject: &Subject) -> Table {
 
 pub(crate) fn download(report: &Report) -> Option<Table> {
     let download = report.download.as_ref()?;
-    let mut table = Table::new("One download", &["file", "MB/s", "client's ceiling MB/s"]);
+    let mut table =
+        Table::new("One download", &["file", "MB/s", "CPU seconds a GB", "client's ceiling MB/s"]);
     table.rows.push(vec![
         download.url.clone(),
         estimate(&download.megabytes_per_second),
+        match &download.cpu_seconds_per_gigabyte {
+            Some(cpu) => format!("{:.3}", cpu.mean),
+            None => "unknown".to_owned(),
+        },
         download.ceiling.map_or_else(|| "not measured".to_owned(), |c| format!("{c:.0}")),
     ]);
     Some(table)

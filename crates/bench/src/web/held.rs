@@ -37,6 +37,8 @@ pub struct Held {
     pub bytes_per_connection: Option<f64>,
     /// From connecting to the last byte of the answer, of new connections meanwhile.
     pub new_answer: Latency,
+    /// Why the figures are not the proxy's.
+    pub invalid: Vec<String>,
 }
 
 /// Opens so many connections, asks once over each, and holds them.
@@ -67,7 +69,7 @@ pub fn measure(
         let _ = ask(number);
     }
     let memory_before = used();
-    let (mut held, mut first_error, mut failed) = (Vec::new(), None, 0);
+    let (mut held, mut first_error, mut failed) = (Vec::new(), None::<std::io::Error>, 0);
     while held.len() < wanted && failed < FAILED_MAX {
         match ask(held.len()) {
             Ok(stream) => {
@@ -76,7 +78,7 @@ pub fn measure(
             }
             Err(error) => {
                 failed += 1;
-                first_error.get_or_insert_with(|| error.to_string());
+                first_error.get_or_insert(error);
             }
         }
     }
@@ -94,12 +96,25 @@ pub fn measure(
     Ok(Held {
         wanted,
         open,
-        first_error,
+        invalid: invalid(wanted, open, first_error.as_ref()),
+        first_error: first_error.map(|error| error.to_string()),
         memory_before,
         memory_held,
         bytes_per_connection: memory_before.zip(memory_held).map(|(b, h)| each(b, h)),
         new_answer: Latency::of(&latency),
     })
+}
+
+/// Why these are not as many as the proxy could have held.
+fn invalid(wanted: usize, open: usize, first_error: Option<&std::io::Error>) -> Vec<String> {
+    // Files and ports are what a client runs out of.
+    let is_own = |error: &&std::io::Error| {
+        let own = [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL, libc::ENOBUFS];
+        error.raw_os_error().is_some_and(|code| own.contains(&code))
+    };
+    let why = first_error.filter(|_| open < wanted).filter(is_own);
+    let why = why.map(|error| format!("the client was the limit at {open} connections: {error}"));
+    why.into_iter().collect()
 }
 
 /// Reads a head and as many bytes as it says.
@@ -131,5 +146,19 @@ fn is_open(stream: &TcpStream) -> bool {
     match stream.peek(&mut byte) {
         Ok(count) => count > 0,
         Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_runs_out_of_files_says_so() {
+        let own = std::io::Error::from_raw_os_error(libc::EMFILE);
+        let of_proxy = std::io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        assert!(invalid(10, 7, Some(&own))[0].contains("the client was the limit at 7"));
+        assert!(invalid(10, 7, Some(&of_proxy)).is_empty());
+        assert!(invalid(10, 10, Some(&own)).is_empty());
     }
 }

@@ -26,6 +26,7 @@ pub fn sheet(report: &Report) -> Page {
             .extend(page::invalid(&size.http).into_iter().map(|why| format!("{objects}: {why}")));
     }
     tables.extend(report.slow.as_ref().map(slow));
+    invalid.extend(report.held.iter().flat_map(|held| held.invalid.clone()));
     tables.extend(report.held.as_ref().map(held));
     if let Some(table) = tables.first_mut() {
         table.notes.push(report.workload.clone());

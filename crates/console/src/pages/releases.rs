@@ -8,11 +8,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::WebReleases;
 use gauntlet_store::web_releases::{ReleaseError, RequestState, StoredException, Terms};
-use gauntlet_web::release::ReleasedFor;
+use gauntlet_web::release::{ReleaseRequest, ReleasedFor};
 
 use super::messages::number;
 use crate::app::App;
 use crate::error::RequestError;
+use crate::release_answer::ReleaseOutcome;
 use crate::request::RequestContext;
 use crate::text::{t, translatable};
 use crate::{layout, response};
@@ -99,7 +100,7 @@ pub(crate) fn approve(
     asked: Option<i64>,
 ) -> Result<StoredException, RequestError> {
     let store = store(app)?;
-    let asked_by = match asked {
+    let asked_for = match asked {
         None => None,
         Some(number) => Some(find_open(store, number)?),
     };
@@ -110,8 +111,8 @@ pub(crate) fn approve(
         Some(hours) if (1..=HOURS_MAX).contains(&hours) => Some(request.now_ms + hours * HOUR_MS),
         Some(_) => return Err(RequestError::Bad(format!("hours: from 1 to {HOURS_MAX}"))),
     };
-    let (client, user) = asked_by.unwrap_or_default();
-    let released_for = released_for(request, &client, &user)?;
+    let asked_by = asked_for.clone().unwrap_or_default();
+    let released_for = released_for(request, &asked_by.client, &asked_by.user)?;
     let terms = Terms { target, released_for, until_ms, note };
     let made = store.approve(asked, &terms, request.login(), request.now_ms)?;
     let target = &made.target;
@@ -122,17 +123,20 @@ pub(crate) fn approve(
         "release web",
         &format!("{target} for {whom}, release {}", made.number),
     )?;
+    if let Some(asked) = asked_for {
+        app.state.node.answer_release(&asked, ReleaseOutcome::Released(until_ms));
+    }
     Ok(made)
 }
 
-/// Client and user of a request that waits.
-fn find_open(store: &WebReleases, number: i64) -> Result<(String, String), RequestError> {
+/// A request that waits.
+fn find_open(store: &WebReleases, number: i64) -> Result<ReleaseRequest, RequestError> {
     let found = store.requests(Some(RequestState::Open), number.checked_add(1), 1)?;
     let found = found.into_iter().find(|stored| stored.number == number);
     let found = found.ok_or(RequestError::NotFound(translatable(
         "This request was decided already, or is forgotten.",
     )))?;
-    Ok((found.request.client, found.request.user))
+    Ok(found.request)
 }
 
 fn released_for(
@@ -172,8 +176,11 @@ pub(crate) fn decline(
     number: i64,
 ) -> Result<(), RequestError> {
     let note = request.field("note");
+    let asked = find_open(store(app)?, number)?;
     store(app)?.decline(number, request.login(), note, request.now_ms)?;
-    note_activity(app, request, "decline web release", &format!("request {number} {note}"))
+    note_activity(app, request, "decline web release", &format!("request {number} {note}"))?;
+    app.state.node.answer_release(&asked, ReleaseOutcome::Declined);
+    Ok(())
 }
 
 /// Ends an exception; whether there was one.

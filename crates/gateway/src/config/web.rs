@@ -26,11 +26,18 @@ pub struct WebSettings {
     pub log_clients: LoggedClients,
     /// Whole URLs are kept; else scheme, host and port alone.
     pub log_urls: bool,
+    /// Who asked for release of a page and left an address gets a mail when it is decided.
+    pub answer_requests: bool,
 }
 
 impl Default for WebSettings {
     fn default() -> Self {
-        WebSettings { log_retention_days: 30, log_clients: LoggedClients::Address, log_urls: true }
+        WebSettings {
+            log_retention_days: 30,
+            log_clients: LoggedClients::Address,
+            log_urls: true,
+            answer_requests: false,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use argon2::password_hash::{PasswordHash, PasswordVerifier};
 use blowfish::Blowfish;
 use futures_util::future::BoxFuture;
 
+use super::apr1;
 use super::file::{self, FileError};
 use super::nonce::is_same;
 
@@ -41,24 +42,32 @@ pub struct PasswordFile {
 }
 
 impl PasswordFile {
-    /// Reads lines of `login:hash`. Hashes are bcrypt (`htpasswd -B`) and Argon2 (`argon2 -e`).
+    /// Reads lines of `login:hash`. Hashes are bcrypt (`htpasswd -B`), Argon2 (`argon2 -e`),
+    /// SHA-crypt (`htpasswd -2`, `-5`, `mkpasswd`) and, with a warning, `$apr1$` (`htpasswd -m`).
     ///
     /// # Errors
     /// If it cannot be read, or a line is malformed or has another hash.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let mut hashes = HashMap::new();
+        let mut quick = 0;
         for (line, text) in file::lines(&file::read(path)?) {
             let wrong = |why: &str| file::wrong(path, line, why.to_owned());
             let (login, hash) = text.split_once(':').ok_or_else(|| wrong("no LOGIN:HASH"))?;
-            if Hash::read(hash).is_none() {
+            let Some(read) = Hash::read(hash) else {
                 return Err(wrong(
-                    "this hash is none of bcrypt (htpasswd -B, cost 4 to 15) and Argon2 \
-                     (argon2 -e); others are not known here, or too easily guessed",
+                    "this hash is none of bcrypt (htpasswd -B, cost 4 to 15), Argon2 (argon2 -e), \
+                     SHA-crypt ($5$, $6$, at most 1000000 rounds) and $apr1$; others are not known \
+                     here, or too easily guessed",
                 ));
-            }
+            };
+            quick += u32::from(matches!(read, Hash::Apr1(..)));
             if login.is_empty() || hashes.insert(login.to_owned(), Arc::from(hash)).is_some() {
                 return Err(wrong("the login is empty, or was there before"));
             }
+        }
+        if quick > 0 {
+            let file = path.display();
+            tracing::warn!(%file, quick, "$apr1$ hashes are quickly guessed; htpasswd -B makes others");
         }
         Ok(PasswordFile { hashes })
     }
@@ -87,12 +96,26 @@ enum Hash<'a> {
     /// Cost, salt, and the hash itself.
     Bcrypt(u32, [u8; 16], [u8; 23]),
     Argon2(PasswordHash<'a>),
+    /// SHA-256 or SHA-512, rounds, salt, and the hash itself.
+    Sha(Sha, usize, &'a str, &'a str),
+    /// Salt, and the hash itself.
+    Apr1(&'a str, &'a str),
+}
+
+/// Which of the two hashes of SHA-crypt.
+#[derive(Debug, Clone, Copy)]
+enum Sha {
+    Sha256,
+    Sha512,
 }
 
 /// A login should take a second at most, on any machine: higher costs are mistakes.
 const BCRYPT_COST_MAX: u32 = 15;
 const ARGON2_KIB_MAX: u32 = 1 << 20;
 const ARGON2_PASSES_MAX: u32 = 100;
+const SHA_ROUNDS_MAX: usize = 1_000_000;
+/// Bytes of a salt that count.
+const SHA_SALT_BYTES_MAX: usize = 16;
 
 impl<'a> Hash<'a> {
     fn read(text: &'a str) -> Option<Self> {
@@ -102,10 +125,52 @@ impl<'a> Hash<'a> {
             let (salt, hash) = rest.split_at_checked(22).filter(|(_, hash)| hash.len() == 31)?;
             return Some(Hash::Bcrypt(cost, bcrypt_bytes(salt)?, bcrypt_bytes(hash)?));
         }
+        if let Some(rest) = text.strip_prefix("$apr1$") {
+            let (salt, hash) = rest.split_once('$')?;
+            let fits = salt.len() <= apr1::SALT_BYTES_MAX && hash.len() == apr1::HASH_LETTERS;
+            return fits.then_some(Hash::Apr1(salt, hash));
+        }
+        if let Some(rest) = text.strip_prefix("$5$") {
+            return read_sha(Sha::Sha256, 43, rest);
+        }
+        if let Some(rest) = text.strip_prefix("$6$") {
+            return read_sha(Sha::Sha512, 86, rest);
+        }
         let hash = PasswordHash::new(text).ok().filter(|_| text.starts_with("$argon2"))?;
         let params = argon2::Params::try_from(&hash).ok()?;
         let is_bounded = params.m_cost() <= ARGON2_KIB_MAX && params.t_cost() <= ARGON2_PASSES_MAX;
         (is_bounded && hash.hash.is_some()).then_some(Hash::Argon2(hash))
+    }
+}
+
+/// What stands behind `$5$` or `$6$` (Drepper, "Unix crypt using SHA-256 and SHA-512").
+fn read_sha(sha: Sha, letters: usize, text: &str) -> Option<Hash<'_>> {
+    let (rounds, rest) = match text.strip_prefix("rounds=") {
+        None => (sha_crypt::ROUNDS_DEFAULT, text),
+        Some(text) => {
+            let (rounds, rest) = text.split_once('$')?;
+            (rounds.parse().ok()?, rest)
+        }
+    };
+    let (salt, hash) = rest.split_once('$')?;
+    let fits = (1000..=SHA_ROUNDS_MAX).contains(&rounds)
+        && salt.len() <= SHA_SALT_BYTES_MAX
+        && hash.len() == letters;
+    fits.then_some(Hash::Sha(sha, rounds, salt, hash))
+}
+
+/// The hash of a password as it is written.
+fn sha_hash(sha: Sha, password: &str, salt: &str, rounds: usize) -> Option<String> {
+    let (password, salt) = (password.as_bytes(), salt.as_bytes());
+    match sha {
+        Sha::Sha256 => {
+            let params = sha_crypt::Sha256Params::new(rounds).ok()?;
+            sha_crypt::sha256_crypt_b64(password, salt, &params).ok()
+        }
+        Sha::Sha512 => {
+            let params = sha_crypt::Sha512Params::new(rounds).ok()?;
+            sha_crypt::sha512_crypt_b64(password, salt, &params).ok()
+        }
     }
 }
 
@@ -163,6 +228,12 @@ fn fits(password: &str, hash: &str) -> bool {
         Some(Hash::Argon2(hash)) => {
             Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
         }
+        Some(Hash::Sha(sha, rounds, salt, hash)) => sha_hash(sha, password, salt, rounds)
+            .is_some_and(|made| is_same(made.as_bytes(), hash.as_bytes())),
+        Some(Hash::Apr1(salt, hash)) => {
+            let made = apr1::hash(password.as_bytes(), salt.as_bytes());
+            is_same(made.as_bytes(), hash.as_bytes())
+        }
         None => false,
     }
 }
@@ -171,12 +242,17 @@ fn fits(password: &str, hash: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What `htpasswd -nbB` and `argon2` print for "secret".
+    /// What `htpasswd -nbB`, `argon2`, `openssl passwd` and crypt(3) print for "secret".
     const LINES: &str = "\
 # users of the proxy
 bcrypt:$2y$05$HSqzFHcXPS3m2XEpUHKnpO5Ixav1aWHkF2mL198XGVQvx5BzqF3c6
 argon2:$argon2id$v=19$m=1024,t=1,p=1$c2FsdHNhbHRzYWx0$\
 GMv1V/a9uBNqF+93SqBH3JLZiqfe1V1xP9SfOSAqqRE
+apr1:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0
+sha256:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA
+short:$5$rounds=1000$s$1G5532wclKO2DGU0xcX3Rd6BmCQw9FWjZAp9VdiPyK3
+sha512:$6$rounds=1234$abcdefghijklmnop$\
+IHxJU1//aPNjHJ/dTsgfYDQ8x53Qf934gbfExKhFjSUfeLhnxh5Qjre4cx8Z1herK1vKT7cjNCB8ULVND1/Q./
 ";
 
     fn open(text: &str) -> Result<PasswordFile, String> {
@@ -192,7 +268,7 @@ GMv1V/a9uBNqF+93SqBH3JLZiqfe1V1xP9SfOSAqqRE
         let check = |login: &str, password: &str| {
             users.check([127, 0, 0, 1].into(), login.to_owned(), password.to_owned())
         };
-        for login in ["bcrypt", "argon2"] {
+        for login in ["bcrypt", "argon2", "apr1", "sha256", "short", "sha512"] {
             assert_eq!(check(login, "secret").await.as_deref(), Some(login));
             assert_eq!(check(login, "Secret").await, None, "{login}");
         }
@@ -204,6 +280,9 @@ GMv1V/a9uBNqF+93SqBH3JLZiqfe1V1xP9SfOSAqqRE
     fn what_cannot_be_checked_is_named_with_its_line() {
         for (text, why) in [
             ("a:$apr1$x$y", "line 1: this hash is none of bcrypt"),
+            ("a:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", "line 1: this hash"),
+            ("a:$5$rounds=999999999$salt$Gcm6FsVtF/Qa77ZKD.iwsJlCVPY0XSMgLJL0Hnww/c1", "line 1"),
+            ("a:$5$rounds=x$salt$Gcm6FsVtF/Qa77ZKD.iwsJlCVPY0XSMgLJL0Hnww/c1", "line 1"),
             ("a:plain", "htpasswd -B"),
             ("a", "LOGIN:HASH"),
             ("a:$2y$31$HSqzFHcXPS3m2XEpUHKnpO5Ixav1aWHkF2mL198XGVQvx5BzqF3c6", "line 1"),

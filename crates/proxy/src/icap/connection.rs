@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method, Response};
 use tokio::io::{AsyncWriteExt, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::asking;
 use crate::body::AnyBody;
 use crate::client::{Client, Socket, Stage};
-use crate::error_page::Form;
+use crate::error_page::{self, Form};
 use crate::icap::answer::{self, About, Part};
 use crate::icap::body::{Incoming, ReadError};
 use crate::icap::chunks::{ChunkDecoder, put_chunk, put_end};
@@ -29,6 +30,7 @@ use crate::icap::transaction::Transaction;
 use crate::inspect::inspect;
 use crate::judge::Inspect;
 use crate::refusal::Refusal;
+use crate::releases::{Desk, FORM_BYTES_MAX};
 use crate::stop::Phase;
 
 /// How long a client may take to read an error before the connection ends.
@@ -199,6 +201,11 @@ impl Connection {
             self.service.references.next(),
         );
         let asked = asked(request, &heads, &question, self.service.istag());
+        if let Some(desk) = self.service.desk(&question) {
+            let taken = self.take_form(&asked, &mut transaction, desk).await;
+            transaction.record.bytes_in = self.incoming.body_bytes();
+            return taken;
+        }
         let web = self.service.read(client, user, &question);
         let verdict = web.and_then(|web| {
             transaction.note(&web);
@@ -218,6 +225,41 @@ impl Connection {
             Ok(()) if !asked.request.is_last => Ok(()),
             _ => Err(Ended),
         }
+    }
+
+    /// Takes the form by which somebody asks for release of what was blocked. It is sent to the
+    /// site that was blocked, so this comes before the judge.
+    async fn take_form(
+        &mut self,
+        asked: &Asked,
+        log: &mut Transaction,
+        desk: Arc<Desk>,
+    ) -> Result<(), Ended> {
+        let (body, mut gate) = self.incoming.body();
+        let read = {
+            let mut reading = pin!(Limited::new(body, FORM_BYTES_MAX).collect());
+            loop {
+                tokio::select! {
+                    read = reading.as_mut() => break read,
+                    () = gate.wanted() => {
+                        self.go_on().await?;
+                        gate.open();
+                    }
+                }
+            }
+        };
+        let Ok(form) = read else {
+            return match self.incoming.failed() {
+                Some(error) => self.broken(error).await,
+                None => self.refuse(asked, log, &Refusal::RequestBody).await,
+            };
+        };
+        let (client, form) = (log.record.client, form.to_bytes());
+        let taken = asking::take(desk, client, form, &mut log.record.note).await;
+        log.is_changed = true;
+        let page = error_page::taken(&taken, &self.service.settings.name);
+        self.instead(asked, log, page).await?;
+        if asked.request.is_last { Err(Ended) } else { Ok(()) }
     }
 
     /// It passes as it came.

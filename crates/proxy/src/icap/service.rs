@@ -9,6 +9,7 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 
 use crate::access_log::{AccessLog, AccessRecord};
+use crate::asking;
 use crate::body::AnyBody;
 use crate::error_page::{self, About, Form};
 use crate::headers;
@@ -17,6 +18,7 @@ use crate::icap::counters::IcapCounters;
 use crate::judge::{Decision, Inspect, Judge, ResponseDecision, ResponseHead};
 use crate::reason::Note;
 use crate::refusal::Refusal;
+use crate::releases::{self, Desk};
 use crate::request::WebRequest;
 use crate::service::{References, redirect};
 use crate::settings::{IcapSettings, Settings, SettingsError};
@@ -139,6 +141,12 @@ impl Service {
         WebRequest::asked_about(client, user, &question.request, &self.settings)
     }
 
+    /// Who takes the form that a request brings; none if it brings none.
+    pub(crate) fn desk(&self, question: &Question) -> Option<Arc<Desk>> {
+        let is_form = question.response.is_none() && releases::is_form(&question.request);
+        self.judge.desk().filter(|_| is_form && question.has_body).map(Arc::clone)
+    }
+
     /// Asks the judge. RESPMOD asks about the request, too: a site that has RESPMOD alone wants its
     /// lists of addresses to count.
     ///
@@ -191,13 +199,20 @@ impl Service {
         record: &AccessRecord,
         form: Form,
     ) -> Response<AnyBody> {
+        let release = match form {
+            // Where no REQMOD is asked, the server that was blocked would get what is sent.
+            Form::Html if self.counters.reqmod.get() > 0 => {
+                asking::form(self.judge.as_ref(), refusal, record)
+            }
+            Form::Html | Form::Text => None,
+        };
         let about = About {
             url: &record.url,
             client: record.client,
             evidence: &record.note.evidence,
             reference: &record.reference,
             proxy: &self.settings.name,
-            release: None,
+            release,
         };
         error_page::response(refusal, &about, form)
     }

@@ -17,6 +17,8 @@ pub enum CertificateFault {
     SelfSigned,
     /// Its issuer took it back.
     Revoked,
+    /// Nothing that is known and in force says whether its issuer took it back.
+    RevocationUnknown,
     /// Anything else: a wrong signature, a purpose that it is not for, an unreadable one.
     Invalid,
 }
@@ -31,6 +33,7 @@ impl CertificateFault {
             CertificateFault::UnknownIssuer => "certificate_unknown_issuer",
             CertificateFault::SelfSigned => "certificate_self_signed",
             CertificateFault::Revoked => "certificate_revoked",
+            CertificateFault::RevocationUnknown => "certificate_revocation_unknown",
             CertificateFault::Invalid => "certificate_invalid",
         }
     }
@@ -54,6 +57,9 @@ impl fmt::Display for CertificateFault {
             }
             CertificateFault::SelfSigned => f.write_str("the server has signed it itself"),
             CertificateFault::Revoked => f.write_str("its issuer has revoked it"),
+            CertificateFault::RevocationUnknown => {
+                f.write_str("no list in force says whether its issuer has revoked it")
+            }
             CertificateFault::Invalid => {
                 f.write_str("it cannot be used for a server, or is broken")
             }

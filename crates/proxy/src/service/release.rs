@@ -8,33 +8,16 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 
 use super::Service;
-use crate::access_log::AccessRecord;
+use crate::asking;
 use crate::body::AnyBody;
 use crate::client::Client;
 use crate::error_page;
 use crate::exchange::Exchange;
 use crate::refusal::Refusal;
-use crate::releases::{self, Blocked, FORM_BYTES_MAX, ReleaseForm, Taken};
+use crate::releases::{self, FORM_BYTES_MAX};
 
 impl Service {
-    /// The form for the page of a block; none if nobody may ask for it.
-    pub(super) fn release_form(
-        &self,
-        refusal: &Refusal,
-        record: &AccessRecord,
-    ) -> Option<ReleaseForm> {
-        let Refusal::Blocked(reason) = refusal else { return None };
-        let desk = self.judge.desk().filter(|_| self.judge.is_releasable(&reason.rule))?;
-        Some(desk.form(&Blocked {
-            client: record.client,
-            user: record.user.as_deref().unwrap_or_default(),
-            url: &record.url,
-            rule: &reason.rule,
-            reference: &record.reference,
-        }))
-    }
-
-    /// The answer to such a form; none if the request brings none. It is asked for on the site that
+    /// The answer to a form; none if the request brings none. It is asked for on the site that
     /// was blocked, so this comes before the judge.
     pub(super) async fn take_form(
         &self,
@@ -51,12 +34,8 @@ impl Service {
         let wait_max = Duration::from_secs(self.settings.times.header_seconds_max);
         let read = tokio::time::timeout(wait_max, body).await;
         let read = read.ok().and_then(Result::ok).ok_or(Refusal::RequestBody)?;
-        let (address, form) = (client.address, read.to_bytes());
-        let taken = tokio::task::spawn_blocking(move || desk.take(address, &form)).await;
-        let taken = taken.unwrap_or(Taken::Full);
-        if let Taken::Passed { reference } = &taken {
-            exchange.record.note.evidence = format!("asks for release of {reference}");
-        }
+        let note = &mut exchange.record.note;
+        let taken = asking::take(desk, client.address, read.to_bytes(), note).await;
         Ok(Some(error_page::taken(&taken, &self.settings.name)))
     }
 }

@@ -26,6 +26,14 @@ pub enum TlsError {
     /// A file without any certificate.
     #[error("tls.roots or tls.more_roots {0}: there is no certificate in PEM form in it")]
     NoRoots(PathBuf),
+    /// A list of revoked certificates that cannot be used.
+    #[error("tls.crls {path}: {why}")]
+    Revocation {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// Tunnels would be decrypted, and no server could be verified.
     #[error(
         "tunnels are to be decrypted (tls.ca_certificate), and no roots are known to verify \

@@ -31,6 +31,11 @@ fn fault_of(error: &CertificateError) -> CertificateFault {
         ),
         CertificateError::UnknownIssuer => CertificateFault::UnknownIssuer,
         CertificateError::Revoked => CertificateFault::Revoked,
+        CertificateError::UnknownRevocationStatus
+        | CertificateError::ExpiredRevocationList
+        | CertificateError::ExpiredRevocationListContext { .. } => {
+            CertificateFault::RevocationUnknown
+        }
         CertificateError::Other(other) if other.0.is::<SelfSigned>() => {
             CertificateFault::SelfSigned
         }
@@ -64,6 +69,10 @@ fn name_of(presented: &str) -> String {
 pub(crate) fn refusal_of(error: &io::Error) -> Refusal {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(error)) => Refusal::Certificate(fault_of(error)),
+        // A list that names the issuer, which did not sign it.
+        Some(Error::InvalidCertRevocationList(_)) => {
+            Refusal::Certificate(CertificateFault::RevocationUnknown)
+        }
         Some(Error::NoCertificatesPresented) => Refusal::Certificate(CertificateFault::Invalid),
         Some(Error::AlertReceived(alert)) => Refusal::TlsAlert(alert_name(*alert)),
         Some(_) => Refusal::TlsHandshake,
@@ -92,6 +101,7 @@ fn alert_name(alert: AlertDescription) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use tokio_rustls::rustls::CertRevocationListError;
 
     fn refusal(error: Error) -> Refusal {
         refusal_of(&io::Error::new(io::ErrorKind::InvalidData, error))
@@ -104,6 +114,13 @@ mod tests {
         let refused = refusal(Error::InvalidCertificate(expired));
         assert_eq!(refused.name(), "certificate_expired");
         assert!(refused.to_string().contains("it expired on 2023-11-14"), "{refused}");
+        for unknown in [
+            Error::InvalidCertificate(CertificateError::UnknownRevocationStatus),
+            Error::InvalidCertificate(CertificateError::ExpiredRevocationList),
+            Error::InvalidCertRevocationList(CertRevocationListError::BadSignature),
+        ] {
+            assert_eq!(refusal(unknown).name(), "certificate_revocation_unknown");
+        }
         let refused = refusal(SelfSigned::error());
         assert_eq!(refused.name(), "certificate_self_signed");
         let refused = refusal(Error::AlertReceived(AlertDescription::HandshakeFailure));

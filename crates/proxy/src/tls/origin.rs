@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -25,8 +26,9 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::error::TlsError;
 use super::fault::{SelfSigned, refusal_of};
+use super::revocation;
 use crate::refusal::{CertificateFault, Refusal};
-use crate::settings::TlsSettings;
+use crate::settings::{TlsSettings, UnknownRevocation};
 use crate::stream::Stream;
 
 /// Bytes of plain text that one connection may hold back for a peer that does not read.
@@ -48,8 +50,25 @@ pub(crate) enum Protocols {
 #[derive(Debug)]
 pub(crate) struct OriginTls {
     /// None without roots: then nobody is trusted.
-    config: Option<ClientConfig>,
+    config: ArcSwapOption<ClientConfig>,
+    settings: TlsSettings,
     wait_max: Duration,
+}
+
+/// Whom a proxy trusts, to read it anew while the proxy runs.
+#[derive(Debug, Clone)]
+pub struct OriginTrust(pub(crate) Arc<OriginTls>);
+
+impl OriginTrust {
+    /// Reads roots and lists of revoked certificates anew: connections to come are verified by what
+    /// is in the files now.
+    ///
+    /// # Errors
+    /// If a file cannot be used; then all stays as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.0.config.store(config(&self.0.settings)?.map(Arc::new));
+        Ok(())
+    }
 }
 
 /// A secure connection.
@@ -79,31 +98,11 @@ impl OriginTls {
     /// With the roots of the settings; without any, no server can be verified.
     ///
     /// # Errors
-    /// If a file of roots cannot be read, or has none.
+    /// If a file of roots cannot be read, or has none; if a list of revoked certificates cannot be
+    /// used.
     pub(crate) fn new(settings: &TlsSettings, wait_max: Duration) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        let bundle = Some(&settings.roots).filter(|path| !path.as_os_str().is_empty());
-        for path in bundle.into_iter().chain(&settings.more_roots) {
-            add_roots(&mut roots, path)?;
-        }
-        let provider = Arc::new(default_provider());
-        if roots.is_empty() {
-            return Ok(OriginTls { config: None, wait_max });
-        }
-        let library = |error: &dyn std::error::Error| TlsError::Library(error.to_string());
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-        let verifier = Arc::new(Verifier(verifier.build().map_err(|e| library(&e))?));
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| library(&e))?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
-        // A resumed session would show neither a new certificate nor that the server asks for one;
-        // connections are kept instead.
-        config.resumption = Resumption::disabled();
-        Ok(OriginTls { config: Some(config), wait_max })
+        let config = ArcSwapOption::from(config(settings)?.map(Arc::new));
+        Ok(OriginTls { config, settings: settings.clone(), wait_max })
     }
 
     /// Speaks TLS over a connection, and verifies that the server is `name`, a host name or an
@@ -122,9 +121,10 @@ impl OriginTls {
             |refusal| Unsecured { refusal, asks_for_certificate: asked.0.load(Ordering::Relaxed) };
         let server = ServerName::try_from(name.to_owned())
             .map_err(|_| unsecured(Refusal::Malformed("the address names no host")))?;
-        let Some(mut config) = self.config.clone() else {
+        let Some(config) = self.config.load_full() else {
             return Err(unsecured(Refusal::Certificate(CertificateFault::UnknownIssuer)));
         };
+        let mut config = (*config).clone();
         config.client_auth_cert_resolver = Arc::clone(&asked) as Arc<dyn ResolvesClientCert>;
         config.alpn_protocols = match protocols {
             Protocols::Any => vec![HTTP2.to_vec(), HTTP1.to_vec()],
@@ -140,6 +140,39 @@ impl OriginTls {
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
         Ok(Secured { stream, is_http2, asks_for_certificate: asked.0.load(Ordering::Relaxed) })
     }
+}
+
+/// How servers are verified; none without roots.
+fn config(settings: &TlsSettings) -> Result<Option<ClientConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    let bundle = Some(&settings.roots).filter(|path| !path.as_os_str().is_empty());
+    for path in bundle.into_iter().chain(&settings.more_roots) {
+        add_roots(&mut roots, path)?;
+    }
+    if roots.is_empty() {
+        return Ok(None);
+    }
+    let roots = Arc::new(roots);
+    let lists = revocation::read(&settings.crls, &roots)?;
+    let provider = Arc::new(default_provider());
+    let library = |error: &dyn std::error::Error| TlsError::Library(error.to_string());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+    let verifier = verifier.with_crls(lists);
+    let verifier = match settings.unknown_revocation {
+        UnknownRevocation::Allow => verifier.allow_unknown_revocation_status(),
+        UnknownRevocation::Block => verifier.enforce_revocation_expiration(),
+    };
+    let verifier = Arc::new(Verifier(verifier.build().map_err(|e| library(&e))?));
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| library(&e))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    // A resumed session would show neither a new certificate nor that the server asks for one;
+    // connections are kept instead.
+    config.resumption = Resumption::disabled();
+    Ok(Some(config))
 }
 
 fn add_roots(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {

@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::stream::{Stream, Tcp};
+
 /// First these bytes, then the stream.
 #[derive(Debug)]
 pub(crate) struct Replay<S> {
@@ -17,6 +19,16 @@ pub(crate) struct Replay<S> {
 impl<S> Replay<S> {
     pub(crate) fn new(first: impl Into<Bytes>, stream: S) -> Self {
         Replay { first: first.into(), stream }
+    }
+}
+
+impl<S: Stream> Stream for Replay<S> {
+    fn is_plain(&self) -> bool {
+        self.stream.is_plain()
+    }
+
+    fn into_tcp(self: Box<Self>) -> Option<Tcp> {
+        Some(Box::new(self.stream).into_tcp()?.after(self.first))
     }
 }
 

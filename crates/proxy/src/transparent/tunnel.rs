@@ -39,7 +39,7 @@ pub(crate) async fn open(
             exchange.record.status = 200;
             if service.interceptor.is_none() {
                 service.counters.tunnels.add(1);
-                return service.relay(exchange, socket, server).await;
+                return service.relay(exchange, Box::new(socket), server).await;
             }
             let client = Arc::clone(&socket.client);
             let server = Some(server);

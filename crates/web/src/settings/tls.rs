@@ -16,6 +16,10 @@ pub struct TlsSettings {
     pub roots: PathBuf,
     /// PEM files of more roots: those of the site's own servers.
     pub more_roots: Vec<PathBuf>,
+    /// Lists of certificates that their issuers took back (CRL, RFC 5280 section 5; PEM or DER).
+    pub crls: Vec<PathBuf>,
+    /// Servers of whose certificates no list in force says whether they were taken back.
+    pub unknown_revocation: UnknownRevocation,
     /// The certificate of the authority (PEM) by which tunnels are decrypted; empty decrypts none.
     pub ca_certificate: PathBuf,
     /// Its private key (PEM, PKCS #8), which nobody but its owner and group may read.
@@ -51,6 +55,8 @@ impl Default for TlsSettings {
         TlsSettings {
             roots: PathBuf::new(),
             more_roots: Vec::new(),
+            crls: Vec::new(),
+            unknown_revocation: UnknownRevocation::Allow,
             ca_certificate: PathBuf::new(),
             ca_key: PathBuf::new(),
             bypass: Vec::new(),
@@ -66,6 +72,16 @@ impl Default for TlsSettings {
             learn_hosts_max: 10_000,
         }
     }
+}
+
+/// What is done with servers of whose certificates nothing says whether they were taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnknownRevocation {
+    /// They pass; a list that is out of date still counts for what it has.
+    Allow,
+    /// They are refused: each certificate of a chain needs a list that is in force.
+    Block,
 }
 
 /// What is done with tunnels that nothing can look into.
@@ -107,6 +123,9 @@ impl TlsSettings {
             if value < min || value > max {
                 return Err(SettingsError::Bounds { name, value, min, max });
             }
+        }
+        if self.unknown_revocation == UnknownRevocation::Block && self.crls.is_empty() {
+            return Err(SettingsError::NoRevocationLists);
         }
         Hosts::new(&self.bypass).map(drop)
     }
