@@ -31,7 +31,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Run a capture file through the rules
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
     /// Run live packets through the rules, and drop what they drop
     Run(Box<run::Args>),
     /// Check rules

@@ -10,12 +10,11 @@ use gauntlet_store::Log;
 use serde_json::Value;
 
 use crate::common::capture::{By, Capture};
-use crate::common::{Node, Smtp, compile_urls, corpus, dated, files_below, program};
+use crate::common::{Node, Smtp, compile_urls, program};
+use crate::same_verdict::messages;
 
 /// What the engine of these tests calls malware.
 const MARKER: &str = "marker-7391-of-a-test";
-/// Messages of the corpus at most.
-const CORPUS_MAX: usize = 200;
 
 fn ends(client: u16, server: u16) -> [SocketAddrV4; 2] {
     let host = std::net::Ipv4Addr::LOCALHOST;
@@ -92,33 +91,6 @@ fn verdict(value: &Value) -> (String, i64, Vec<String>) {
     let hits = value["hits"].as_array().unwrap().iter();
     let rules = hits.map(|hit| hit["rule"].as_str().unwrap().to_owned()).collect();
     (value["class"].as_str().unwrap().to_owned(), score, rules)
-}
-
-/// As an MTA hands it over; none if no MTA would take it.
-fn mailable(raw: &[u8]) -> Option<Vec<u8>> {
-    let text: Vec<u8> = raw.iter().copied().filter(|byte| *byte != b'\r').collect();
-    let mut out = Vec::new();
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-        out.extend_from_slice(b"\r\n");
-    }
-    let begins_well = out.first().is_some_and(u8::is_ascii_alphabetic);
-    (begins_well && !out.contains(&0)).then_some(out)
-}
-
-fn messages() -> Vec<(PathBuf, Vec<u8>)> {
-    let samples = files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("samples"));
-    let mut files: Vec<PathBuf> =
-        samples.into_iter().filter(|f| f.extension().is_some_and(|e| e == "eml")).collect();
-    if let Some(corpus) = corpus() {
-        let mut all = files_below(&corpus.join("dev"));
-        all.retain(|f| f.extension().is_none_or(|e| e != "tsv"));
-        let step = (all.len() / CORPUS_MAX).max(1);
-        files.extend(all.into_iter().step_by(step).take(CORPUS_MAX));
-    }
-    let read =
-        |file: PathBuf| mailable(&dated(&std::fs::read(&file).unwrap())).map(|raw| (file, raw));
-    files.into_iter().filter_map(read).collect()
 }
 
 #[test]

@@ -143,7 +143,8 @@ fn mailable(raw: &[u8]) -> Option<Vec<u8>> {
     (fine && !out.contains(&0) && out.windows(4).any(|w| w == b"\r\n\r\n")).then_some(out)
 }
 
-fn messages() -> Vec<(PathBuf, Vec<u8>)> {
+/// Samples, and some messages of the corpus if there is one, as an MTA hands them over.
+pub(crate) fn messages() -> Vec<(PathBuf, Vec<u8>)> {
     let samples = files_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("samples"));
     let mut files: Vec<PathBuf> =
         samples.into_iter().filter(|f| f.extension().is_some_and(|e| e == "eml")).collect();
