@@ -268,7 +268,7 @@ fn kills_during_a_pull_leave_the_old_or_the_new_version_whole() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(random(&mut seed) % 400));
+        std::thread::sleep(Duration::from_millis(random(&mut seed) % 2_000));
         let _it_may_have_ended = child.kill();
         child.wait().unwrap();
         let (version, rules) = in_force(folder.path());

@@ -127,7 +127,12 @@ fn changes_of_keys_that_would_lock_everybody_out_are_refused() {
         Change::Remove(RoleName::Targets, "0".repeat(64)),
         Change::Remove(RoleName::Root, String::new()),
     ] {
-        let changed = channel.change_keys(&[change.clone()], &site.keys(), Lifetimes::default(), 0);
+        let changed = channel.change_keys(
+            std::slice::from_ref(&change),
+            &site.keys(),
+            Lifetimes::default(),
+            0,
+        );
         assert!(matches!(changed, Err(Error::Refused(_))), "{change:?}");
     }
     assert_eq!(channel.root().version, 1);
