@@ -118,6 +118,7 @@ fn start(folder: &Path) -> Arc<Node> {
             scans: true,
             unpacking: Some(Unpacking::new(&config.content, pool.clone(), engines.into()).into()),
             data_loss: Default::default(),
+            shadow: Default::default(),
         })
     };
     let listeners = Listeners::open(&config).expect("free addresses");
