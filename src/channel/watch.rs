@@ -239,7 +239,7 @@ impl Channels {
         let is_watched = settings.watch_seconds > 0 && self.needs_trial(&content);
         let before = subscription.generations.current();
         subscription.generations.promote(version)?;
-        if let Err(error) = self.swap(acting, Some(content)) {
+        if let Err(error) = self.swap(acting, Some(&content)) {
             // The disk as the memory: a start would fail where the swap did.
             match before {
                 Some(version) => subscription.generations.promote(version)?,
@@ -266,7 +266,7 @@ impl Channels {
             return Ok(());
         }
         let content = in_force(subscription, name)?;
-        self.swap(acting, content)
+        self.swap(acting, content.as_ref())
     }
 
     /// Begins to try a version in the shadow, unless it is tried already, or another channel's is.
@@ -376,12 +376,12 @@ impl Channels {
     }
 
     /// The swap: from here on messages are judged with this version; none waits for it.
-    fn swap(&self, acting: &Acting<'_>, content: Option<Arc<Content>>) -> anyhow::Result<()> {
+    fn swap(&self, acting: &Acting<'_>, content: Option<&Arc<Content>>) -> anyhow::Result<()> {
         let Acting { config, settings, node, users, .. } = acting;
         let name = settings.name.as_str();
         let (before, began) = (self.contents(), Instant::now());
         let old = before.get(name).cloned();
-        let next = match &content {
+        let next = match content {
             Some(content) => before.with(content.clone(), &order(config)),
             None => before.without(name),
         };
