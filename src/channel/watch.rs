@@ -214,7 +214,7 @@ impl Channels {
             && self.needs_trial(&content);
         match wants_trial {
             true => self.begin_trial(acting, content),
-            false => self.take_over(acting, subscription, content),
+            false => self.take_over(acting, subscription, &content),
         }
     }
 
@@ -233,13 +233,13 @@ impl Channels {
         &self,
         acting: &Acting<'_>,
         subscription: &mut Subscription,
-        content: Arc<Content>,
+        content: &Arc<Content>,
     ) -> anyhow::Result<()> {
         let (settings, version) = (acting.settings, content.version);
-        let is_watched = settings.watch_seconds > 0 && self.needs_trial(&content);
+        let is_watched = settings.watch_seconds > 0 && self.needs_trial(content);
         let before = subscription.generations.current();
         subscription.generations.promote(version)?;
-        if let Err(error) = self.swap(acting, Some(&content)) {
+        if let Err(error) = self.swap(acting, Some(content)) {
             // The disk as the memory: a start would fail where the swap did.
             match before {
                 Some(version) => subscription.generations.promote(version)?,
@@ -334,7 +334,7 @@ impl Channels {
                 // Its thread ends; what is in memory of it goes.
                 *slot = None;
                 drop(slot);
-                self.take_over(acting, &mut subscription, content)?;
+                self.take_over(acting, &mut subscription, &content)?;
             }
         }
         Ok(())
