@@ -214,7 +214,7 @@ impl Channels {
             && self.needs_trial(&content);
         match wants_trial {
             true => self.begin_trial(acting, content),
-            false => self.take_over(acting, subscription, content),
+            false => self.take_over(acting, subscription, &content),
         }
     }
 
@@ -233,10 +233,10 @@ impl Channels {
         &self,
         acting: &Acting<'_>,
         subscription: &mut Subscription,
-        content: Arc<Content>,
+        content: &Arc<Content>,
     ) -> anyhow::Result<()> {
         let (settings, version) = (acting.settings, content.version);
-        let is_watched = settings.watch_seconds > 0 && self.needs_trial(&content);
+        let is_watched = settings.watch_seconds > 0 && self.needs_trial(content);
         let before = subscription.generations.current();
         subscription.generations.promote(version)?;
         if let Err(error) = self.swap(acting, Some(content)) {
@@ -266,7 +266,7 @@ impl Channels {
             return Ok(());
         }
         let content = in_force(subscription, name)?;
-        self.swap(acting, content)
+        self.swap(acting, content.as_ref())
     }
 
     /// Begins to try a version in the shadow, unless it is tried already, or another channel's is.
@@ -334,7 +334,7 @@ impl Channels {
                 // Its thread ends; what is in memory of it goes.
                 *slot = None;
                 drop(slot);
-                self.take_over(acting, &mut subscription, content)?;
+                self.take_over(acting, &mut subscription, &content)?;
             }
         }
         Ok(())
@@ -376,12 +376,12 @@ impl Channels {
     }
 
     /// The swap: from here on messages are judged with this version; none waits for it.
-    fn swap(&self, acting: &Acting<'_>, content: Option<Arc<Content>>) -> anyhow::Result<()> {
+    fn swap(&self, acting: &Acting<'_>, content: Option<&Arc<Content>>) -> anyhow::Result<()> {
         let Acting { config, settings, node, users, .. } = acting;
         let name = settings.name.as_str();
         let (before, began) = (self.contents(), Instant::now());
         let old = before.get(name).cloned();
-        let next = match &content {
+        let next = match content {
             Some(content) => before.with(content.clone(), &order(config)),
             None => before.without(name),
         };
