@@ -258,7 +258,7 @@ impl WebPath {
         let judge = self.node.judge();
         let sums = self.quotas.sums(&judge.policy.web_quotas, now_ms() / 1_000);
         let mut text = String::new();
-        let columns: [(&str, &str, fn(&QuotaSums) -> u64); 4] = [
+        let columns: [Column; 4] = [
             ("people", "people who used any of a quota in its present period", |s| s.people),
             ("used_up_people", "people who have used a quota up", |s| s.used_up),
             ("minutes", "minutes that all people have used of a quota", |s| s.minutes),
@@ -287,6 +287,9 @@ impl WebPath {
         self.log.flush();
     }
 }
+
+/// A number that `/metrics` has of each quota: name, help, and where it comes from.
+type Column = (&'static str, &'static str, fn(&QuotaSums) -> u64);
 
 /// Threads of the web path, so that mail and web do not wait for each other.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -215,7 +215,7 @@ fn functions_fit_a_screen() {
 
 /// Crates that the program may be built from (issue: a fresh build stays under eight minutes on two
 /// cores).
-const CRATES_MAX: usize = 362;
+const CRATES_MAX: usize = 364;
 
 /// Licences of everything the program is built from, by cargo's own account.
 #[test]
