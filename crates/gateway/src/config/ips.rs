@@ -149,12 +149,15 @@ fn are_queues(text: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// A change, and what is wrong with it.
+    type Case = (fn(&mut IpsSettings), &'static str);
+
     #[test]
     fn what_does_not_go_together_is_named() {
         let on =
             IpsSettings { interface: "eth0".into(), rules: vec!["a".into()], ..Default::default() };
         assert!(IpsSettings::default().check().is_ok() && on.check().is_ok());
-        let cases: [(fn(&mut IpsSettings), &str); 9] = [
+        let cases: [Case; 9] = [
             (|s| s.queues = "0".into(), "ips.queues"),
             (|s| (s.interface, s.copy_interface) = (String::new(), "b".into()), "copy_interface"),
             (|s| (s.interface, s.queues) = (String::new(), "5-2".into()), "ips.queues"),
