@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn text(lines: u32, change: u32) -> Vec<u8> {
-        let word = |n: u32| n.wrapping_mul(2_654_435_761) ^ u32::from(n % 1000 == change) * 77;
+        let word = |n: u32| n.wrapping_mul(2_654_435_761) ^ (u32::from(n % 1000 == change) * 77);
         (0..lines).flat_map(|n| format!("{:08x}\n", word(n)).into_bytes()).collect()
     }
 

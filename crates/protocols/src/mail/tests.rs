@@ -150,9 +150,9 @@ fn what_is_not_whole_is_told_with_its_reason() {
         let mut tap = Tap::new(Protocol::Smtp, settings, true).unwrap();
         begin.iter().for_each(|(way, text)| tap.more(*way, text.as_bytes()));
         if gap {
-            tap.gap()
+            tap.gap();
         } else {
-            tap.more(C, b"\r\n.\r\n")
+            tap.more(C, b"\r\n.\r\n");
         };
         let told = tap.take().remove(0);
         (told.end, told.size, told.bytes.len())
