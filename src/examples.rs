@@ -77,7 +77,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "channel publish",
         &[
-            "gauntlet channel publish /srv/www/main rules-of-today --keys keys --note 'parcel lures'",
+            "gauntlet channel publish /srv/www/main rules-of-today --keys keys --note parcel-lures",
             "gauntlet channel publish /srv/www/main --keys keys --refresh     every few hours",
             "gauntlet channel publish /srv/www/main today --keys keys --probes /var/lib/gauntlet \
              --every 10",
