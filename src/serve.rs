@@ -163,14 +163,8 @@ async fn serve(
     let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.create_first_administrator(now_ms())?;
-    if let Err(error) =
-        announce(&node, (console.as_ref(), web.as_deref()), password.as_deref(), &sandbox.text)
-    {
-        // Standard output is closed: mail goes on without it.
-        let hint = "`gauntlet user passwd admin` makes a new one-time password";
-        tracing::warn!(%error, hint, "standard output takes nothing");
-    }
-    tracing::info!(ruleset = node.ruleset(), "ready");
+    let paths = (console.as_ref(), web.as_deref());
+    announce_or_warn(&node, paths, password.as_deref(), &sandbox.text);
     let broken = loop {
         tokio::select! {
             _ = hang_up.recv() => {
@@ -199,6 +193,20 @@ async fn serve(
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
         None => Ok(()),
     }
+}
+
+/// Standard output may be closed: mail goes on without it.
+fn announce_or_warn(
+    node: &Node,
+    paths: (Option<&Console>, Option<&WebPath>),
+    password: Option<&str>,
+    sandbox: &str,
+) {
+    if let Err(error) = announce(node, paths, password, sandbox) {
+        let hint = "`gauntlet user passwd admin` makes a new one-time password";
+        tracing::warn!(%error, hint, "standard output takes nothing");
+    }
+    tracing::info!(ruleset = node.ruleset(), "ready");
 }
 
 /// What makes the judge of each generation, and of versions of channels that are tried.
@@ -332,6 +340,18 @@ fn stop_paths((web, packets): &Paths) {
     web.iter().for_each(|web| web.stop());
 }
 
+/// The certificate that the console shows, if it is to have one.
+fn console_tls(config: &Config, node: &Node) -> anyhow::Result<Option<Tls>> {
+    match (config.console.tls, node.tls()) {
+        (false, _) => Ok(None),
+        (true, Some(config)) => Ok(Some(Tls::new(config))),
+        (true, None) => bail!(
+            "console.tls needs a listener with a certificate, whose it shows: set \
+             listener.certificate, listener.self_signed or acme.directory"
+        ),
+    }
+}
+
 /// The console on a runtime of its own, so that it can never stall mail.
 struct Console {
     address: std::net::SocketAddr,
@@ -353,14 +373,6 @@ impl Console {
         if let Some(danger) = config.console.exposure() {
             tracing::error!("{danger}");
         }
-        let tls = match (config.console.tls, node.tls()) {
-            (false, _) => None,
-            (true, Some(config)) => Some(Tls::new(config)),
-            (true, None) => bail!(
-                "console.tls needs a listener with a certificate, whose it shows: set \
-                 listener.certificate, listener.self_signed or acme.directory"
-            ),
-        };
         let state = ConsoleState {
             log: node.log.clone(),
             quarantine: node.quarantine.clone(),
@@ -381,7 +393,7 @@ impl Console {
                 channels,
             }),
             options: console_options(&config),
-            tls,
+            tls: console_tls(&config, node)?,
             proxies: Arc::new(
                 Proxies::parse(&config.console.proxies)
                     .map_err(|e| anyhow::anyhow!("console.proxies: {e}"))?,

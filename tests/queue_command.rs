@@ -108,8 +108,7 @@ fn a_message_in_hand_at_every_crash_is_set_aside() {
     let (_, text) = gauntlet(&node, &["queue", "list"]);
     assert!(text.contains(&id) && text.contains("held"), "{text}");
     assert!(node.log().contains("set aside"));
-    drop(silent);
-    let sink = Sink::start_at(address);
+    let sink = Sink::on(silent);
     assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 message\n");
     node.wait_for_empty_queue();
     assert_eq!(tokens(&sink.taken())["poison"], 1);

@@ -27,7 +27,11 @@ impl Sink {
     }
 
     pub(crate) fn start_at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).unwrap();
+        Self::on(TcpListener::bind(address).unwrap())
+    }
+
+    /// Answers what comes to this address from now on.
+    pub(crate) fn on(listener: TcpListener) -> Self {
         let sink = Sink {
             address: listener.local_addr().unwrap(),
             messages: Arc::default(),
