@@ -20,6 +20,7 @@ mod keys;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gauntlet_store::files::write_durably_as;
 
@@ -42,6 +43,9 @@ const MODE: u32 = 0o644;
 const DAY_S: i64 = 86_400;
 /// File that a publisher holds locked.
 const LOCK_NAME: &str = ".lock";
+/// For so long a lock is waited for: a program that another thread just started holds it until it
+/// runs.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// How long metadata count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -480,13 +484,15 @@ fn lock(folder: &Path) -> Result<File, Error> {
     let mut options = File::options();
     let lock = options.create(true).truncate(false).write(true).open(&path);
     let lock = lock.map_err(Error::io(&path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(_) => {
+    let until = Instant::now() + LOCK_WAIT;
+    while lock.try_lock().is_err() {
+        if Instant::now() >= until {
             let why = format!("{}: another publisher has this channel open", folder.display());
-            Err(Error::Refused(why))
+            return Err(Error::Refused(why));
         }
+        std::thread::sleep(Duration::from_millis(20));
     }
+    Ok(lock)
 }
 
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, Error> {

@@ -212,12 +212,11 @@ mod tests {
         let ((mut client, a), (b, server)) = (sockets().await, sockets().await);
         let (progress, bytes, pipes) = (Progress::new(LONG), Bytes::default(), Pipes::new());
         let free = pipes.places();
-        // The server reads nothing: at last, bytes are in the pipe.
+        // The server reads nothing: once nothing more is taken, bytes are in the pipe.
         let writing = async {
-            let full = vec![7; MANY];
-            let write = client.write_all(&full);
-            // It cannot all be taken; how much is, the system says.
-            let _ = tokio::time::timeout(Duration::from_millis(300), write).await;
+            let some = [7; 1 << 16];
+            let stalled = Duration::from_millis(500);
+            while tokio::time::timeout(stalled, client.write_all(&some)).await.is_ok() {}
         };
         let (a, b) = (Box::new(a) as Box<dyn Stream>, Box::new(b) as Box<dyn Stream>);
         let end = relay(a, b, &pipes, &progress, &bytes, writing).await;
