@@ -106,9 +106,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("channel pull", &["gauntlet channel pull main"]),
     ("channel promote", &["gauntlet channel promote main 12"]),
-    ("channel reject", &["gauntlet channel reject main 12 --reason 'calls our newsletter spam'"]),
+    ("channel reject", &["gauntlet channel reject main 12 --reason newsletters-called-spam"]),
     ("channel pin", &["gauntlet channel pin main 11", "gauntlet channel pin main --off"]),
-    ("channel rollback", &["gauntlet channel rollback main --reason 'holds our newsletter'"]),
+    ("channel rollback", &["gauntlet channel rollback main --reason holds-newsletters"]),
     (
         "channel mirror",
         &[
