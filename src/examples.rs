@@ -149,7 +149,24 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips rules check emerging-all.rules local.rules",
         ],
     ),
-    ("ips rules", &["gauntlet ips rules check emerging-all.rules local.rules"]),
+    (
+        "ips rules",
+        &[
+            "gauntlet ips rules check emerging-all.rules local.rules",
+            "gauntlet ips rules profile capture.pcap --rules emerging-all.rules",
+        ],
+    ),
+    (
+        "ips rules profile",
+        &[
+            "gauntlet ips rules profile capture.pcap --rules emerging-all.rules --sort average",
+            "gauntlet ips rules profile capture.pcap --rules local.rules --json | jq .searches",
+        ],
+    ),
+    (
+        "ips rules parity",
+        &["gauntlet ips rules parity capture.pcap --rules emerging-all.rules --eve eve.json"],
+    ),
     ("ips rules check", &["gauntlet ips rules check --json local.rules"]),
     ("phrases check", &["gauntlet phrases check --json /etc/e2guardian/lists/weightedphraselist"]),
     ("phrases score", &["gauntlet phrases score casino.txt --page page.html --limit 100 --every"]),
@@ -232,6 +249,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet bench packets capture.pcap",
             "gauntlet bench packets capture.pcap --rules emerging-all.rules --rounds 4",
             "gauntlet bench packets capture.pcap --rules emerging-all.rules --threads 2 --json",
+            "gauntlet bench packets --experiment --rounds 5 --report experiment/",
         ],
     ),
     (

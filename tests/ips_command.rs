@@ -151,6 +151,88 @@ fn rules_are_checked_with_place_and_reason() {
     assert_eq!((&problem["line"], &problem["keyword"]), (&4.into(), &"nonsense".into()), "{json}");
 }
 
+#[test]
+fn costs_of_rules_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let always = "alert udp any any -> any 5000 (msg:\"any\"; dsize:>100; sid:3; rev:1;)\n\
+                  alert tcp any any -> any any (msg:\"idle\"; content:\"secret\"; sid:4; rev:1;)\n";
+    fs::write(path.join("a.pcap"), capture(&["a secret", "fine", "worse", "a secret"])).unwrap();
+    fs::write(path.join("a.rules"), format!("{RULES}{always}")).unwrap();
+    let profile = ["ips", "rules", "profile", "a.pcap", "--rules", "a.rules"];
+
+    let out = gauntlet(&[&profile[..], &["--sort", "misses"]].concat(), path);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let printed = text(&out.stdout);
+    assert!(
+        printed.starts_with("4 frames, 3 alerts; 4 rules, 1 of them never tried, 0 left out\n")
+    );
+    let first = printed.lines().find(|line| line.contains("1:")).unwrap();
+    assert!(first.ends_with("1:3:1 any (no fast pattern)"), "{printed}");
+    assert!(printed.contains("1:1:0 a word (packet \"secret\")"), "{printed}");
+
+    let out = gauntlet(&[&profile[..], &["--json"]].concat(), path);
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(json["never_tried"], 1);
+    let tried = json["tried"].as_array().unwrap();
+    let of = |rule: &str| tried.iter().find(|it| it["rule"] == rule).unwrap();
+    assert_eq!((&of("1:1:0")["checks"], &of("1:1:0")["matches"]), (&2.into(), &2.into()));
+    assert_eq!((&of("1:3:1")["checks"], &of("1:3:1")["matches"]), (&4.into(), &0.into()));
+    assert_eq!(of("1:2:3")["place"], "a.rules:2");
+    assert_eq!(json["searches"][0]["buffer"], "packet");
+
+    let out = gauntlet(&["ips", "rules", "profile", "no.pcap", "--rules", "a.rules"], path);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("no.pcap"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn alerts_are_compared_with_those_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("a.pcap"), capture(&["a secret", "fine", "worse", "a secret"])).unwrap();
+    fs::write(path.join("a.rules"), RULES).unwrap();
+    let replay = ["ips", "replay", "a.pcap", "--rules", "a.rules", "--eve", "eve.json"];
+    assert!(gauntlet(&replay, path).status.success());
+    let parity = |eve: &str| {
+        gauntlet(&["ips", "rules", "parity", "a.pcap", "--rules", "a.rules", "--eve", eve], path)
+    };
+
+    let same = parity("eve.json");
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stderr));
+    let said = "3 alerts of Suricata, 3 of ours, 3 are the same (compared by packet)";
+    assert!(text(&same.stdout).contains(said), "{}", text(&same.stdout));
+
+    // One is missing there, another has a rule that we do not have.
+    let eve = fs::read_to_string(path.join("eve.json")).unwrap();
+    let mut lines: Vec<String> = eve.lines().map(str::to_owned).collect();
+    let other = lines.remove(2).replace("\"signature_id\":1", "\"signature_id\":77");
+    lines.push(other);
+    fs::write(path.join("other.json"), lines.join("\n")).unwrap();
+    let differ = parity("other.json");
+    assert_eq!(differ.status.code(), Some(1));
+    let printed = text(&differ.stdout);
+    assert!(printed.contains("3 alerts of Suricata, 3 of ours, 2 are the same"), "{printed}");
+    assert!(printed.contains("       0          1  1:1 a word"), "{printed}");
+    assert!(printed.contains("       1          0  1:77 a word"), "{printed}");
+
+    // Live traffic has no packet numbers.
+    let live = eve.replace("\"pcap_cnt\"", "\"was\"");
+    fs::write(path.join("live.json"), live).unwrap();
+    assert!(text(&parity("live.json").stdout).contains("3 are the same (compared by time)"));
+
+    for (content, said) in [
+        ("", "bad.json has no events"),
+        ("{\"a\":1}\n{\"event_type\":\"al", "bad.json:2: EOF while parsing"),
+        ("alert udp any any", "bad.json:1: expected value"),
+    ] {
+        fs::write(path.join("bad.json"), content).unwrap();
+        let out = parity("bad.json");
+        assert_eq!(out.status.code(), Some(2), "{content}");
+        assert!(text(&out.stderr).contains(said), "{}", text(&out.stderr));
+    }
+}
+
 /// What the README and the handbook show.
 #[test]
 fn the_capture_of_the_handbook_prints_what_stands_there() {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use gauntlet_ids::eve::{Finder, StoreSettings};
-use gauntlet_ids::replay::{Options, Output, Replayer, Summary, layers};
+use gauntlet_ids::replay::{Finders, Options, Output, Replayer, Summary, layers};
 use serde_json::json;
 
 use super::SettingsArgs;
@@ -92,17 +92,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut replayer = replayer.on_threads(args.threads);
     let judges = args.scan.open()?;
-    let mut inspector = None;
     if let Some(judges) = &judges {
         replayer = replayer.telling(judges.wishes(), judges.mail_limits());
-        inspector = Some(judges.inspector(args.inline)?);
     }
     let mut tell = |line: &str| {
         let written = write(line, eve.as_mut(), &mut out, args.json || is_piped);
         failure = failure.take().or(written.err());
     };
-    let finder = inspector.as_mut().map(|inspector| inspector as &mut dyn Finder);
-    let summary = replayer.run_beside(&args.capture, &mut tell, finder)?;
+    let finders = judges
+        .as_ref()
+        .map(|judges| || Ok(Box::new(judges.inspector(args.inline)?) as Box<dyn Finder + Send>));
+    let finders = finders.as_ref().map(|make| make as &Finders<'_>);
+    let summary = replayer.run_beside(&args.capture, &mut tell, finders)?;
     if let Some(error) = failure {
         return Err(error).context("a record could not be written");
     }

@@ -1,16 +1,16 @@
-//! `gauntlet ips rules`: what is understood of rule files.
+//! `gauntlet ips rules`: what is understood of rule files, what rules cost, and whether their
+//! alerts are Suricata's.
 
-use std::io::Write;
+mod check;
+mod parity;
+mod profile;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gauntlet_ids::replay::{Options, program};
-use serde_json::json;
+use gauntlet_ids::replay::Options;
 
 use super::SettingsArgs;
-
-/// Exit code if a rule cannot be used.
-const EXIT_FOUND: u8 = 1;
 
 /// Arguments of `gauntlet ips rules`.
 #[derive(Debug, clap::Args)]
@@ -22,66 +22,28 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Read rules and say which cannot be used, with file, line, keyword and reason
-    Check {
-        /// Files of rules
-        #[arg(required = true, value_name = "FILE")]
-        rules: Vec<PathBuf>,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        settings: SettingsArgs,
-    },
+    Check(check::Args),
+    /// Replay a capture and say what each rule costs
+    Profile(profile::Args),
+    /// Replay a capture and compare its alerts with those that Suricata wrote about it
+    Parity(parity::Args),
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Action::Check { rules, json, settings } = &args.action;
-    let options = Options {
+    match &args.action {
+        Action::Check(args) => check::run(args),
+        Action::Profile(args) => profile::run(args),
+        Action::Parity(args) => parity::run(args),
+    }
+}
+
+/// What rules are read with.
+fn options(settings: &SettingsArgs, rules: &[PathBuf]) -> anyhow::Result<Options> {
+    Ok(Options {
         settings: settings.read()?,
         directory: settings.directory(),
-        rules: rules.clone(),
+        rules: rules.to_vec(),
         inline: false,
         checksums: None,
-    };
-    let program = program(&options)?;
-    let unsupported: Vec<_> = program.unsupported().collect();
-    let loaded = program.rules.rules.len() - unsupported.len();
-    let problems = &program.rules.problems;
-    let mut out = std::io::stdout().lock();
-    if *json {
-        let left_out = problems.iter().map(|problem| {
-            json!({
-                "file": &*problem.place.file,
-                "line": problem.place.line,
-                "sid": problem.sid,
-                "keyword": problem.keyword,
-                "reason": problem.reason,
-                "on_purpose": problem.is_skip,
-            })
-        });
-        let unsupported = unsupported.iter().map(|(rule, what)| {
-            json!({
-                "file": &*rule.place.file,
-                "line": rule.place.line,
-                "sid": rule.sid,
-                "keyword": what,
-                "reason": "not supported yet",
-                "on_purpose": false,
-            })
-        });
-        let left_out: Vec<_> = left_out.chain(unsupported).collect();
-        writeln!(out, "{}", json!({ "loaded": loaded, "left_out": left_out }))?;
-    } else {
-        for problem in problems {
-            writeln!(out, "{problem}")?;
-        }
-        for (rule, what) in &unsupported {
-            let (file, line) = (&rule.place.file, rule.place.line);
-            writeln!(out, "{file}:{line}: {what} is not supported yet")?;
-        }
-        let left_out = problems.len() + unsupported.len();
-        writeln!(out, "{loaded} rules can be used, {left_out} cannot")?;
-    }
-    let bad = problems.iter().any(|problem| !problem.is_skip) || !unsupported.is_empty();
-    Ok(ExitCode::from(if bad { EXIT_FOUND } else { 0 }))
+    })
 }

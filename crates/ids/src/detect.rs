@@ -22,6 +22,7 @@ mod host_bits;
 mod inspection;
 mod packet;
 mod packet_buffers;
+mod profile;
 mod program;
 mod reputations;
 mod rules;
@@ -37,6 +38,7 @@ pub use datasets::{Datasets, address_bytes};
 pub use flow_state::{FlowActions, FlowState};
 pub use inspection::{InFlow, inspect, skip};
 pub use packet::{Counters, Facts, Known, Protocols};
+pub use profile::{Clock, Cost, Profile, Searched};
 pub use program::{Limits, Program, Settings, Suppress};
 pub use reputations::Reputations;
 
@@ -52,6 +54,8 @@ pub struct Detector {
     pub datasets: Datasets,
     /// Scores and countries of addresses.
     pub reputations: Arc<Reputations>,
+    /// What rules cost, if that is counted.
+    pub profile: Option<Box<Profile>>,
     pub(crate) inspector: Inspector,
     pub(crate) search: Scratch,
     pub(crate) groups: groups::Used,
@@ -68,6 +72,9 @@ impl Detector {
         let kept: Vec<&str> = own.map(|set| set.name.as_str()).collect();
         self.datasets.replace(newer.datasets, &kept);
         self.reputations = newer.reputations;
+        if let Some(profile) = &mut self.profile {
+            profile.clear();
+        }
         // Those of the rules before.
         self.groups = groups::Used::default();
     }
@@ -83,6 +90,7 @@ impl Detector {
             reputations: Arc::clone(&self.reputations),
             host_bits: self.host_bits.clone(),
             thresholds: self.thresholds.clone(),
+            profile: self.profile.as_ref().map(|profile| Box::new(profile.sibling())),
             ..Self::default()
         }
     }

@@ -20,7 +20,7 @@ use gauntlet_packet::tcp::{self, ExceptionPolicy};
 use gauntlet_packet::{Decoder, Frame, Link, Packet, Time};
 use gauntlet_protocols::Conversation;
 
-use crate::detect::{Alert, Detector, FlowState, Program, Verdict};
+use crate::detect::{Alert, Detector, FlowState, Profile, Program, Verdict};
 pub use counters::Counter;
 pub use fate::{DropCause, Fate, Rewrite};
 pub use observer::{FlowFields, Moment, Observer, Wishes, on_packet};
@@ -177,6 +177,11 @@ impl Pipeline {
     /// rules want them; other settings stay.
     pub fn reload(&mut self, program: Arc<Program>, detector: Detector, settings: &Settings) {
         self.stages.reload(program, detector, settings);
+    }
+
+    /// What rules have cost, if that is counted ([`Detector::profile`]).
+    pub fn profile(&self) -> Option<&Profile> {
+        self.stages.profile()
     }
 
     /// What was decoded.

@@ -1,6 +1,11 @@
 //! A capture file, run through all layers: what `gauntlet ips replay` does.
 
+mod parity;
+mod profile;
 mod threads;
+
+pub use parity::{Key, Parity, ParityError, RuleParity, parity};
+pub use profile::{ProfileReport, RuleCost, SearchCost, profile};
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,6 +53,9 @@ pub enum ReplayError {
     /// The folder of stored files cannot be made.
     #[error("cannot make {0}: {1}")]
     Store(PathBuf, std::io::Error),
+    /// Who finds more cannot begin.
+    #[error("what packets carry cannot be judged: {0}")]
+    Finder(std::io::Error),
     /// A file of values cannot be used.
     #[error(transparent)]
     List(#[from] lists::ListError),
@@ -241,6 +249,9 @@ pub struct Replayer<'a> {
     threads: usize,
 }
 
+/// Makes who finds more in what a thread's pipeline tells.
+pub type Finders<'a> = dyn Fn() -> std::io::Result<Box<dyn Finder + Send>> + 'a;
+
 /// What is written.
 #[derive(Debug, Clone)]
 pub struct Output {
@@ -319,30 +330,25 @@ impl<'a> Replayer<'a> {
         self.run_beside(capture, line, None)
     }
 
-    /// The same with someone who finds more; one thread inspects then.
+    /// The same with those who find more, one for each thread.
     ///
     /// # Errors
     ///
-    /// As [`Self::run`].
+    /// As [`Self::run`], and if a finder cannot be made.
     pub fn run_beside(
         &self,
         capture: &Path,
         line: &mut dyn FnMut(&str),
-        finder: Option<&mut dyn Finder>,
+        finders: Option<&Finders<'_>>,
     ) -> Result<Summary, ReplayError> {
-        let unsupported = self.program.unsupported().count();
-        let mut summary = Summary {
-            rules: self.program.rules.rules.len() - unsupported,
-            left_out: self.program.rules.problems.len() + unsupported,
-            ..Summary::default()
-        };
-        let file = fs::File::open(capture).map_err(|e| ReplayError::Read(capture.to_owned(), e))?;
-        let bad = |e| ReplayError::Capture(capture.to_owned(), e);
-        let mut frames = Capture::open(BufReader::new(file)).map_err(bad)?;
+        let mut summary = self.summary();
+        let mut frames = open(capture)?;
         let detector = detector(self.options, &self.program)?;
         let mut writer = self.writer(capture, Box::new(line));
-        if self.threads > 1 && self.output.store.is_none() && finder.is_none() {
-            threads::run(self, capture, &detector, &mut frames, &mut summary, &mut writer);
+        if self.threads > 1 && self.output.store.is_none() {
+            let finders = self.finders(finders)?;
+            let begin = threads::Begin { capture, detector: &detector, finders };
+            threads::run(self, begin, &mut frames, &mut summary, &mut writer);
             return Ok(summary);
         }
         if let Some(settings) = &self.output.store {
@@ -357,8 +363,8 @@ impl<'a> Replayer<'a> {
             }
             pipeline.end(observer);
         };
-        match finder {
-            Some(finder) => drive(&mut Beside::new(&mut writer, finder)),
+        match finders.map(|make| make()).transpose().map_err(ReplayError::Finder)? {
+            Some(mut finder) => drive(&mut Beside::new(&mut writer, finder.as_mut())),
             None => drive(&mut writer),
         }
         writer.stats(&pipeline.counters());
@@ -367,11 +373,36 @@ impl<'a> Replayer<'a> {
         Ok(summary)
     }
 
+    /// A finder for each thread; none if there is nobody to find more.
+    fn finders(
+        &self,
+        make: Option<&Finders<'_>>,
+    ) -> Result<Vec<Option<Box<dyn Finder + Send>>>, ReplayError> {
+        let one = |_| make.map(|make| make()).transpose().map_err(ReplayError::Finder);
+        (0..self.threads).map(one).collect()
+    }
+
+    /// Of no frame yet.
+    fn summary(&self) -> Summary {
+        let unsupported = self.program.unsupported().count();
+        Summary {
+            rules: self.program.rules.rules.len() - unsupported,
+            left_out: self.program.rules.problems.len() + unsupported,
+            ..Summary::default()
+        }
+    }
+
     /// Writes records about a capture.
     fn writer<'o>(&self, capture: &Path, out: eve::Out<'o>) -> Writer<'o> {
         let (settings, program) = (self.output.eve.clone(), Arc::clone(&self.program));
         Writer::new(settings, program, &capture.display().to_string(), out)
     }
+}
+
+fn open(capture: &Path) -> Result<Capture, ReplayError> {
+    let file = fs::File::open(capture).map_err(|e| ReplayError::Read(capture.to_owned(), e))?;
+    let bad = |e| ReplayError::Capture(capture.to_owned(), e);
+    Capture::open(BufReader::new(file)).map_err(bad)
 }
 
 /// The next frame; none at the end, or where the capture is damaged, which is noted.

@@ -61,6 +61,7 @@ fn inspect_frame(
         }
         let steps = program.rules.buffers.get(usize::from(list.key.0));
         let steps = steps.map_or(&[][..], |used| used.transforms.as_slice());
+        let begun = scene.begin();
         let matches = pieces.iter().any(|piece| {
             let looked = Buffer {
                 bytes: &piece.data,
@@ -71,6 +72,7 @@ fn inspect_frame(
             scene.inspector.begin();
             rules::transformed_match(rule, list, steps, &looked, scene)
         });
+        scene.tried(user.number, begun, matches);
         if matches {
             rules::after_match(program, user.number, scene);
             queue.push(Alert {

@@ -6,6 +6,7 @@ use gauntlet_protocols::Conversation;
 use super::alert::{self, Alert, Origin, Verdict};
 use super::flow_state::FlowState;
 use super::packet::Facts;
+use super::profile::Profile;
 use super::program::Program;
 use super::rules::{self, Scene};
 use super::threshold::Occasion;
@@ -32,6 +33,8 @@ pub fn inspect(
         state = Some(flow.state);
         conversation = flow.conversation;
     }
+    let mut profile = detector.profile.as_deref_mut().and_then(Profile::next);
+    let begun = profile.as_ref().map(|profile| profile.now());
     let mut scene = Scene {
         facts,
         inspector: &mut detector.inspector,
@@ -42,6 +45,7 @@ pub fn inspect(
         reputations: &detector.reputations,
         flow: state,
         dce: None,
+        profile: profile.as_deref_mut(),
     };
     rules::inspect_addresses(program, &mut scene, &mut queue);
     let has_events = conversation.as_deref().is_some_and(has_events);
@@ -65,6 +69,9 @@ pub fn inspect(
     let (packet, flow) = (facts.packet, scene.flow);
     if !facts.is_made {
         verdict.tagged = tags::handle(program, &verdict, packet, flow, &mut detector.tags);
+    }
+    if let (Some(profile), Some(begun)) = (profile, begun) {
+        profile.inspected(begun, verdict.alerts.len());
     }
     verdict
 }

@@ -11,6 +11,7 @@ use super::header;
 use super::host_bits::HostBitTable;
 use super::packet::{self, Changes, Facts, Known};
 use super::packet_buffers;
+use super::profile::{Profile, Searched};
 use super::program::{Needs, Program};
 use super::reputations::Reputations;
 use crate::inspect::prefilter::Scratch;
@@ -32,6 +33,29 @@ pub(crate) struct Scene<'a> {
     pub(crate) flow: Option<&'a mut FlowState>,
     /// Whether the numbers of the DCE/RPC call at hand are little-endian.
     pub(crate) dce: Option<bool>,
+    /// What rules cost, if this packet is measured.
+    pub(crate) profile: Option<&'a mut Profile>,
+}
+
+impl Scene<'_> {
+    /// When something begins whose cost is counted.
+    pub(crate) fn begin(&self) -> Option<u64> {
+        self.profile.as_ref().map(|profile| profile.now())
+    }
+
+    /// A rule was tried since then.
+    pub(crate) fn tried(&mut self, rule: u32, since: Option<u64>, matched: bool) {
+        if let (Some(profile), Some(since)) = (&mut self.profile, since) {
+            profile.tried(rule, since, matched);
+        }
+    }
+
+    /// Rules were searched for since then.
+    pub(crate) fn searched(&mut self, what: Searched, since: Option<u64>, named: usize) {
+        if let (Some(profile), Some(since)) = (&mut self.profile, since) {
+            profile.searched(what, since, named);
+        }
+    }
 }
 
 /// How a rule matched a packet.
@@ -49,10 +73,12 @@ pub(crate) fn inspect_addresses(program: &Program, scene: &mut Scene<'_>, queue:
     }
     for number in &program.prefilter.ip_only {
         let Some(rule) = program.rules.rules.get(*number as usize) else { continue };
-        if scene.facts.packet.ip.is_some()
+        let begun = scene.begin();
+        let matched = scene.facts.packet.ip.is_some()
             && header::holds(&rule.header, scene.facts.packet)
-            && checks_hold(rule, scene)
-        {
+            && checks_hold(rule, scene);
+        scene.tried(*number, begun, matched);
+        if matched {
             after_match(program, *number, scene);
             queue.push(alert(program, *number, Matched::Packet));
         }
@@ -68,14 +94,18 @@ pub(crate) fn inspect_packet(
     queue: &mut Vec<Alert>,
 ) -> Vec<u32> {
     let mut of_transactions = Vec::new();
+    let begun = scene.begin();
     let found = candidates(program, scene, has_events);
+    scene.searched(Searched::Packet, begun, found.len());
     for &number in &found {
         let Some(made) = program.compiled.get(number as usize) else { continue };
         if !made.engines.is_empty() {
             of_transactions.push(number);
             continue;
         }
+        let begun = scene.begin();
         let matched = packet_rule(program, number, scene, has_events);
+        scene.tried(number, begun, matched != Matched::No);
         if matched != Matched::No {
             after_match(program, number, scene);
             queue.push(alert(program, number, matched));

@@ -7,6 +7,7 @@ use gauntlet_protocols::{Conversation, Protocol, State};
 use super::actions;
 use super::alert::Alert;
 use super::engines::{Inspection, Result};
+use super::profile::Searched;
 use super::program::{Candidates, Engine, FILES_BIT, Look, Program, TransactionFilter};
 use super::rules::{self, Scene};
 
@@ -131,7 +132,9 @@ impl Turn<'_> {
             if before.is_some_and(|flags| flags & (FULL | NEVER) != 0) {
                 continue;
             }
+            let begun = scene.begin();
             let (matched, after) = self.rule(number, before, scene, &mut inspection);
+            scene.tried(number, begun, matched);
             // What a rule on both sides has found counts in both directions.
             let both = self.is_bidirectional(number) && before.is_none();
             for (i, rules) in kept.rules.iter_mut().enumerate() {
@@ -181,9 +184,11 @@ impl Turn<'_> {
             match &filter.what {
                 Candidates::Always(rules) => found.extend_from_slice(rules),
                 Candidates::Buffer { buffer, key, kind, matcher } => {
+                    let (begun, before) = (scene.begin(), found.len());
                     inspection.each((*buffer, *key, *kind), self.direction, &mut |bytes| {
                         matcher.candidates(bytes.bytes, scene.search, &mut found);
                     });
+                    scene.searched(Searched::Buffer(*key), begun, found.len() - before);
                 }
             }
             // A message that is carried has no progress of its own.

@@ -15,7 +15,7 @@ use super::learned::{Learned, moment};
 use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, Moment};
 use super::sink::Sink;
 use super::{Event, Observer, Settings, Upper, Wishes, notify};
-use crate::detect::{self, Counters, Detector, Facts, FlowActions, Program, Verdict};
+use crate::detect::{self, Counters, Detector, Facts, FlowActions, Profile, Program, Verdict};
 
 /// Announced connections that have not come yet; the oldest is forgotten for a new one.
 const EXPECTED_MAX: usize = 4_096;
@@ -79,6 +79,11 @@ impl Stages {
         self.program = program;
         self.protocols = Arc::new(settings.protocols.clone());
         self.streams.settings.check_overlaps = settings.streams.check_overlaps;
+    }
+
+    /// What rules have cost.
+    pub(super) fn profile(&self) -> Option<&Profile> {
+        self.detector.profile.as_deref()
     }
 
     /// A packet that belongs to no flow.

@@ -16,8 +16,10 @@ use gauntlet_packet::{Capture, Checksums, Decoder, Frame, Time};
 
 use super::{Replayer, Summary, next_frame};
 use crate::detect::Detector;
-use crate::eve::Writer;
-use crate::pipeline::observer::{Anomaly, Dropped, FilePart, FlowEnd, Moment, TransactionEvent};
+use crate::eve::{Beside, Finder, Writer};
+use crate::pipeline::observer::{
+    Anomaly, Dropped, FilePart, FlowEnd, MailEvent, Moment, TransactionEvent,
+};
 use crate::pipeline::{Counter, Event, Observer, Pipeline};
 
 /// Frames that are read before they are handed out.
@@ -52,31 +54,39 @@ struct Worker {
     answers: Receiver<Answer>,
 }
 
+/// What threads begin with.
+pub(super) struct Begin<'a> {
+    pub(super) capture: &'a Path,
+    pub(super) detector: &'a Detector,
+    /// One for each thread, if more is to be found.
+    pub(super) finders: Vec<Option<Box<dyn Finder + Send>>>,
+}
+
 /// Replays the frames; what they come to is added to the summary.
 pub(super) fn run(
     replayer: &Replayer<'_>,
-    capture: &Path,
-    detector: &Detector,
+    begin: Begin<'_>,
     frames: &mut Capture,
     summary: &mut Summary,
     writer: &mut Writer<'_>,
 ) {
     let count = replayer.threads;
+    let capture = begin.capture;
     std::thread::scope(|scope| {
-        let start = |place: usize| {
-            let detector = detector.sibling();
+        let start = |(place, finder): (usize, Option<Box<dyn Finder + Send>>)| {
+            let detector = begin.detector.sibling();
             let (parts, work) = sync_channel(ROUNDS_MAX + 1);
             let (done, answers) = sync_channel(ROUNDS_MAX + 1);
             scope.spawn(move || {
                 let layers = replayer.layers.clone().share(count);
                 let program = replayer.program.clone();
                 let pipeline = Pipeline::new(program, detector, &layers);
-                let placing = Placing::new(replayer, capture);
+                let placing = Placing::new(replayer, capture, finder);
                 work_on(pipeline.one_of(place as u64, count as u64), placing, &work, &done);
             });
             Worker { parts, answers }
         };
-        let workers: Vec<Worker> = (0..count).map(start).collect();
+        let workers: Vec<Worker> = begin.finders.into_iter().enumerate().map(start).collect();
         let mut rounds = Rounds { workers, open: 0, counters: Vec::new() };
         let mut sharing = Sharing::new(replayer);
         let mut time = Time::default();
@@ -180,6 +190,7 @@ impl Rounds {
 /// Writes records of a thread, each with its place.
 struct Placing {
     writer: Writer<'static>,
+    finder: Option<Box<dyn Finder + Send>>,
     /// Place of the records that come now, and records so far; the writer appends to them.
     told: Rc<RefCell<(Place, Vec<Told>)>>,
     /// The capture has ended: flows are told in the order in which they began.
@@ -189,7 +200,11 @@ struct Placing {
 }
 
 impl Placing {
-    fn new(replayer: &Replayer<'_>, capture: &Path) -> Self {
+    fn new(
+        replayer: &Replayer<'_>,
+        capture: &Path,
+        finder: Option<Box<dyn Finder + Send>>,
+    ) -> Self {
         let told = Rc::new(RefCell::new(((0, Time::default()), Vec::new())));
         let end = Rc::clone(&told);
         let out = Box::new(move |line: &str| {
@@ -197,7 +212,7 @@ impl Placing {
             records.push((*place, line.to_owned()));
         });
         let writer = replayer.writer(capture, out);
-        Self { writer, told, is_end: false, counted: (0, 0) }
+        Self { writer, finder, told, is_end: false, counted: (0, 0) }
     }
 
     fn at(&self, place: Place) {
@@ -208,6 +223,14 @@ impl Placing {
         if self.is_end {
             let began = moment.flow.map_or(moment.packet.time, |flow| flow.core.first);
             self.at((u64::MAX, began));
+        }
+    }
+
+    /// Tells the writer, and who finds more.
+    fn tell(&mut self, tell: impl FnOnce(&mut dyn Observer)) {
+        match &mut self.finder {
+            Some(finder) => tell(&mut Beside::new(&mut self.writer, finder.as_mut())),
+            None => tell(&mut self.writer),
         }
     }
 
@@ -223,34 +246,50 @@ impl Placing {
 impl Observer for Placing {
     fn packet(&mut self, event: &Event<'_>) {
         self.begin(&event.moment());
-        self.writer.packet(event);
+        self.tell(|observer| observer.packet(event));
     }
 
     fn transaction(&mut self, event: &TransactionEvent<'_>) {
         self.begin(&event.moment);
-        self.writer.transaction(event);
+        self.tell(|observer| observer.transaction(event));
+    }
+
+    fn request(&mut self, event: &TransactionEvent<'_>) {
+        self.begin(&event.moment);
+        self.tell(|observer| observer.request(event));
+    }
+
+    fn mail(&mut self, event: &MailEvent<'_>) {
+        if self.is_end {
+            self.at((u64::MAX, event.core.first));
+        }
+        self.tell(|observer| observer.mail(event));
+    }
+
+    fn drops_flow(&mut self) -> bool {
+        self.finder.as_mut().is_some_and(|finder| finder.drops_flow())
     }
 
     fn file(&mut self, part: &FilePart<'_>) {
         self.begin(&part.moment);
-        self.writer.file(part);
+        self.tell(|observer| observer.file(part));
     }
 
     fn flow(&mut self, end: &FlowEnd<'_>) {
         if self.is_end {
             self.at((u64::MAX, end.core.first));
         }
-        self.writer.flow(end);
+        self.tell(|observer| observer.flow(end));
     }
 
     fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
         self.begin(&anomaly.moment);
-        self.writer.anomaly(anomaly);
+        self.tell(|observer| observer.anomaly(anomaly));
     }
 
     fn dropped(&mut self, drop: &Dropped<'_>) {
         self.begin(&drop.moment);
-        self.writer.dropped(drop);
+        self.tell(|observer| observer.dropped(drop));
     }
 }
 

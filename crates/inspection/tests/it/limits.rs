@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use gauntlet_ids::config::Settings as Suricata;
+use gauntlet_ids::eve::Finder;
 use gauntlet_ids::replay::{Options, Replayer};
 use gauntlet_inspection::{Inspector, JudgeMail, Kinds, Parts, Settings};
 use gauntlet_mail::Envelope;
@@ -58,6 +59,15 @@ fn settings() -> Settings {
 
 /// What is found in a capture.
 fn find(capture: &Capture, class: Class, settings: &Settings) -> (Vec<Value>, Seen) {
+    find_on(1, capture, class, settings)
+}
+
+fn find_on(
+    threads: usize,
+    capture: &Capture,
+    class: Class,
+    settings: &Settings,
+) -> (Vec<Value>, Seen) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.pcap");
     capture.write(&file);
@@ -69,10 +79,13 @@ fn find(capture: &Capture, class: Class, settings: &Settings) -> (Vec<Value>, Se
         checksums: None,
     };
     let seen = Seen::default();
-    let mail = Some(Box::new(Judge(class, Arc::clone(&seen))) as Box<dyn JudgeMail>);
-    let parts = Parts { mail, web: None, scanner: Some(Arc::new(Scanner)) };
-    let mut inspector = Inspector::new(settings.clone(), parts, false).unwrap();
-    let replayer = Replayer::new(&options).unwrap();
+    let finders = || {
+        let mail = Some(Box::new(Judge(class, Arc::clone(&seen))) as Box<dyn JudgeMail>);
+        let parts = Parts { mail, web: None, scanner: Some(Arc::new(Scanner)) };
+        let inspector = Inspector::new(settings.clone(), parts, false)?;
+        Ok(Box::new(inspector) as Box<dyn Finder + Send>)
+    };
+    let replayer = Replayer::new(&options).unwrap().on_threads(threads.try_into().unwrap());
     let replayer =
         replayer.telling(Inspector::wishes_of(settings), Inspector::mail_settings(settings));
     let mut found = Vec::new();
@@ -82,7 +95,7 @@ fn find(capture: &Capture, class: Class, settings: &Settings) -> (Vec<Value>, Se
             found.push(record);
         }
     };
-    replayer.run_beside(&file, &mut line, Some(&mut inspector)).unwrap();
+    replayer.run_beside(&file, &mut line, Some(&finders)).unwrap();
     (found, seen)
 }
 
@@ -96,6 +109,11 @@ fn ends(client: u16, server: u16) -> [SocketAddrV4; 2] {
 /// A session with a message, which ends behind it or within it.
 fn smtp(client: u16, message: &str) -> Capture {
     let mut capture = Capture::new();
+    session(&mut capture, ends(client, 25), message);
+    capture
+}
+
+fn session(capture: &mut Capture, ends: [SocketAddrV4; 2], message: &str) {
     let talk: [(By, &[u8]); 5] = [
         (By::Server, b"220 x\r\n"),
         (By::Client, b"EHLO c.example\r\nMAIL FROM:<a@b.example>\r\n"),
@@ -103,8 +121,27 @@ fn smtp(client: u16, message: &str) -> Capture {
         (By::Server, b"250 ok\r\n250 ok\r\n250 ok\r\n550 no\r\n354 go on\r\n"),
         (By::Client, message.as_bytes()),
     ];
-    capture.tcp(ends(client, 25), &talk);
-    capture
+    capture.tcp(ends, &talk);
+}
+
+/// Each thread judges what its own flows carry.
+#[test]
+fn several_threads_find_what_one_finds() {
+    let mut capture = Capture::new();
+    for host in 1..=40 {
+        let client = SocketAddrV4::new([192, 0, 2, host].into(), 4_000);
+        let server = SocketAddrV4::new([198, 51, 100, host].into(), 25);
+        let message = format!("A: {host}\r\n\r\nc\r\n.\r\n");
+        session(&mut capture, [client, server], &message);
+    }
+    let (one, _) = find_on(1, &capture, Class::Spam, &settings());
+    let (three, seen) = find_on(3, &capture, Class::Spam, &settings());
+    assert_eq!((one.len(), seen.lock().unwrap().len()), (40, 40));
+    let ends = |found: &[Value]| {
+        let end = |record: &Value| (record["timestamp"].clone(), record["src_ip"].clone());
+        found.iter().map(end).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&one), ends(&three));
 }
 
 #[test]
