@@ -22,7 +22,7 @@ fn timestamp() -> String {
 }
 
 /// An alert on a stream; `number` tells several apart.
-fn alert(number: u64) -> String {
+pub(crate) fn alert(number: u64) -> String {
     let rule = "alert http any any -> any any (msg:\"ω <b>\"; content:\"Secret\"; nocase; \
                 content:\"|0d 0a|Host\"; sid:9; rev:2;)";
     let payload = b"GET /secret HTTP/1.1\r\nHost: a.example\r\n\r\n\x00<script>";
@@ -69,7 +69,7 @@ pub(crate) fn log(folder: &Path) -> AlertLog {
     AlertLog::open(&folder.join("alerts")).unwrap()
 }
 
-fn put(console: &Running, lines: &[String]) -> Vec<i64> {
+pub(crate) fn put(console: &Running, lines: &[String]) -> Vec<i64> {
     let log = console.state.alerts.as_ref().unwrap();
     lines.iter().for_each(|line| log.append(AlertRecord::of_eve(line).unwrap()));
     log.flush();
@@ -129,6 +129,20 @@ fn alerts_are_listed_searched_and_shown_with_what_the_rule_saw() {
     for path in ["/alerts/1", "/alerts/x", "/alerts/1/packets.pcap"] {
         assert_eq!(get(path).status, 404, "{path}");
     }
+    // The same for programs.
+    let json = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&get(&format!("/api/v1/alerts{path}")).body).unwrap()
+    };
+    let list = json("?rule=9");
+    assert_eq!(list["alerts"].as_array().unwrap().len(), 2, "{list}");
+    assert_eq!((&list["alerts"][0]["id"], &list["next"]), (&ids[1].into(), &json!(null)));
+    assert!(list["alerts"][0].get("record").is_none(), "{list}");
+    let one = json(&format!("/{}", ids[1]));
+    assert_eq!((&one["rule"], &one["source"]), (&"1:9:2".into(), &"192.0.2.1".into()));
+    assert_eq!(one["record"]["alert"]["signature"], "ω <b>");
+    assert_eq!(json("/summary")["blocked"], 2);
+    let rules = json("/rules")["rules"].take();
+    assert_eq!((&rules[0]["alerts"], &rules[1]["alerts"]), (&2.into(), &0.into()), "{rules}");
     let rita = console.sign_in("rita");
     for path in ["/alerts", "/alerts/rules"] {
         assert_eq!(console.request("GET", path, &rita, "").status, 403, "{path}");

@@ -31,6 +31,13 @@ fn put(console: &Running, id: &str) {
         age_ms: 1_000,
         hits: Vec::new(),
     });
+    crate::alerts::put(console, &[crate::alerts::alert(1)]);
+}
+
+/// The number of the first alert of today.
+fn newest_alert() -> i64 {
+    let day = crate::common::now_ms().div_euclid(gauntlet_mail::date::DAY_MS);
+    (day << 40) | 1
 }
 
 /// A path with its names filled in by what is there.
@@ -40,6 +47,7 @@ fn filled(path: &str) -> String {
         .replace("{number}", "1")
         .replace("{login}", "ursula")
         .replace("{name}", "one")
+        .replace("{alert}", &newest_alert().to_string())
 }
 
 #[test]

@@ -58,6 +58,20 @@ pub(super) const WEB: &[Field] = &[
     limit(),
 ];
 
+pub(super) const ALERTS: &[Field] = &[
+    optional("text", Text, "part of the message"),
+    optional("kind", Choice(&["rule", "mail", "file", "url", "content"]), "what it is about"),
+    optional("action", Choice(&["allowed", "blocked"]), "what became of the packet or flow"),
+    optional("rule", Text, "number of a rule: `2019401` or `1:2019401`"),
+    optional("category", Text, "class of the rule, or of the item"),
+    optional("address", Text, "address of one of the ends"),
+    optional("protocol", Text, "application protocol or transport"),
+    optional("since", Day, "on or after this day (UTC)"),
+    optional("until", Day, "on or before this day (UTC)"),
+    after(),
+    limit(),
+];
+
 pub(super) const RELEASE: &[Field] = &[
     required("target", Text, "a host, `.domain` with all below, or the beginning of a URL"),
     optional("for", Choice(&["everybody", "client", "user"]), "everybody, if not given"),

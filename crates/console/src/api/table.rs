@@ -3,12 +3,12 @@
 use gauntlet_store::users::Scope;
 
 use super::fields::{
-    DAYS, HELD, LEARN, MESSAGES, OWN_ADDRESS, POLICY_TEXT, QUEUE_IDS, RELEASE, REPORT, RIGHTS,
-    ROLES, SCOPES, WEB, limit,
+    ALERTS, DAYS, HELD, LEARN, MESSAGES, OWN_ADDRESS, POLICY_TEXT, QUEUE_IDS, RELEASE, REPORT,
+    RIGHTS, ROLES, SCOPES, WEB, limit,
 };
 use super::operation::Kind::{Choice, Choices, Integer, Number, Text, Texts};
 use super::operation::{Field, Operation, optional, required};
-use super::{mail, node, personal, policies, queue, releases, users, web};
+use super::{alerts, mail, node, personal, policies, queue, releases, users, web};
 use crate::route::{Access, Method, Page, Route};
 
 const fn op(
@@ -111,6 +111,27 @@ pub static OPERATIONS: &[Operation] = &[
             optional("span_minutes", Integer(1, 1_440), "length of a span; 60 if not given"),
         ])
         .answer(&[("buckets", "array"), ("top_rules", "array"), ("top_senders", "array")]),
+    administrator(Get, "/api/v1/alerts", Scope::MessagesRead, alerts::list)
+        .summary("Alerts of packets, newest first.")
+        .fields(ALERTS)
+        .answer(&[("alerts", "array"), ("next", "integer|null")]),
+    administrator(Get, "/api/v1/alerts/summary", Scope::MessagesRead, alerts::summary)
+        .summary("Alerts of packets counted by rule and address.")
+        .fields(&[optional("hours", Integer(1, 2_400), "the last so many hours; 24 if not given")])
+        .answer(&[
+            ("alerts", "integer"),
+            ("blocked", "integer"),
+            ("rules", "array"),
+            ("sources", "array"),
+            ("destinations", "array"),
+        ]),
+    administrator(Get, "/api/v1/alerts/rules", Scope::MessagesRead, alerts::rules)
+        .summary("Rules for packets that are loaded, with how many alerts each gave.")
+        .fields(&[optional("days", Integer(1, 100), "the last so many days; 7 if not given")])
+        .answer(&[("days", "integer"), ("rules", "array")]),
+    administrator(Get, "/api/v1/alerts/{alert}", Scope::MessagesRead, alerts::one)
+        .summary("One alert, with its record of EVE: the rule, the payload, the packet.")
+        .answer(&[("id", "integer"), ("kind", "string"), ("record", "object")]),
     administrator(Get, "/api/v1/web/requests", Scope::MessagesRead, web::requests)
         .summary("Requests of the web log, newest first.")
         .fields(WEB)

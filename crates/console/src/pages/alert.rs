@@ -23,19 +23,20 @@ const PACKETS_MAX: usize = 1_000;
 /// Rules of a message that are shown.
 const HITS_MAX: usize = 100;
 
-fn find(app: &App, request: &RequestContext) -> Result<AlertRow, RequestError> {
+/// An alert by its number.
+pub(crate) fn find(app: &App, id: &str) -> Result<AlertRow, RequestError> {
     let unknown = || {
         RequestError::NotFound(translatable(
             "There is no such alert in the log, or it is forgotten.",
         ))
     };
-    let cursor = request.param("id").parse().map_err(|_| unknown())?;
+    let cursor = id.parse().map_err(|_| unknown())?;
     alerts::log(app)?.get(AlertCursor(cursor))?.ok_or_else(unknown)
 }
 
 /// `GET /alerts/{id}`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let row = find(app, request)?;
+    let row = find(app, request.param("id"))?;
     let record: Value = serde_json::from_str(&row.record.record).unwrap_or_default();
     let rule = record["alert"]["rule"].as_str().unwrap_or_default();
     let title = alerts::title(&row);
@@ -150,7 +151,7 @@ fn pretty(record: &Value) -> String {
 
 /// `GET /alerts/{id}/packets.pcap`.
 pub(crate) fn packets(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let row = find(app, request)?;
+    let row = find(app, request.param("id"))?;
     let rows = match row.record.flow {
         0 => vec![row],
         _ => alerts::log(app)?.of_flow(&row, PACKETS_MAX)?,
