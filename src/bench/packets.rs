@@ -1,11 +1,14 @@
 //! `gauntlet bench packets`: a capture through the packet path, with and without rules.
 
+mod experiment;
+
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use gauntlet_bench::commands::seconds;
 use gauntlet_bench::usage;
 use gauntlet_ids::replay::{Options, Replayer, Summary};
 use serde::Serialize;
@@ -18,24 +21,47 @@ from its file, as often as --rounds says, each time from a fresh state; the firs
 rounds fills the system's cache and is not counted. CPU time is user and system time of all
 threads.
 
+--experiment repeats the experiment of the 2012 paper on threat management instead, with captures
+that it composes: 80 packets of 1,000 bytes through a URL filter and a filter of weighted words, on
+1 to all CPUs, beside the paper's own algorithm here (packets or patterns shared out) and the
+paper's figures. --threads and --rules do not matter to it.
+
 Exit codes: 0 measured; 1 the capture is damaged; 2 nothing could be measured.";
+
+/// Rounds of the experiment.
+const EXPERIMENT_ROUNDS: usize = 3;
 
 /// Arguments of `gauntlet bench packets`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// A capture: pcap or pcapng, also compressed with gzip or zstd
-    #[arg(value_name = "FILE")]
-    capture: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "experiment")]
+    capture: Option<PathBuf>,
     /// A file of rules; may be repeated; without any, all layers run but detection finds nothing
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Threads that inspect, beside the one that reads; with one, the reader inspects
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
-    /// How often the capture is replayed
-    #[arg(long, value_name = "N", default_value = "1")]
-    rounds: NonZeroUsize,
+    /// How often the capture is replayed [default: 1; of the experiment 3]
+    #[arg(long, value_name = "N")]
+    rounds: Option<NonZeroUsize>,
+    /// Repeat the paper's experiment on captures that are composed
+    #[arg(long, conflicts_with_all = ["capture", "rules"])]
+    experiment: bool,
+    /// URLs of the experiment's list
+    #[arg(long, value_name = "N", default_value_t = 80_000, requires = "experiment")]
+    entries: u64,
+    /// Words of the experiment
+    #[arg(long, value_name = "N", default_value_t = 1_000, requires = "experiment")]
+    patterns: usize,
+    /// Seconds of a run of the paper's algorithm
+    #[arg(long, value_name = "N", default_value_t = 1.0, requires = "experiment")]
+    seconds: f64,
+    /// Write the experiment's report.html and report.json into this folder
+    #[arg(long, value_name = "DIR", requires = "experiment")]
+    report: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -62,6 +88,17 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Some(capture) = &args.capture else {
+        let rounds = args.rounds.map_or(EXPERIMENT_ROUNDS, NonZeroUsize::get);
+        let options = gauntlet_bench::packets::Options {
+            entries: args.entries,
+            patterns: args.patterns,
+            time: seconds("--seconds", args.seconds)?,
+            rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
+            folder: std::env::temp_dir(),
+        };
+        return experiment::run(&options, args.report.as_ref(), args.json);
+    };
     let options = Options {
         settings: args.settings.read()?,
         directory: args.settings.directory(),
@@ -73,14 +110,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let replayer = Replayer::new(&options)?.on_threads(args.threads);
     let loading_cpu_seconds = usage::cpu_seconds() - cpu;
     let loading_seconds = clock.elapsed().as_secs_f64();
-    let rounds = args.rounds.get();
-    let (mut seconds, mut cpu_seconds, mut counted) = (0.0, 0.0, 0);
+    let rounds = args.rounds.map_or(1, NonZeroUsize::get);
+    let (mut elapsed, mut cpu_seconds, mut counted) = (0.0, 0.0, 0);
     let mut summary = Summary::default();
     for round in 0..rounds {
         let (cpu, clock) = (usage::cpu_seconds(), Instant::now());
-        summary = replayer.run(&args.capture, &mut |_| {})?;
+        summary = replayer.run(capture, &mut |_| {})?;
         if round > 0 || rounds == 1 {
-            seconds += clock.elapsed().as_secs_f64();
+            elapsed += clock.elapsed().as_secs_f64();
             cpu_seconds += usage::cpu_seconds() - cpu;
             counted += 1;
         }
@@ -95,11 +132,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         frames,
         bytes,
         alerts: summary.alerts,
-        seconds,
+        seconds: elapsed,
         cpu_seconds,
-        frames_per_second: frames as f64 / seconds,
+        frames_per_second: frames as f64 / elapsed,
         frames_per_cpu_second: frames as f64 / cpu_seconds,
-        gigabits_per_second: bytes as f64 * 8.0 / 1e9 / seconds,
+        gigabits_per_second: bytes as f64 * 8.0 / 1e9 / elapsed,
         peak_rss_bytes: usage::peak_rss_bytes(),
         damage: summary.damage,
     };

@@ -9,6 +9,7 @@ pub mod learners;
 pub mod load;
 pub mod machine;
 pub mod null;
+pub mod packets;
 pub mod plot;
 pub mod process;
 pub mod protocol;

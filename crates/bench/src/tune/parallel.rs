@@ -26,7 +26,7 @@ use crate::machine::Manifest;
 use crate::topology::{Topology, run_on};
 
 /// Messages (the paper's packets).
-const PACKETS: usize = 80;
+pub(crate) const PACKETS: usize = 80;
 const PACKET_BYTES: usize = 1_000;
 /// Patterns of a piece, of the paper.
 const DYNAMIC_CHUNK: usize = 5;
@@ -113,9 +113,9 @@ pub struct Report {
 }
 
 /// Words with their probabilities, and messages.
-struct Job {
-    words: Vec<(Vec<u8>, f64)>,
-    messages: Vec<Vec<u8>>,
+pub(crate) struct Job {
+    pub(crate) words: Vec<(Vec<u8>, f64)>,
+    pub(crate) messages: Vec<Vec<u8>>,
 }
 
 /// Makes up words to search for.
@@ -139,7 +139,7 @@ impl Vocabulary {
 }
 
 impl Job {
-    fn new(patterns: usize) -> Self {
+    pub(crate) fn new(patterns: usize) -> Self {
         let mut numbers = Vocabulary(Random::new(1));
         let mut vocabulary: Vec<Vec<u8>> = Vec::new();
         let mut known = std::collections::BTreeSet::new();
@@ -168,7 +168,7 @@ impl Job {
 }
 
 /// Pieces of the patterns, by number: from, to.
-fn pieces(sharing: Sharing, patterns: usize, cpus: usize) -> Vec<(usize, usize)> {
+pub(crate) fn pieces(sharing: Sharing, patterns: usize, cpus: usize) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut from = 0;
     while from < patterns {
@@ -187,25 +187,28 @@ fn pieces(sharing: Sharing, patterns: usize, cpus: usize) -> Vec<(usize, usize)>
 }
 
 /// Looks for a piece of the patterns in a message.
-trait Search: Sync {
+pub(crate) trait Search: Sync {
     /// What a thread keeps.
     type Scratch: Default;
+    /// All begin with the next message.
+    fn begin(&self) {}
     /// The sum of what was found.
     fn search(&self, message: usize, piece: usize, scratch: &mut Self::Scratch) -> f64;
     fn pieces(&self) -> usize;
 }
 
 /// The paper's algorithm: each piece of patterns is searched on its own.
-struct Words<'a> {
-    job: &'a Job,
-    pieces: Vec<(usize, usize)>,
+pub(crate) struct Words<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) messages: &'a [Vec<u8>],
+    pub(crate) pieces: Vec<(usize, usize)>,
 }
 
 impl Search for Words<'_> {
     type Scratch = ();
 
     fn search(&self, message: usize, piece: usize, (): &mut ()) -> f64 {
-        let text = self.job.messages.get(message).map_or(&[][..], Vec::as_slice);
+        let text = self.messages.get(message).map_or(&[][..], Vec::as_slice);
         let (from, to) = self.pieces.get(piece).copied().unwrap_or_default();
         let words = self.job.words.get(from..to).unwrap_or_default();
         let found = |(word, probability): &(Vec<u8>, f64)| {
@@ -312,7 +315,8 @@ fn row(
     let mut sums: Vec<f64> = Vec::new();
     match program {
         Program::Paper => {
-            let searches = pieces.map(|pieces| Words { job, pieces });
+            let messages = job.messages.as_slice();
+            let searches = pieces.map(|pieces| Words { job, messages, pieces });
             measure(options, &searches, cpus, &mut rates, &mut sums)?;
         }
         Program::Engine => {
@@ -349,23 +353,37 @@ fn measure<S: Search>(
     rates: &mut BTreeMap<Sharing, Vec<f64>>,
     sums: &mut Vec<f64>,
 ) -> anyhow::Result<()> {
-    for (sharing, search) in SHARINGS.iter().zip(searches) {
+    for search in searches {
         let mut scratch = S::Scratch::default();
         sums.push((0..search.pieces()).map(|piece| search.search(0, piece, &mut scratch)).sum());
-        rates.insert(*sharing, Vec::new());
     }
-    for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
-        for (sharing, search) in SHARINGS.iter().zip(searches) {
+    rates.extend(SHARINGS.into_iter().zip(self::rates(
+        options.time,
+        options.rounds,
+        searches,
+        cpus,
+    )?));
+    Ok(())
+}
+
+/// Messages a second, by round, of each of [`SHARINGS`].
+pub(crate) fn rates<S: Search>(
+    time: Duration,
+    rounds: u32,
+    searches: &[S],
+    cpus: &[usize],
+) -> anyhow::Result<Vec<Vec<f64>>> {
+    let mut rates = vec![Vec::new(); SHARINGS.len()];
+    for _ in 0..rounds.clamp(1, ROUNDS_MAX) {
+        for ((sharing, search), rates) in SHARINGS.iter().zip(searches).zip(&mut rates) {
             let count = match sharing {
-                Sharing::Flow => flow(search, cpus, options.time)?,
-                _ => together(search, *sharing == Sharing::Static, cpus, options.time)?,
+                Sharing::Flow => flow(search, cpus, time)?,
+                _ => together(search, *sharing == Sharing::Static, cpus, time)?,
             };
-            if let Some(rates) = rates.get_mut(sharing) {
-                rates.push(count as f64 / options.time.as_secs_f64());
-            }
+            rates.push(count as f64 / time.as_secs_f64());
         }
     }
-    Ok(())
+    Ok(rates)
 }
 
 /// Each CPU takes messages of its own; how many there were.
@@ -418,6 +436,7 @@ fn together<S: Search>(
             }
             barrier.wait();
             if Some(cpu) == leader {
+                search.begin();
                 next.store(0, Ordering::Relaxed);
                 done.fetch_add(1, Ordering::Relaxed);
                 stop.store(start.elapsed() >= time, Ordering::Release);
@@ -484,7 +503,8 @@ fn places(
                 continue;
             }
         };
-        let search = Words { job, pieces: pieces(Sharing::Flow, options.patterns, count) };
+        let pieces = pieces(Sharing::Flow, options.patterns, count);
+        let search = Words { job, messages: &job.messages, pieces };
         let mut pairs = Vec::new();
         for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
             let other = flow(&search, &other.cpus, options.time)? as f64;

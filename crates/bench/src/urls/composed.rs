@@ -84,32 +84,43 @@ pub(super) fn write(file: &Path, entries: u64) -> std::io::Result<()> {
     out.flush()
 }
 
+/// So many lines.
+pub(crate) fn lines(entries: u64) -> Vec<String> {
+    let one = |number| {
+        let mut text = String::new();
+        line(number, &mut text);
+        text
+    };
+    (0..entries).map(one).collect()
+}
+
 /// `count` URLs that a list of so many lines has, from everywhere in it.
 pub(super) fn hits(entries: u64, count: usize) -> Vec<String> {
     let numbers = (0..count as u64).map(|n| spread(n ^ SEED.rotate_left(32)) % entries.max(1));
-    numbers
-        .map(|number| {
-            let mut url = String::from("http://");
-            match number % 10 {
-                0..=4 => {
-                    url.push_str("img.");
-                    name(number, &mut url);
-                    path(spread(number + 1), &mut url);
-                }
-                5 | 6 => {
-                    url.push_str("www.");
-                    name(number, &mut url);
-                    path(spread(number + 1), &mut url);
-                }
-                _ => {
-                    name(number, &mut url);
-                    path(spread(!number), &mut url);
-                    url.push_str("?id=1");
-                }
-            }
-            url
-        })
-        .collect()
+    numbers.map(hit).collect()
+}
+
+/// A URL that the line of this number is about.
+pub(crate) fn hit(number: u64) -> String {
+    let mut url = String::from("http://");
+    match number % 10 {
+        0..=4 => {
+            url.push_str("img.");
+            name(number, &mut url);
+            path(spread(number + 1), &mut url);
+        }
+        5 | 6 => {
+            url.push_str("www.");
+            name(number, &mut url);
+            path(spread(number + 1), &mut url);
+        }
+        _ => {
+            name(number, &mut url);
+            path(spread(!number), &mut url);
+            url.push_str("?id=1");
+        }
+    }
+    url
 }
 
 /// `count` URLs that no list has.
