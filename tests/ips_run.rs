@@ -135,7 +135,7 @@ fn load(net: &Namespaces, stop: &AtomicBool) -> usize {
 fn a_bridge_forwards_alerts_drops_and_rejects() {
     let Some(net) = Namespaces::new(Middle::Bridge) else { return };
     assert!(net.get("/", 1).is_err(), "nothing connects the two sides");
-    let running = Running::bridge(&net, &["--threads", "2"]);
+    let running = Running::bridge(&net, &["--threads", "2", "--cpus", "0,0"]);
     assert_eq!(net.get("/fine", 10).as_deref(), Ok("answer to /fine"));
     assert_eq!(net.get("/seen", 10).as_deref(), Ok("answer to /seen"));
     assert_eq!(running.alert(1), "allowed");
@@ -155,6 +155,39 @@ fn a_bridge_forwards_alerts_drops_and_rejects() {
     assert_eq!(stats["ips"]["rejected"], 1, "{stats}");
     assert!(stats["ips"]["drop_reason"]["rules"].as_u64() >= Some(2), "{stats}");
     assert_eq!(stats["decoder"]["invalid"], Value::Null, "{stats}");
+}
+
+/// What packets carry decides, on live traffic, with the verdicts of an engine.
+#[test]
+fn a_download_is_dropped_for_what_it_carries() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    let (yara, config) = (net.folder.path().join("a.yar"), net.folder.path().join("g.toml"));
+    fs::write(&yara, "rule marker { strings: $m = \"marked-as-bad\" condition: $m }").unwrap();
+    let files = net.folder.path().join("files");
+    fs::write(files.join("good.bin"), "a file").unwrap();
+    fs::write(files.join("bad.bin"), "a file that is marked-as-bad, indeed").unwrap();
+    let engine = format!("[[engine]]\nname = \"y\"\nkind = \"yara\"\npaths = [{yara:?}]\n");
+    fs::write(&config, engine).unwrap();
+    let scan = ["--scan", "files", "--scan-config", config.to_str().unwrap()];
+    // Silence: curl gives up. A reset: it is told at once.
+    for (more, code) in [(&[][..], 28), (&["--reset"][..], 56)] {
+        let drops = ["--drop-on", "malware"];
+        let running = Running::bridge(&net, &[&scan[..], &drops[..], more].concat());
+        assert_eq!(net.get("/files/good.bin", 10).as_deref(), Ok("a file"));
+        assert_eq!(net.get("/files/bad.bin", 4), Err(code), "{more:?} {}", running.said());
+        let found = || {
+            let records = running.records("gauntlet");
+            records.iter().any(|it| {
+                it["gauntlet"]["verdict"] == "block" && it["gauntlet"]["action"] == "blocked"
+            })
+        };
+        until("a record", found);
+        let (status, stats) = running.stop();
+        assert!(status.success());
+        assert_eq!(stats["ips"]["drop_reason"]["content"], 1, "{stats}");
+        assert_eq!(stats["ips"]["rejected"], if more.is_empty() { 0 } else { 2 }, "{stats}");
+        fs::remove_file(net.folder.path().join("eve.json")).unwrap();
+    }
 }
 
 #[test]

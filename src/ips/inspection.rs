@@ -91,6 +91,30 @@ struct MailParts {
 }
 
 impl ScanArgs {
+    /// URLs that this compiled list has, and nothing else.
+    pub(crate) fn of_urls(list: &Path) -> Self {
+        Self { scan: vec![Kind::Urls], block: vec![list.to_owned()], ..Self::none() }
+    }
+
+    /// Pages by this list of weighted phrases, however many points they get.
+    pub(crate) fn of_words(list: &Path) -> Self {
+        let (scan, phrases) = (vec![Kind::Words], vec![list.to_owned()]);
+        Self { scan, phrases, phrase_limit: Some(i64::MAX), ..Self::none() }
+    }
+
+    fn none() -> Self {
+        Self {
+            scan: Vec::new(),
+            scan_config: None,
+            block: Vec::new(),
+            allow: Vec::new(),
+            policy: None,
+            phrases: Vec::new(),
+            phrase_limit: None,
+            drop_on: None,
+        }
+    }
+
     fn kinds(&self) -> Kinds {
         let has = |kind| self.scan.contains(&kind);
         let (mail, files) = (has(Kind::Mail), has(Kind::Files));

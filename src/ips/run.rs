@@ -6,6 +6,7 @@
 //! ```
 
 mod counters;
+mod cpus;
 mod metrics;
 mod plan;
 mod records;
@@ -75,6 +76,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", conflicts_with = "queue",
         value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// The processor set: thread N runs on the Nth of these CPUs alone (`0-3,8`); without it the
+    /// kernel chooses, or `threading.cpu-affinity` says
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
     /// Packets pass if a queue is full, or while nothing inspects them
     #[arg(long, conflicts_with = "fail_closed")]
     fail_open: bool,
@@ -97,6 +102,10 @@ pub(super) struct Args {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     scan: ScanArgs,
+    /// Inline: end TCP connections that are dropped for what they carry with resets to both sides;
+    /// without it they fall silent
+    #[arg(long, requires = "scan")]
+    reset: bool,
     #[command(flatten)]
     settings: SettingsArgs,
     /// Started by `gauntlet serve`: its standard input is where the node says what to do, what it

@@ -83,6 +83,7 @@ fn arguments(config: &Config, file: Option<&Path>) -> Vec<String> {
     if !ips.interface.is_empty() {
         add("threads", ips.threads.to_string());
     }
+    add("cpus", ips.cpus.clone());
     add("watchdog", ips.watchdog_seconds.to_string());
     add("eve", text(&ips.eve));
     add("user", config.node.user.clone());
@@ -90,6 +91,9 @@ fn arguments(config: &Config, file: Option<&Path>) -> Vec<String> {
     if !ips.scan.is_empty() {
         add("scan-config", file.map(text).unwrap_or_default());
         add("drop-on", ips.drop_on.clone());
+        if ips.reset {
+            arguments.push("--reset".to_owned());
+        }
     }
     if ips.fail_open {
         arguments.push("--fail-open".to_owned());

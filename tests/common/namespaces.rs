@@ -114,6 +114,7 @@ impl Namespaces {
     fn serve(&mut self, nginx: &Path) {
         let root = self.folder.path();
         std::fs::write(root.join("large"), vec![b'x'; LARGE]).unwrap();
+        std::fs::create_dir(root.join("files")).unwrap();
         let shown = root.display();
         let config = format!(
             "daemon off; master_process off; user root; pid {shown}/pid; error_log stderr;\n\
@@ -122,7 +123,8 @@ impl Namespaces {
              client_body_temp_path {shown}/t1; proxy_temp_path {shown}/t2;\n\
              fastcgi_temp_path {shown}/t3; uwsgi_temp_path {shown}/t4; scgi_temp_path {shown}/t5;\n\
              server {{ listen 80; listen 81; root {shown};\n\
-             location = /large {{ }} location / {{ return 200 \"answer to $request_uri\"; }}\n\
+             location = /large {{ }}\n\
+             location /files/ {{ default_type application/octet-stream; }} location / {{ return 200 \"answer to $request_uri\"; }}\n\
              }} }}\n"
         );
         std::fs::write(root.join("nginx.conf"), config).unwrap();

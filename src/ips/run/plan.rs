@@ -93,6 +93,7 @@ fn is_ignored(key: &str) -> bool {
 pub(super) fn tell_unknown(options: &Options) {
     for key in gauntlet_ids::replay::layers(options).2 {
         let is_ours = key.starts_with("nfq.")
+            || key.starts_with("threading.") && key.contains("cpu-affinity")
             || key.starts_with("af-packet.") && !is_ignored(key.rsplit('.').next().unwrap_or(""));
         if !is_ours {
             eprintln!("without effect here: {key}");

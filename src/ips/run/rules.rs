@@ -56,11 +56,12 @@ impl Ready {
         self
     }
 
-    /// Also tells what is judged of what packets carry.
-    pub(super) fn telling(mut self, judges: Option<&Judges>) -> Self {
+    /// Also tells what is judged of what packets carry; `resets`: and what is dropped for it.
+    pub(super) fn telling(mut self, judges: Option<&Judges>, resets: bool) -> Self {
         if let Some(judges) = judges {
             let wishes = judges.wishes();
             self.layers.wishes = self.layers.wishes.and(wishes);
+            self.layers.wishes.drops |= resets;
             self.layers.protocols.hashes.data |= wishes.files;
             self.layers.protocols.mail = judges.mail_limits();
         }

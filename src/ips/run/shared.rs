@@ -19,6 +19,8 @@ pub(super) struct Shared {
     pub(super) board: Board,
     pub(super) progress: Vec<Progress>,
     pub(super) is_inline: bool,
+    /// Connections that are dropped for what they carry are reset.
+    pub(super) resets: bool,
     stop: AtomicBool,
     /// Packets that the kernel dropped at our queues.
     queue_drops: AtomicU64,
@@ -53,7 +55,12 @@ impl Current {
 }
 
 impl Shared {
-    pub(super) fn new(ready: Ready, records: Records, judges: Option<Judges>, plan: &Plan) -> Self {
+    pub(super) fn new(
+        ready: Ready,
+        records: Records,
+        judges: Option<Judges>,
+        (plan, resets): (&Plan, bool),
+    ) -> Self {
         Self {
             rules: Current::new(ready),
             records,
@@ -61,6 +68,7 @@ impl Shared {
             board: Board::new(plan.ports_len()),
             progress: (0..plan.ports_len()).map(|_| Progress::default()).collect(),
             is_inline: plan.is_inline(),
+            resets,
             stop: AtomicBool::new(false),
             queue_drops: AtomicU64::new(0),
         }

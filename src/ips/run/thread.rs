@@ -10,11 +10,11 @@ use gauntlet_ids::eve::{Beside, Writer};
 use gauntlet_ids::pipeline::observer::{
     Anomaly, Dropped, FilePart, FlowEnd, MailEvent, TransactionEvent,
 };
-use gauntlet_ids::pipeline::{Event, Fate, Observer, Pipeline};
+use gauntlet_ids::pipeline::{DropCause, Event, Fate, Observer, Pipeline};
 use gauntlet_ids::rule::RejectTo;
 use gauntlet_inspection::Inspector;
 use gauntlet_netio::{Answer, Change, Port, Received, Reply, ReplyTo, reject};
-use gauntlet_packet::Time;
+use gauntlet_packet::{Packet, Time};
 
 use super::counters::Counted;
 use super::rules::Ready;
@@ -40,7 +40,7 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
         Some(judges) => Some(judges.inspector(shared.is_inline)?),
         None => None,
     };
-    let teller = Teller::new(&ready, inspector);
+    let teller = Teller::new(&ready, inspector, shared.resets);
     let mut inspection = Inspection::new(number, pipeline, shared.is_inline, teller);
     drop(ready);
     let mut housekept = Instant::now();
@@ -85,10 +85,12 @@ struct Teller {
     lines: Rc<RefCell<String>>,
     replies: Vec<Reply>,
     replies_left: usize,
+    /// Connections that are dropped for what they carry are reset.
+    resets: bool,
 }
 
 impl Teller {
-    fn new(ready: &Ready, inspector: Option<Inspector>) -> Self {
+    fn new(ready: &Ready, inspector: Option<Inspector>, resets: bool) -> Self {
         let lines = Rc::new(RefCell::new(String::new()));
         let end = Rc::clone(&lines);
         let out = Box::new(move |line: &str| {
@@ -97,7 +99,7 @@ impl Teller {
             lines.push('\n');
         });
         let writer = Writer::new(ready.eve.clone(), Arc::clone(&ready.program), "", out);
-        Self { writer, inspector, lines, replies: Vec::new(), replies_left: 0 }
+        Self { writer, inspector, lines, replies: Vec::new(), replies_left: 0, resets }
     }
 
     /// Tells the writer, and who judges what packets carry.
@@ -145,6 +147,10 @@ impl Observer for Teller {
 
     fn dropped(&mut self, drop: &Dropped<'_>) {
         self.tell(|observer| observer.dropped(drop));
+        if self.resets && drop.reason == DropCause::Observer.name() {
+            let both = [ReplyTo::Source, ReplyTo::Destination];
+            reply(drop.moment.packet, &both, &mut self.replies_left, &mut self.replies);
+        }
     }
 }
 
@@ -218,9 +224,14 @@ fn replies_to(event: &Event<'_>, left: &mut usize, replies: &mut Vec<Reply>) {
         Some(RejectTo::Destination) => &[ReplyTo::Destination],
         Some(RejectTo::Both) => &[ReplyTo::Source, ReplyTo::Destination],
     };
+    reply(event.packet, sides, left, replies);
+}
+
+/// Resets, or ICMP errors, to these sides.
+fn reply(packet: &Packet, sides: &[ReplyTo], left: &mut usize, replies: &mut Vec<Reply>) {
     for side in sides {
         if *left > 0
-            && let Some(reply) = reject::reply(event.packet, *side)
+            && let Some(reply) = reject::reply(packet, *side)
         {
             *left -= 1;
             replies.push(reply);

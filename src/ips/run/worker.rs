@@ -18,6 +18,7 @@ use gauntlet_netio::{
 };
 use serde_json::json;
 
+use super::cpus::Cpus;
 use super::records::Records;
 use super::rules::Ready;
 use super::shared::Shared;
@@ -55,24 +56,26 @@ pub(super) fn run(args: &Args, sockets: &[RawFd]) -> anyhow::Result<ExitCode> {
     judges.iter().for_each(Judges::start);
     let drops = if plan.queues().is_empty() { None } else { QueueDrops::open().ok() };
     give_up_root(args, &plan)?;
+    let cpus = Cpus::read(args.cpus.as_deref(), &options.settings)?;
+    cpus.check(plan.ports_len())?;
     let ports = plan.ports(sockets, args.on_crash() == OnCrash::Pass)?;
     let records = Records::open(args.eve.as_deref(), args.for_node).with_context(|| {
         format!("cannot write {:?}", args.eve.as_deref().unwrap_or("-".as_ref()))
     })?;
     let ready = Ready::read(&plan, &options, None)?;
-    let ready = ready.for_node(args).telling(judges.as_ref());
+    let ready = ready.for_node(args).telling(judges.as_ref(), args.reset);
     // A node that is gone is noticed soon.
     let _ = records.tell_node(&node::rules(&ready.program));
     let (used, left_out) = ready.counts();
     eprintln!("gauntlet: {used} rules, {left_out} left out (`gauntlet ips rules check` says why)");
-    let shared = Arc::new(Shared::new(ready, records, judges, &plan));
+    let shared = Arc::new(Shared::new(ready, records, judges, (&plan, args.reset)));
     if let Some(listener) = listener {
         metrics::serve(listener, Arc::clone(&shared))?;
     }
     if !take_over(&supervisor)? {
         return Ok(ExitCode::SUCCESS);
     }
-    let threads = start(ports, &shared)?;
+    let threads = start(ports, &shared, &cpus)?;
     let main = Main { args, plan: &plan, options, shared, supervisor, signals, drops };
     main.run(threads)
 }
@@ -103,11 +106,15 @@ fn take_over(mut supervisor: &UnixStream) -> anyhow::Result<bool> {
 fn start(
     ports: Vec<Box<dyn Port>>,
     shared: &Arc<Shared>,
+    cpus: &Cpus,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
     let start = |(number, port): (usize, Box<dyn Port>)| {
-        let shared = Arc::clone(shared);
+        let (shared, cpus) = (Arc::clone(shared), cpus.clone());
         let name = format!("ips-{number}");
-        std::thread::Builder::new().name(name).spawn(move || thread::run(number, port, &shared))
+        std::thread::Builder::new().name(name).spawn(move || {
+            cpus.pin(number)?;
+            thread::run(number, port, &shared)
+        })
     };
     ports.into_iter().enumerate().map(start).collect()
 }
@@ -197,7 +204,7 @@ impl Main<'_> {
                 Ok(ready) => {
                     let (used, left_out) = ready.counts();
                     let _ = shared.records.tell_node(&node::rules(&ready.program));
-                    shared.rules.replace(ready.telling(shared.judges.as_ref()));
+                    shared.rules.replace(ready.telling(shared.judges.as_ref(), shared.resets));
                     eprintln!("gauntlet: rules read anew: {used} rules, {left_out} left out");
                 }
                 Err(error) => eprintln!("gauntlet: the old rules stay: {error}"),

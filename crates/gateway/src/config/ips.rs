@@ -30,6 +30,8 @@ pub struct IpsSettings {
     pub set: Vec<String>,
     /// Threads that share the packets of an interface.
     pub threads: u16,
+    /// CPUs of these threads, one each (`0-3,8`); empty: any.
+    pub cpus: String,
     /// Packets pass if a queue is full, or while nothing inspects them.
     pub fail_open: bool,
     /// The inspecting process is started anew if it makes no progress for so long.
@@ -40,6 +42,8 @@ pub struct IpsSettings {
     pub scan: Vec<String>,
     /// Inline: flows with an item of this class or a more severe one are dropped; empty: none.
     pub drop_on: String,
+    /// Inline: TCP connections that are dropped for what they carry are reset on both sides.
+    pub reset: bool,
     /// Bytes of a message on the wire that are kept.
     pub message_bytes_max: u64,
     /// Bytes of all messages on the wire that are kept at a time.
@@ -64,11 +68,13 @@ impl Default for IpsSettings {
             suricata_yaml: PathBuf::new(),
             set: Vec::new(),
             threads: 1,
+            cpus: String::new(),
             fail_open: false,
             watchdog_seconds: 10,
             eve: PathBuf::new(),
             scan: Vec::new(),
             drop_on: String::new(),
+            reset: false,
             message_bytes_max: 64 << 20,
             messages_held_bytes_max: 256 << 20,
             file_bytes_max: 64 << 20,
