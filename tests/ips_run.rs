@@ -135,7 +135,8 @@ fn load(net: &Namespaces, stop: &AtomicBool) -> usize {
 fn a_bridge_forwards_alerts_drops_and_rejects() {
     let Some(net) = Namespaces::new(Middle::Bridge) else { return };
     assert!(net.get("/", 1).is_err(), "nothing connects the two sides");
-    let running = Running::bridge(&net, &["--threads", "2", "--cpus", "0,0"]);
+    let more = ["--threads", "2", "--cpus", "0,0", "--profile-every", "1"];
+    let running = Running::bridge(&net, &more);
     assert_eq!(net.get("/fine", 10).as_deref(), Ok("answer to /fine"));
     assert_eq!(net.get("/seen", 10).as_deref(), Ok("answer to /seen"));
     assert_eq!(running.alert(1), "allowed");
@@ -147,8 +148,15 @@ fn a_bridge_forwards_alerts_drops_and_rejects() {
     assert_eq!(refused.status.code(), Some(7), "refused by a reset, not by time");
     assert_eq!(running.alert(3), "blocked");
     assert_eq!(net.get("/large", 60).map(|body| body.len()), Ok(LARGE));
+    let (errors, eve) = (running.errors.clone(), running.eve.clone());
     let (status, stats) = running.stop();
     assert!(status.success());
+    let said = fs::read_to_string(&errors).unwrap();
+    assert!(said.contains("%  1:2:0, tried "), "the costs of rules: {said}");
+    let costs = fs::read_to_string(&eve).unwrap();
+    let costs = costs.lines().rfind(|line| line.contains("\"rule_costs\"")).unwrap().to_owned();
+    let costs: Value = serde_json::from_str(&costs).unwrap();
+    assert_eq!(costs["rule_costs"]["rules"].as_array().map(Vec::len), Some(3), "{costs}");
     assert_eq!(stats["capture"]["kernel_drops"], 0, "{stats}");
     assert_eq!(stats["ips"]["send_failures"], 0, "{stats}");
     assert!(stats["ips"]["blocked"].as_u64() >= Some(2), "{stats}");

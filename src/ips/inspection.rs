@@ -35,6 +35,9 @@ enum Kind {
     Words,
 }
 
+/// Highest limit of points that the settings take.
+const PHRASE_LIMIT_MAX: i64 = 1_000_000;
+
 /// Options of what packets carry.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ScanArgs {
@@ -99,7 +102,7 @@ impl ScanArgs {
     /// Pages by this list of weighted phrases, however many points they get.
     pub(crate) fn of_words(list: &Path) -> Self {
         let (scan, phrases) = (vec![Kind::Words], vec![list.to_owned()]);
-        Self { scan, phrases, phrase_limit: Some(i64::MAX), ..Self::none() }
+        Self { scan, phrases, phrase_limit: Some(PHRASE_LIMIT_MAX), ..Self::none() }
     }
 
     fn none() -> Self {

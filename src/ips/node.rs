@@ -10,9 +10,16 @@ pub(crate) const RELOAD: u8 = b'H';
 /// What the record of rules contains, and no other.
 pub(crate) const REPORT_RULES: &str = "\"event_type\":\"rules\"";
 
+/// The type of the record of what rules cost.
+pub(crate) const RULE_COSTS: &str = "rule_costs";
+
 /// What records that are the node's contain.
-const OF_NODE: [&str; 3] =
-    ["\"event_type\":\"alert\"", "\"event_type\":\"gauntlet\"", "\"event_type\":\"stats\""];
+const OF_NODE: [&str; 4] = [
+    "\"event_type\":\"alert\"",
+    "\"event_type\":\"gauntlet\"",
+    "\"event_type\":\"stats\"",
+    "\"event_type\":\"rule_costs\"",
+];
 
 /// Whether a record is handed to the node.
 pub(crate) fn is_for_node(line: &str) -> bool {

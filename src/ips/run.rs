@@ -5,6 +5,7 @@
 //!   worker: rules, a thread for each port (pipeline), records, reloads, watchdog
 //! ```
 
+mod costs;
 mod counters;
 mod cpus;
 mod metrics;
@@ -20,6 +21,8 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+pub(super) use costs::CLOCK;
 
 use super::SettingsArgs;
 use super::inspection::ScanArgs;
@@ -80,6 +83,10 @@ pub(super) struct Args {
     /// kernel chooses, or `threading.cpu-affinity` says
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
+    /// Count what each rule costs on every so manieth packet: a record `rule_costs` with each
+    /// `stats`, and a summary at the end; 0 counts nothing
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    profile_every: u32,
     /// Packets pass if a queue is full, or while nothing inspects them
     #[arg(long, conflicts_with = "fail_closed")]
     fail_open: bool,

@@ -6,6 +6,7 @@
 //!      ◀─ stdout: records of alerts, counters, rules ──
 //! ```
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -24,7 +25,7 @@ use gauntlet_store::AlertLog;
 use gauntlet_store::alert_log::AlertRecord;
 use serde_json::Value;
 
-use crate::ips::node::{RELOAD, REPORT_RULES};
+use crate::ips::node::{RELOAD, REPORT_RULES, RULE_COSTS};
 
 /// Folder of the log of alerts in the data folder.
 const LOG_FOLDER: &str = "alerts";
@@ -84,6 +85,7 @@ fn arguments(config: &Config, file: Option<&Path>) -> Vec<String> {
         add("threads", ips.threads.to_string());
     }
     add("cpus", ips.cpus.clone());
+    add("profile-every", ips.profile_every.to_string());
     add("watchdog", ips.watchdog_seconds.to_string());
     add("eve", text(&ips.eve));
     add("user", config.node.user.clone());
@@ -115,6 +117,8 @@ pub(crate) struct Packets {
 struct Seen {
     rules: Vec<PacketRule>,
     stats: Value,
+    /// By rule: its share of what detection takes, in millionths.
+    costs: HashMap<String, u64>,
     has_ended: bool,
 }
 
@@ -149,7 +153,12 @@ impl Packets {
 
     /// The rules that are in use.
     pub(crate) fn rules(&self) -> Vec<PacketRule> {
-        self.seen().rules.clone()
+        let seen = self.seen();
+        let with_cost = |rule: &PacketRule| PacketRule {
+            cost_ppm: seen.costs.get(&rule.rule).copied(),
+            ..rule.clone()
+        };
+        seen.rules.iter().map(with_cost).collect()
     }
 
     /// Counters in Prometheus' text format.
@@ -217,7 +226,8 @@ fn listen(records: ChildStdout, log: &AlertLog, told: &Mutex<Seen>, keep_ms: i64
     for line in BufReader::new(records).split(b'\n') {
         let Ok(line) = line else { break };
         let line = String::from_utf8_lossy(&line);
-        if line.contains("\"event_type\":\"stats\"") || line.contains(REPORT_RULES) {
+        let of_itself = ["\"event_type\":\"stats\"", "\"event_type\":\"rule_costs\"", REPORT_RULES];
+        if of_itself.iter().any(|part| line.contains(part)) {
             note(&line, told);
         } else if let Some(record) = AlertRecord::of_eve(&line) {
             log.append(record);
@@ -240,7 +250,16 @@ fn note(line: &str, told: &Mutex<Seen>) {
         return;
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if record["event_type"] == RULE_COSTS {
+        let costs = &record[RULE_COSTS];
+        let all = costs["nanoseconds"].as_u64().unwrap_or(0).max(1);
+        let rules = costs["rules"].as_array().into_iter().flatten();
+        let share = |rule: &Value| rule[3].as_u64().unwrap_or(0).saturating_mul(1_000_000) / all;
+        seen.costs = rules.map(|rule| (text(&rule[0]), share(rule))).collect();
+        return;
+    }
     let rules = record["rules"].as_array().into_iter().flatten();
-    let rule = |pair: &Value| PacketRule { rule: text(&pair[0]), title: text(&pair[1]) };
+    let rule =
+        |pair: &Value| PacketRule { rule: text(&pair[0]), title: text(&pair[1]), cost_ppm: None };
     seen.rules = rules.map(rule).collect();
 }

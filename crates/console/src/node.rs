@@ -172,6 +172,9 @@ pub struct PacketRule {
     pub rule: String,
     /// Its message.
     pub title: String,
+    /// Its share of what all rules take, in millionths, if it was measured and is among the most
+    /// costly.
+    pub cost_ppm: Option<u64>,
 }
 
 /// What a rule cost over some messages.

@@ -60,8 +60,12 @@ fn finding() -> String {
 
 /// Rules of the test's node: one that alerts, and one that does not.
 pub(crate) fn rules() -> Vec<PacketRule> {
-    let rule = |rule: &str, title: &str| PacketRule { rule: rule.into(), title: title.into() };
-    vec![rule("1:9:2", "ω 1"), rule("1:10:1", "Ω 2")]
+    let rule = |rule: &str, title: &str, cost_ppm| PacketRule {
+        rule: rule.into(),
+        title: title.into(),
+        cost_ppm,
+    };
+    vec![rule("1:9:2", "ω 1", Some(1_600)), rule("1:10:1", "Ω 2", Some(123_456))]
 }
 
 /// The log of the test's node.
@@ -121,14 +125,29 @@ fn alerts_are_listed_searched_and_shown_with_what_the_rule_saw() {
     assert_eq!(pcap.header("content-type"), Some("application/vnd.tcpdump.pcap"));
     let mail = get(&format!("/alerts/{}", ids[0])).body;
     assert!(mail.contains("ASKS_FOR_PAYMENT") && mail.contains("pay &lt;now&gt;"), "{mail}");
+    for path in ["/alerts/1", "/alerts/x", "/alerts/1/packets.pcap"] {
+        assert_eq!(get(path).status, 404, "{path}");
+    }
+    let rita = console.sign_in("rita");
+    for path in ["/alerts", "/alerts/rules"] {
+        assert_eq!(console.request("GET", path, &rita, "").status, 403, "{path}");
+    }
+}
+
+#[test]
+fn rules_and_programs_have_counts_and_costs() {
+    let console = start();
+    let ids = put(&console, &[alert(1), alert(2), finding()]);
+    let admin = console.sign_in("admin");
+    let get = |path: &str| console.request("GET", path, &admin, "");
     let rules = get("/alerts/rules").body;
     assert!(rules.contains("1:9:2") && rules.contains("66 %"), "{rules}");
     // A rule that is loaded and has not alerted.
     assert!(rules.contains("2 rules are loaded, 1 of them gave none."), "{rules}");
     assert!(rules.contains("Ω 2"), "{rules}");
-    for path in ["/alerts/1", "/alerts/x", "/alerts/1/packets.pcap"] {
-        assert_eq!(get(path).status, 404, "{path}");
-    }
+    // What is tried in vain costs, too, and comes first.
+    let [costly, cheap] = ["12.3 %", "0.2 %"].map(|share| rules.find(share).unwrap());
+    assert!(costly < cheap, "{rules}");
     // The same for programs.
     let json = |path: &str| -> serde_json::Value {
         serde_json::from_str(&get(&format!("/api/v1/alerts{path}")).body).unwrap()
@@ -143,10 +162,6 @@ fn alerts_are_listed_searched_and_shown_with_what_the_rule_saw() {
     assert_eq!(json("/summary")["blocked"], 2);
     let rules = json("/rules")["rules"].take();
     assert_eq!((&rules[0]["alerts"], &rules[1]["alerts"]), (&2.into(), &0.into()), "{rules}");
-    let rita = console.sign_in("rita");
-    for path in ["/alerts", "/alerts/rules"] {
-        assert_eq!(console.request("GET", path, &rita, "").status, 403, "{path}");
-    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub use datasets::{Datasets, address_bytes};
 pub use flow_state::{FlowActions, FlowState};
 pub use inspection::{InFlow, inspect, skip};
 pub use packet::{Counters, Facts, Known, Protocols};
-pub use profile::{Clock, Cost, Profile, Searched};
+pub use profile::{Clock, Cost, Profile, Searched, Taken};
 pub use program::{Limits, Program, Settings, Suppress};
 pub use reputations::Reputations;
 
@@ -73,7 +73,8 @@ impl Detector {
         self.datasets.replace(newer.datasets, &kept);
         self.reputations = newer.reputations;
         if let Some(profile) = &mut self.profile {
-            profile.clear();
+            // Numbers of rules mean others now.
+            profile.take();
         }
         // Those of the rules before.
         self.groups = groups::Used::default();

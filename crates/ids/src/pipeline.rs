@@ -20,7 +20,7 @@ use gauntlet_packet::tcp::{self, ExceptionPolicy};
 use gauntlet_packet::{Decoder, Frame, Link, Packet, Time};
 use gauntlet_protocols::Conversation;
 
-use crate::detect::{Alert, Detector, FlowState, Profile, Program, Verdict};
+use crate::detect::{Alert, Detector, FlowState, Profile, Program, Taken, Verdict};
 pub use counters::Counter;
 pub use fate::{DropCause, Fate, Rewrite};
 pub use observer::{FlowFields, Moment, Observer, Wishes, on_packet};
@@ -182,6 +182,11 @@ impl Pipeline {
     /// What rules have cost, if that is counted ([`Detector::profile`]).
     pub fn profile(&self) -> Option<&Profile> {
         self.stages.profile()
+    }
+
+    /// Takes what rules have cost since the last time.
+    pub fn take_costs(&mut self) -> Option<Taken> {
+        self.stages.take_costs()
     }
 
     /// What was decoded.

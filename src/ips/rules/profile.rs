@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 use gauntlet_ids::replay::{ProfileReport, RuleCost, SearchCost, profile};
 use serde_json::json;
 
 use super::super::SettingsArgs;
+use crate::ips::run::CLOCK;
 
 const AFTER_HELP: &str = "\
 One thread replays the capture and takes the time of each rule that is tried. A rule is tried
@@ -62,7 +61,7 @@ enum Sort {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = super::options(&args.settings, &args.rules)?;
-    let mut found = profile(&args.capture, &options, clock)?;
+    let mut found = profile(&args.capture, &options, CLOCK)?;
     found.rules.sort_by_key(|rule| std::cmp::Reverse(weight(rule, args.sort)));
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -75,13 +74,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(EXIT_DAMAGED));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Nanoseconds since the first call.
-fn clock() -> u64 {
-    static BEGUN: OnceLock<Instant> = OnceLock::new();
-    let since = BEGUN.get_or_init(Instant::now).elapsed();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn weight(rule: &RuleCost, sort: Sort) -> u64 {

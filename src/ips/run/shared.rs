@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gauntlet_netio::Plan;
 
+use super::Args;
+use super::costs::Costs;
 use super::counters::{Board, Counted};
 use super::records::Records;
 use super::rules::Ready;
@@ -21,6 +23,9 @@ pub(super) struct Shared {
     pub(super) is_inline: bool,
     /// Connections that are dropped for what they carry are reset.
     pub(super) resets: bool,
+    /// What rules cost, if every so manieth packet is measured; 0: none.
+    pub(super) costs: Costs,
+    pub(super) profile_every: u32,
     stop: AtomicBool,
     /// Packets that the kernel dropped at our queues.
     queue_drops: AtomicU64,
@@ -59,7 +64,7 @@ impl Shared {
         ready: Ready,
         records: Records,
         judges: Option<Judges>,
-        (plan, resets): (&Plan, bool),
+        (plan, args): (&Plan, &Args),
     ) -> Self {
         Self {
             rules: Current::new(ready),
@@ -68,7 +73,9 @@ impl Shared {
             board: Board::new(plan.ports_len()),
             progress: (0..plan.ports_len()).map(|_| Progress::default()).collect(),
             is_inline: plan.is_inline(),
-            resets,
+            resets: args.reset,
+            costs: Costs::default(),
+            profile_every: args.profile_every,
             stop: AtomicBool::new(false),
             queue_drops: AtomicU64::new(0),
         }

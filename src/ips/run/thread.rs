@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gauntlet_ids::detect::{Profile, Program};
 use gauntlet_ids::eve::{Beside, Writer};
 use gauntlet_ids::pipeline::observer::{
     Anomaly, Dropped, FilePart, FlowEnd, MailEvent, TransactionEvent,
@@ -16,6 +17,7 @@ use gauntlet_inspection::Inspector;
 use gauntlet_netio::{Answer, Change, Port, Received, Reply, ReplyTo, reject};
 use gauntlet_packet::{Packet, Time};
 
+use super::costs::CLOCK;
 use super::counters::Counted;
 use super::rules::Ready;
 use super::shared::Shared;
@@ -33,15 +35,19 @@ const REPLIES_MAX: usize = 64;
 pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io::Result<()> {
     let ready = shared.rules.load();
     let mut generation = shared.rules.generation();
-    let mut pipeline =
-        Pipeline::new(Arc::clone(&ready.program), ready.detector(number), &ready.layers);
+    let mut detector = ready.detector(number);
+    if shared.profile_every > 0 {
+        detector.profile = Some(Box::new(Profile::new(CLOCK, shared.profile_every.into())));
+    }
+    let mut pipeline = Pipeline::new(Arc::clone(&ready.program), detector, &ready.layers);
     pipeline.number_flows_from(first_flow(number));
     let inspector = match &shared.judges {
         Some(judges) => Some(judges.inspector(shared.is_inline)?),
         None => None,
     };
     let teller = Teller::new(&ready, inspector, shared.resets);
-    let mut inspection = Inspection::new(number, pipeline, shared.is_inline, teller);
+    let program = Arc::clone(&ready.program);
+    let mut inspection = Inspection::new(number, (pipeline, program), shared.is_inline, teller);
     drop(ready);
     let mut housekept = Instant::now();
     while !shared.is_stopping() {
@@ -50,6 +56,7 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
         inspection.write(shared);
         if shared.rules.generation() != generation {
             generation = shared.rules.generation();
+            inspection.tell_costs(shared);
             inspection.reload(&shared.rules.load());
         }
         if housekept.elapsed() >= HOUSEKEEPING {
@@ -71,6 +78,8 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
 struct Inspection {
     number: usize,
     pipeline: Pipeline,
+    /// The rules that it runs.
+    program: Arc<Program>,
     is_inline: bool,
     counted: Counted,
     teller: Teller,
@@ -155,8 +164,13 @@ impl Observer for Teller {
 }
 
 impl Inspection {
-    fn new(number: usize, pipeline: Pipeline, is_inline: bool, teller: Teller) -> Self {
-        Self { number, pipeline, is_inline, counted: Counted::default(), teller }
+    fn new(
+        number: usize,
+        (pipeline, program): (Pipeline, Arc<Program>),
+        is_inline: bool,
+        teller: Teller,
+    ) -> Self {
+        Self { number, pipeline, program, is_inline, counted: Counted::default(), teller }
     }
 
     fn frame(&mut self, received: &Received) -> Answer {
@@ -188,6 +202,7 @@ impl Inspection {
     fn reload(&mut self, ready: &Ready) {
         let detector = ready.detector(self.number);
         self.teller.writer.replace_program(Arc::clone(&ready.program));
+        self.program = Arc::clone(&ready.program);
         self.pipeline.reload(Arc::clone(&ready.program), detector, &ready.layers);
     }
 
@@ -213,6 +228,14 @@ impl Inspection {
         self.counted.alerts = self.teller.writer.alerts;
         self.counted.decoder = self.pipeline.decoded().iter().collect();
         shared.board.tell(self.number, self.counted.clone());
+        self.tell_costs(shared);
+    }
+
+    /// What rules have cost since the last time.
+    fn tell_costs(&mut self, shared: &Shared) {
+        if let Some(taken) = self.pipeline.take_costs() {
+            shared.costs.add(&self.program, &taken);
+        }
     }
 }
 

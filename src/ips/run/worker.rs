@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, sockets: &[RawFd]) -> anyhow::Result<ExitCode> {
     let _ = records.tell_node(&node::rules(&ready.program));
     let (used, left_out) = ready.counts();
     eprintln!("gauntlet: {used} rules, {left_out} left out (`gauntlet ips rules check` says why)");
-    let shared = Arc::new(Shared::new(ready, records, judges, (&plan, args.reset)));
+    let shared = Arc::new(Shared::new(ready, records, judges, (&plan, args)));
     if let Some(listener) = listener {
         metrics::serve(listener, Arc::clone(&shared))?;
     }
@@ -223,6 +223,12 @@ impl Main<'_> {
         let timestamp = eve::timestamp(thread::now());
         let record = json!({ "timestamp": timestamp, "event_type": "stats", "stats": stats });
         self.shared.records.write(&format!("{record}\n"));
+        if self.shared.profile_every > 0 {
+            let costs = self.shared.costs.record(self.shared.profile_every);
+            let kind = node::RULE_COSTS;
+            let record = json!({ "timestamp": timestamp, "event_type": kind, kind: costs });
+            self.shared.records.write(&format!("{record}\n"));
+        }
     }
 
     /// A thread has ended though nobody told it to.
@@ -253,6 +259,10 @@ impl Main<'_> {
         self.count_queue_drops();
         self.tell(uptime);
         eprintln!("{}", self.shared.sum().summary());
+        let costs = self.shared.costs.summary();
+        if !costs.is_empty() {
+            eprintln!("{costs}");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

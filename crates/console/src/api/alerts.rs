@@ -70,6 +70,7 @@ pub(super) fn rules(app: &App, request: &RequestContext) -> Result<Response, Req
             "title": known.title,
             "alerts": count.map_or(0, |count| count.alerts),
             "newest_ms": count.map(|count| count.newest_ms),
+            "cost_ppm": known.cost_ppm,
         })
     });
     done(&json!({ "days": days, "rules": rules.collect::<Vec<_>>() }))

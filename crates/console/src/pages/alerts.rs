@@ -26,6 +26,9 @@ const RULE_DAYS: i64 = 7;
 /// Rules of each list of the page of rules.
 const RULES_SHOWN_MAX: usize = 200;
 
+/// Costly rules that are shown.
+const COSTLY_MAX: usize = 20;
+
 /// Kinds of alerts, for the filter.
 const KINDS: [&str; 5] = [
     translatable("rule"),
@@ -256,6 +259,38 @@ pub(super) fn end(address: &str, port: u16) -> Markup {
     }
 }
 
+/// The rules that take most of the time, whether they alert or not; nothing if that is not
+/// measured.
+fn costly(known: &[PacketRule]) -> Markup {
+    let mut rules: Vec<(&PacketRule, u64)> =
+        known.iter().filter_map(|rule| Some((rule, rule.cost_ppm?))).collect();
+    rules.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+    html! {
+        @if !rules.is_empty() {
+            section.card.flush {
+                h2 { (t("By cost")) }
+                p.hint { (t("Share of the time of detection, measured on some of the packets since the start.")) }
+                table.cards {
+                    thead { tr {
+                        th scope="col" { (t("Rule")) } th scope="col" { (t("Share")) }
+                    } }
+                    tbody {
+                        @for (rule, cost) in rules.iter().take(COSTLY_MAX) { tr {
+                            td data-label=(t("Rule")) {
+                                (format::plain(&rule.title))
+                                div.more { code { (format::plain(&rule.rule)) } }
+                            }
+                            td.number data-label=(t("Share")) {
+                                (format!("{:.1} %", *cost as f64 / 1e4))
+                            }
+                        } }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// `GET /alerts/rules`.
 pub(crate) fn rules(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let summary = log(app)?.summary(request.now_ms - RULE_DAYS * DAY_MS, request.now_ms)?;
@@ -292,6 +327,7 @@ pub(crate) fn rules(app: &App, request: &RequestContext) -> Result<Response, Req
                 }
             }
         }
+        (costly(&known))
         section.card.flush {
             details {
                 summary { h2 { (t("Without an alert")) } }

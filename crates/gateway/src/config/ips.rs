@@ -32,6 +32,8 @@ pub struct IpsSettings {
     pub threads: u16,
     /// CPUs of these threads, one each (`0-3,8`); empty: any.
     pub cpus: String,
+    /// What each rule costs is counted on every so manieth packet; 0: on none.
+    pub profile_every: u32,
     /// Packets pass if a queue is full, or while nothing inspects them.
     pub fail_open: bool,
     /// The inspecting process is started anew if it makes no progress for so long.
@@ -69,6 +71,7 @@ impl Default for IpsSettings {
             set: Vec::new(),
             threads: 1,
             cpus: String::new(),
+            profile_every: 1_000,
             fail_open: false,
             watchdog_seconds: 10,
             eve: PathBuf::new(),

@@ -49,6 +49,15 @@ impl Cost {
     }
 }
 
+/// Counts that were taken out.
+#[derive(Debug, Clone, Default)]
+pub struct Taken {
+    /// All of detection, see [`Profile::detection`].
+    pub detection: Cost,
+    /// Of each rule that was tried, by its number.
+    pub rules: BTreeMap<u32, Cost>,
+}
+
 /// Counts of one thread.
 #[derive(Debug, Clone)]
 pub struct Profile {
@@ -91,11 +100,11 @@ impl Profile {
         self.searches.iter().map(|(searched, cost)| (*searched, cost))
     }
 
-    /// Forgets the counts: numbers of rules mean others now.
-    pub(crate) fn clear(&mut self) {
-        self.detection = Cost::default();
-        self.rules.clear();
+    /// Takes the counts, and begins anew: those of searches are forgotten.
+    pub fn take(&mut self) -> Taken {
         self.searches.clear();
+        let (detection, rules) = (&mut self.detection, &mut self.rules);
+        Taken { detection: std::mem::take(detection), rules: std::mem::take(rules) }
     }
 
     /// Itself, if the next packet is to be measured.

@@ -15,7 +15,9 @@ use super::learned::{Learned, moment};
 use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, Moment};
 use super::sink::Sink;
 use super::{Event, Observer, Settings, Upper, Wishes, notify};
-use crate::detect::{self, Counters, Detector, Facts, FlowActions, Profile, Program, Verdict};
+use crate::detect::{
+    self, Counters, Detector, Facts, FlowActions, Profile, Program, Taken, Verdict,
+};
 
 /// Announced connections that have not come yet; the oldest is forgotten for a new one.
 const EXPECTED_MAX: usize = 4_096;
@@ -84,6 +86,10 @@ impl Stages {
     /// What rules have cost.
     pub(super) fn profile(&self) -> Option<&Profile> {
         self.detector.profile.as_deref()
+    }
+
+    pub(super) fn take_costs(&mut self) -> Option<Taken> {
+        self.detector.profile.as_deref_mut().map(Profile::take)
     }
 
     /// A packet that belongs to no flow.
