@@ -199,6 +199,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("rules", &["gauntlet rules check /usr/share/spamassassin", "gauntlet rules test rules"]),
     ("rules check", &["gauntlet rules check /usr/share/spamassassin --site /etc/spamassassin"]),
     ("rules test", &["gauntlet rules test", "gauntlet rules test /etc/gauntlet/rules"]),
+    (
+        "rules order",
+        &["gauntlet rules order --rules /usr/share/spamassassin --yesterday ~/sunday ~/monday"],
+    ),
     ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
     ("dmarc report", &["gauntlet dmarc report --config gauntlet.toml --day 2026-11-20"]),
     ("dmarc send", &["gauntlet dmarc send --config gauntlet.toml"]),

@@ -214,6 +214,14 @@ impl Repository {
         &self.folder
     }
 
+    /// Names of the files that a folder holds, in order.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a file has a name that none may have.
+    pub fn names(&self, content: &Path) -> Result<Vec<String>, Error> {
+        Ok(files::collect(content)?.into_keys().collect())
+    }
+
     /// Whether the newest version is what a folder holds.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! [`OPERATIONS`] is the table; requests come with a token of `gauntlet token new`, or with the
 //! session of a signed-in user. `docs/api.md` is for those who use it.
 
+mod channels;
 mod document;
 mod fields;
 mod mail;

@@ -8,6 +8,7 @@ use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Evidence, Hit, View};
 
 use crate::document::{Document, Functions};
+use crate::hit_rates::HitRates;
 use crate::language::{self, Config, SourceHash};
 use crate::matcher::{Found, Tally};
 use crate::options::{LoadOptions, Profile};
@@ -240,6 +241,20 @@ impl Ruleset {
         let metas = &self.program.metas;
         self.bounds = Some(ScoreBounds::new(&self.rules, metas, self.profile, thresholds));
         self.version = format!("{}-early", self.version).into();
+        self
+    }
+
+    /// Tries first what hit often of late. Results are the same at any order; with
+    /// [`Self::stop_early_at`] scans end sooner.
+    #[must_use]
+    pub fn ordered_by(mut self, rates: &HitRates) -> Self {
+        let before = self.program.order().to_vec();
+        self.program.order_by(&self.rules, self.profile, rates);
+        if self.program.order() != before {
+            // What an early end leaves out is another then.
+            let order: String = self.program.order().iter().map(|stage| stage.letter()).collect();
+            self.version = format!("{}-{order}", self.version).into();
+        }
         self
     }
 

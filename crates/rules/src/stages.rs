@@ -4,6 +4,7 @@
 //! first. With [`ScoreBounds`] a scan ends as soon as no remaining rule can move the score across a
 //! threshold: the class is then final.
 
+use crate::hit_rates::HitRates;
 use crate::matcher::Tally;
 use crate::matcher::pending::Work;
 use crate::meta::Metas;
@@ -74,6 +75,22 @@ impl Stage {
         }
     }
 
+    /// Its name in versions of a ruleset.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Stage::Headers => 'h',
+            Stage::Body => 'b',
+            Stage::Rawbody => 'r',
+            Stage::Uri => 'u',
+            Stage::Full => 'f',
+            Stage::Mime => 'm',
+            Stage::UriDetails => 'd',
+            Stage::Evals => 'e',
+            Stage::Templates => 't',
+            Stage::Metas => 'a',
+        }
+    }
+
     fn bit(self) -> u16 {
         1 << (self as u16)
     }
@@ -108,11 +125,29 @@ fn times_max(rule: &Rule) -> f64 {
 
 /// The stages ordered by points per microsecond.
 pub(crate) fn order(rules: &[Rule], metas: &Metas, profile: Profile) -> Vec<Stage> {
+    order_by(rules, metas, profile, None)
+}
+
+/// How much more the points of a rule weigh that hits every message: what is certain to come
+/// moves the score, and what may come only its bounds.
+const HIT_WEIGHT: f64 = 20.0;
+
+/// The same; with hit rates the points of rules that hit often weigh more.
+pub(crate) fn order_by(
+    rules: &[Rule],
+    metas: &Metas,
+    profile: Profile,
+    rates: Option<&HitRates>,
+) -> Vec<Stage> {
     let mut weights = [0.0; Stage::FREE.len()];
     let mut add = |rule: &Rule, points: f64| {
         if let Some(at) = Stage::FREE.iter().position(|stage| *stage == Stage::of(rule)) {
             weights[at] += points.abs();
         }
+    };
+    let points = |rule: &Rule, profile: Profile| {
+        let rate = rates.map_or(0.0, |rates| rates.rate(&rule.name));
+        points(rule, profile) * (1.0 + HIT_WEIGHT * rate)
     };
     rules.iter().for_each(|rule| add(rule, points(rule, profile)));
     for (meta, leaves) in metas.leaves() {
