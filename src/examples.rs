@@ -89,6 +89,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet channel import /var/lib/spamassassin/4.000000/updates_spamassassin_org \
              --into today",
             "gauntlet channel import 1928000.tar.gz --keyring sa.gpg --into today",
+            "gauntlet channel import --sa-channel updates.spamassassin.org --keyring sa.gpg \
+             --into today",
         ],
     ),
     ("channel verify", &["gauntlet channel verify /srv/www/main"]),

@@ -146,7 +146,7 @@ fn the_dns_says_which_version_and_a_mirror_that_lies_is_passed_over() {
         (name, &["--sa-version", "9.9.9"][..], "which is no version of a channel"),
         (name, &["--sa-version", "4.0"], "a version of SpamAssassin"),
         (name, &["--sa-version", "4.0.2"], "2.0.4.updates.sa.example: the DNS has no TXT record"),
-        ("lonely.sa.example", &[], "must begin with http:// or https://"),
+        ("lonely.sa.example", &[], "mirrors.lonely.sa.example: file:///etc/passwd: url"),
     ] {
         let said = bad(&import(name, &[more, &keyring].concat()));
         assert!(said.contains(why), "{said}");

@@ -42,6 +42,7 @@ mod security_promises;
 mod serve_acme;
 mod serve_arc;
 mod serve_canary;
+mod serve_channel_files;
 mod serve_channels;
 mod serve_clients;
 mod serve_clock;

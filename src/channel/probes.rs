@@ -247,7 +247,7 @@ fn place(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
 }
 
 fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
-    gauntlet_store::files::write_durably_as(path, text.as_bytes(), 0o644)
+    gauntlet_store::files::write_durably(path, text.as_bytes())
         .with_context(|| path.display().to_string())
 }
 

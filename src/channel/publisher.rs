@@ -79,6 +79,7 @@ impl Publisher {
     /// # Errors
     /// If the thread cannot be started.
     pub(crate) fn watch(&self, node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
+        self.change(|counts| counts.is_on = node.config().channel_publish.is_on());
         let (publisher, node) = (self.clone(), Arc::downgrade(node));
         let look = move || {
             let mut rounds = Rounds::default();
