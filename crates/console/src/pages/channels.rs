@@ -45,22 +45,24 @@ fn one(request: &RequestContext, channel: &ChannelState) -> Markup {
         }
         section.card {
             dl.pairs {
-                div { dt { (t("Address")) } dd { code { (format::plain(url)) } } }
-                div { dt { (t("In force")) } dd { @match channel.version {
+                dt { (t("Address")) } dd { code { (format::plain(url)) } }
+                dt { (t("In force")) } dd { @match channel.version {
                     Some(version) => b { (version) },
                     None => (t("what is in the program")),
-                } } }
-                div { dt { (t("Asked")) } dd { @if *asked_ms > 0 { (format::time(*asked_ms)) } @else { (t("not yet")) } } }
-                div { dt { (t("Asks again")) } dd { @if *next_ms > request.now_ms { (format::time(*next_ms)) } @else { (t("now")) } } }
+                } }
+                dt { (t("Asked")) }
+                dd { @if *asked_ms > 0 { (format::time(*asked_ms)) } @else { (t("not yet")) } }
+                dt { (t("Asks again")) }
+                dd { @if *next_ms > request.now_ms { (format::time(*next_ms)) } @else { (t("now")) } }
                 @if let Some(until) = watched_until(channel, request.now_ms) {
-                    div { dt { (t("Corrections are watched until")) } dd { (format::time(until)) } }
+                    dt { (t("Corrections are watched until")) } dd { (format::time(until)) }
                 }
                 @if let Some(version) = pinned {
-                    div { dt { (t("Pinned")) } dd { (t("to version {}").with(version)) " "
+                    dt { (t("Pinned")) } dd { (t("to version {}").with(version)) " "
                         form.inline method="post" action="/channels" {
                             (hidden(request, name, None))
                             button.quiet type="submit" name="do" value="unpin" { (t("Take new versions")) }
-                        } } }
+                        } }
                 }
             }
         }
@@ -116,7 +118,7 @@ fn versions(request: &RequestContext, channel: &ChannelState) -> Markup {
                     td data-label=(t("Decide")) {
                         form.inline method="post" action="/channels" {
                             (hidden(request, name, Some(version)))
-                            @if Some(version) < channel.version {
+                            @if Some(version) < channel.version && reason_of(version).is_none() {
                                 button type="submit" name="do" value="rollback" { (t("Go back to it")) }
                             }
                             @if channel.version == Some(version)

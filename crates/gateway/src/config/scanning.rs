@@ -160,7 +160,7 @@ impl Default for RuleSettings {
             strict: false,
             network: false,
             early_stop: false,
-            order_by_hits: true,
+            order_by_hits: false,
         }
     }
 }
