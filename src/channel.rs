@@ -1,5 +1,6 @@
 //! `gauntlet channel`: publish, mirror and follow signed updates of rules, models and lists.
 
+mod activity;
 mod advance;
 pub(crate) mod content;
 mod diff;

@@ -16,10 +16,10 @@ use gauntlet_gateway::Node;
 use gauntlet_gateway::config::{ChannelPublishSettings, Config};
 use gauntlet_store::Users;
 
+use super::activity::note;
 use super::now_s;
 use super::probes::{self, GoodMail, Sources, Written};
 use super::publish::{Made, Order, SIGN_SHARE, Unchanged, publish_folder};
-use super::watch::note;
 
 /// Between two looks whether a round is due: a reload may have changed that.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);

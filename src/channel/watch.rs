@@ -28,6 +28,7 @@ use gauntlet_rules::HitRates;
 use gauntlet_store::Users;
 use gauntlet_store::log::TopKind;
 
+use super::activity::note;
 use super::advance::{Step, folder, load, random, step};
 use super::content::{Content, Contents};
 use super::now_s;
@@ -45,8 +46,6 @@ const MINUTES_OF_A_DAY: u32 = 1_440;
 const COUNT_PAUSE: Duration = Duration::from_secs(3_600);
 /// First pulls of a start are spread over so many seconds.
 const START_SPREAD_S: u64 = 10;
-/// Who stands in the activity log.
-const WHO: &str = "channel";
 
 /// Channels in force, and how each is. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -272,8 +271,8 @@ impl Channels {
         }
     }
 
-    /// Known mail, known files and lists of URLs are made of mail and compared with good mail before
-    /// they are published; they judge at once. Rules and models are tried first.
+    /// Known mail, known files and lists of URLs are compared with good mail before they are
+    /// published; they judge at once. Rules and models are tried first.
     fn needs_trial(&self, content: &Content) -> bool {
         let contents = self.contents();
         let nothing = Content::default();
@@ -535,12 +534,6 @@ impl Channels {
         if is_new {
             note(users, "channel failed", &format!("{channel}: {text}"));
         }
-    }
-}
-
-pub(super) fn note(users: &Users, action: &str, detail: &str) {
-    if let Err(error) = users.note(gauntlet_gateway::clock::now_ms(), WHO, action, detail) {
-        tracing::warn!(%error, "a step of a channel is not in the activity log");
     }
 }
 

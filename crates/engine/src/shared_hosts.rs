@@ -1,5 +1,6 @@
 //! Hosts that good and bad mail share: platforms, shorteners, hosting, trackers of mailing
-//! services, firms that are imitated. An entry of a list for one of them would block what everybody reads.
+//! services, firms that are imitated. An entry of a list for one of them would block what everybody
+//! reads.
 //!
 //! Limits: who is large is written down (`data/shared_hosts.txt` and the lists beside it), not
 //! measured. A site that is not in it is known by the good mail of a node.

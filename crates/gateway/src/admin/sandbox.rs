@@ -191,12 +191,8 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
         rules.allow(&path, READ | CHANGE)?;
     }
-    for path in folders_of_publisher(config) {
-        rules.allow(path, READ | CHANGE)?;
-    }
-    for path in OF_THE_SYSTEM {
-        rules.allow(Path::new(path), READ)?;
-    }
+    folders_of_publisher(config).try_for_each(|path| rules.allow(path, READ | CHANGE))?;
+    OF_THE_SYSTEM.iter().try_for_each(|path| rules.allow(Path::new(path), READ))?;
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
     for folder in lists.filter_map(|list| list.parent()).chain(folders_of_channels(config)) {
