@@ -1,12 +1,18 @@
 //! `gauntlet channel`: publish, mirror and follow signed updates of rules, models and lists.
 
+mod activity;
 mod advance;
 pub(crate) mod content;
 mod diff;
+mod files;
 mod follow;
 mod keys;
+mod orders;
+pub(crate) mod overview;
 mod probes;
 mod publish;
+pub(crate) mod publisher;
+mod sa_update;
 pub(crate) mod self_test;
 mod show;
 mod spamassassin;
@@ -164,7 +170,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Init(init) => publish::init(init)?,
         Action::Keys(change) => keys::run(change)?,
         Action::Publish(publish) => publish::publish(publish)?,
-        Action::Import(import) => spamassassin::import(import)?,
+        Action::Import(import) => spamassassin::import(&args.node, import)?,
         Action::Verify { channel } => show::verify(channel)?,
         Action::Show { channel: Some(channel), json } => show::channel(channel, *json)?,
         Action::Show { channel: None, json } => show::subscriptions(&args.node, *json)?,

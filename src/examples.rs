@@ -89,6 +89,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet channel import /var/lib/spamassassin/4.000000/updates_spamassassin_org \
              --into today",
             "gauntlet channel import 1928000.tar.gz --keyring sa.gpg --into today",
+            "gauntlet channel import --sa-channel updates.spamassassin.org --keyring sa.gpg \
+             --into today",
         ],
     ),
     ("channel verify", &["gauntlet channel verify /srv/www/main"]),
@@ -216,6 +218,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("rules", &["gauntlet rules check /usr/share/spamassassin", "gauntlet rules test rules"]),
     ("rules check", &["gauntlet rules check /usr/share/spamassassin --site /etc/spamassassin"]),
     ("rules test", &["gauntlet rules test", "gauntlet rules test /etc/gauntlet/rules"]),
+    (
+        "rules order",
+        &["gauntlet rules order --rules /usr/share/spamassassin --yesterday ~/sunday ~/monday"],
+    ),
     ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
     ("dmarc report", &["gauntlet dmarc report --config gauntlet.toml --day 2026-11-20"]),
     ("dmarc send", &["gauntlet dmarc send --config gauntlet.toml"]),

@@ -1,5 +1,6 @@
 //! `gauntlet learn`: train the classifier with labelled messages.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,8 +13,10 @@ use gauntlet_engine::signatures::fingerprint::Found;
 use gauntlet_engine::signatures::table::Entry;
 use gauntlet_engine::{Scratch, Snapshot};
 use gauntlet_gateway::privileges;
+use gauntlet_gateway::scan::probes::domains_of;
 use gauntlet_inputs::messages;
 use gauntlet_learning::corrections::Corrections;
+use gauntlet_learning::probes::add_good_domains;
 use gauntlet_learning::signatures::SignatureWriter;
 use gauntlet_mail::{Facts, Message, trace};
 
@@ -77,12 +80,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (reporter, at) = (reporter_id(&args.reporter), now as i64);
     let (snapshot, mut scratch) = (Snapshot::default_rules(), Scratch::default());
     let (mut seen, mut news) = (0usize, 0usize);
+    let mut good = BTreeSet::new();
     for (paths, spam) in [(&args.spam, true), (&args.ham, false)] {
         for path in paths {
             let mut batch = Vec::new();
             let mut failed = None;
             messages::walk(path, &mut |raw| {
                 let message = Message::parse(raw);
+                if !spam {
+                    good.extend(domains_of(&message, None));
+                }
                 let (envelope, facts) = (trace::of_trace(&message, at), Facts::default());
                 let (message, envelope, facts) = (&message, &envelope, &facts);
                 let said = Said { message, envelope, facts, spam, reporter, at };
@@ -105,6 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             news += journal.say(batch)?;
         }
     }
+    note_good(&data, good, now)?;
     seen += probes(args, &data, now)?;
     let mut forgotten = 0;
     for path in &args.forget {
@@ -130,6 +138,17 @@ fn outcome(seen: usize, (news, forgotten): (usize, usize), count: usize) -> Stri
     format!(
         "{seen} {messages} read, {news} learned, {forgotten} forgotten, {count} {corrections} in effect"
     )
+}
+
+/// Notes what good mail names: no entry of a list is made of it.
+fn note_good(data: &Path, good: BTreeSet<u64>, now: u64) -> anyhow::Result<()> {
+    if good.is_empty() {
+        return Ok(());
+    }
+    let _acting = privileges::act_as_owner(data)?;
+    let day = u16::try_from(now / 86_400).unwrap_or(u16::MAX);
+    add_good_domains(data, &good.into_iter().collect::<Vec<_>>(), day)?;
+    Ok(())
 }
 
 /// Makes signatures of mail of probe accounts. Result: messages read.

@@ -90,6 +90,17 @@ pub(crate) fn read(files: &[PathBuf]) -> Lists {
     reader.finish()
 }
 
+/// The same of a configuration's lists and of those of channels.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_with(
+    files: &[PathBuf],
+    of_channels: &[PathBuf],
+) -> anyhow::Result<Option<Arc<PhraseSet>>> {
+    open(&[files, of_channels].concat())
+}
+
 /// Reads and compiles lists; what is wrong with them is told on standard error.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ mod usage;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use gauntlet_lab::{fit, parity, profile};
+use gauntlet_lab::{fit, order, parity, profile};
 
 /// Arguments of `gauntlet rules`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,8 @@ enum Command {
     Parity(parity::Args),
     /// Say what each rule costs and what it brings, over a set of messages
     Profile(profile::Args),
+    /// Say what it gains to try first what hit often yesterday, where scans end early
+    Order(order::Args),
     /// Say which verdicts change between two sets of rules
     Diff(diff::Args),
     /// Set the points of our own rules by labelled mail
@@ -40,6 +42,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(args),
         Command::Parity(args) => parity::run(args),
         Command::Profile(args) => profile::run(args),
+        Command::Order(args) => order::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Test(args) => test::run(args),

@@ -10,6 +10,7 @@ pub(crate) mod secrets_process;
 mod text_logs;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,10 +149,11 @@ async fn serve(
     let judge = channels.judge(make.clone());
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
-    let web = WebPath::start(&node, web_sockets, &processes, &secrets)?.map(Arc::new);
+    let phrases = channels.contents().phrases();
+    let web = WebPath::start(&node, web_sockets, (&processes, &secrets), &phrases)?.map(Arc::new);
     let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
     learning::watch(&node)?;
-    channels.watch(&node, users.clone(), make)?;
+    channels.watch(&node, users.clone(), make, web.as_ref())?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
@@ -168,7 +170,9 @@ async fn serve(
     let broken = loop {
         tokio::select! {
             _ = hang_up.recv() => {
-                reload(args, (&node, web.as_deref(), &lists), &settings, (&users, &secrets));
+                let phrases = channels.contents().phrases();
+                let served = (&*node, web.as_deref(), &*lists, &*phrases);
+                reload(args, served, &settings, (&users, &secrets));
                 packets.iter().for_each(|packets| packets.reload());
             }
             _ = terminate.recv() => break None,
@@ -281,13 +285,13 @@ fn is_denied(error: &anyhow::Error) -> bool {
 
 fn reload(
     args: &Args,
-    (node, web, lists): (&Node, Option<&WebPath>, &OpenLists),
+    (node, web, lists, of_channels): (&Node, Option<&WebPath>, &OpenLists, &[PathBuf]),
     settings: &EffectiveSettings,
     (users, secrets): (&Users, &Secrets),
 ) {
     let applied = load_again(args, secrets).and_then(|loaded| {
         let phrases = &loaded.config.proxy.content.phrases;
-        let phrases = web.map(|_| phrases::open(phrases)).transpose()?;
+        let phrases = web.map(|_| phrases::open_with(phrases, of_channels)).transpose()?;
         lists.look_again();
         node.reload(loaded.config.clone())?;
         settings.apply(&loaded);

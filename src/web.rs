@@ -9,6 +9,7 @@ mod releases;
 mod resolver;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, UNIX_EPOCH};
@@ -125,8 +126,8 @@ impl WebPath {
     pub(crate) fn start(
         node: &Arc<Node>,
         sockets: WebSockets,
-        processes: &Processes,
-        secrets: &Arc<Secrets>,
+        (processes, secrets): (&Processes, &Arc<Secrets>),
+        of_channels: &[PathBuf],
     ) -> anyhow::Result<Option<Self>> {
         if sockets.0.is_empty() {
             return Ok(None);
@@ -138,7 +139,7 @@ impl WebPath {
         let asked = NodeReleases::open(&config.node.data.join(LOG_FOLDER), Arc::clone(node))?;
         let releases = asked.store();
         let judge = policy_judge(node, &quotas, asked);
-        let content = content(&config, &judge, processes)?;
+        let content = content(&config, &judge, processes, of_channels)?;
         let runtime = runtime()?;
         let resolver = resolver(node, &config);
         let logins = logins::logins(node, &config).context("proxy.login")?;
@@ -187,10 +188,15 @@ impl WebPath {
         }))
     }
 
+    /// Judges by these phrases from now on.
+    pub(crate) fn replace_phrases(&self, phrases: Option<Arc<PhraseSet>>) {
+        self.content.replace_phrases(phrases);
+    }
+
     /// Judges by the lists of URLs that the node has opened, and these phrases, from now on.
     pub(crate) fn apply(&self, phrases: Option<Arc<PhraseSet>>) {
         self.apply_lists();
-        self.content.replace_phrases(phrases);
+        self.replace_phrases(phrases);
         if let Some(Err(error)) = self.logins.as_ref().map(|logins| logins.reload()) {
             let error = format!("{:#}", anyhow::Error::from(error));
             tracing::error!(error, "users of the proxy not read anew; they stay as they were");
@@ -410,11 +416,12 @@ fn content(
     config: &Config,
     judge: &Arc<PolicyJudge>,
     processes: &Processes,
+    of_channels: &[PathBuf],
 ) -> anyhow::Result<Arc<ContentJudge>> {
     let settings = &config.proxy.content;
     let scanner = DownloadScanner::of_node(config, processes)?;
     let scanner = scanner.map(|scanner| Arc::new(scanner) as Arc<dyn ScanDownload>);
-    let phrases = phrases::open(&settings.phrases)?;
+    let phrases = phrases::open_with(&settings.phrases, of_channels)?;
     config.proxy.check_held(phrases.is_some() || scanner.is_some()).context("proxy")?;
     Ok(Arc::new(ContentJudge::new(judge.clone(), settings.clone(), phrases, scanner)))
 }

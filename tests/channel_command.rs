@@ -6,12 +6,12 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gauntlet_channel::generations::Generations;
 
-use crate::common::channels::{Publisher, Subscriber, bad, gauntlet, good, rule};
-use crate::common::{PATIENCE, port, program, random};
+use crate::common::channels::{Nginx, Publisher, Subscriber, bad, gauntlet, good, rule};
+use crate::common::random;
 
 /// The version in force and its rule file.
 fn in_force(data: &Path) -> (u64, String) {
@@ -117,48 +117,6 @@ fn keys_are_rotated_and_those_of_the_root_stay_off_line() {
     assert!(said.contains("is in force"), "{said}");
     good(&publisher.run("verify", &[]));
     good(&node.run(&["pull"]));
-}
-
-/// nginx that serves a folder.
-struct Nginx(std::process::Child, String, tempfile::TempDir);
-
-impl Nginx {
-    fn start(root: &Path) -> Option<Self> {
-        let program = program("nginx")?;
-        let folder = tempfile::tempdir().unwrap();
-        let (place, port) = (folder.path().display(), port::free_port(&["127.0.0.1"]));
-        let config = format!(
-            "daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;\n\
-             events {{ }}\nhttp {{ access_log {place}/access.log; client_body_temp_path {place}/b;\n\
-             proxy_temp_path {place}/p; fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u;\n\
-             scgi_temp_path {place}/s;\nserver {{ listen 127.0.0.1:{port}; root {}; }} }}\n",
-            root.display()
-        );
-        // Workers of nginx are another user where this one is root.
-        let config = format!("user root;\n{config}");
-        fs::write(folder.path().join("nginx.conf"), config).unwrap();
-        let mut child = Command::new(program)
-            .arg("-c")
-            .arg(folder.path().join("nginx.conf"))
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let began = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < PATIENCE, "nginx does not start");
-            assert!(child.try_wait().unwrap().is_none(), "nginx ended");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(Nginx(child, format!("http://127.0.0.1:{port}"), folder))
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        // SIGTERM, so that the master takes its workers along.
-        let _ended = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _reaped = self.0.wait();
-    }
 }
 
 #[test]
@@ -284,64 +242,6 @@ fn kills_during_a_pull_leave_the_old_or_the_new_version_whole() {
     good(&node.run(&["pull"]));
     assert_eq!(in_force(folder.path()).0, kills() + 2);
     eprintln!("{} kills left the old version, {} the new one", whole[0], whole[1]);
-}
-
-#[test]
-fn rules_of_spamassassins_channels_are_taken_if_they_are_signed() {
-    let (Some(gpg), Some(_)) = (program("gpg"), program("gpgv")) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let text = |name: &str| path(name).to_str().unwrap().to_owned();
-    fs::create_dir(path("home")).unwrap();
-    let run_gpg = |arguments: &[&str]| {
-        let mut command = Command::new(&gpg);
-        command.arg("--homedir").arg(path("home")).args(["--batch", "--yes", "--passphrase", ""]);
-        let out = command.args(arguments).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    };
-    run_gpg(&["--quick-gen-key", "updates@sa.example", "ed25519", "sign", "never"]);
-    run_gpg(&["--output", &text("keys.gpg"), "--export"]);
-    let file = fs::File::create(path("1.tar.gz")).unwrap();
-    let packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-    let mut archive = tar::Builder::new(packer);
-    let files =
-        [("10_a.cf", "body A /a/\n"), ("./20_b.cf", "body B /b/\n"), ("x.pre", "loadplugin X")];
-    for (name, content) in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        archive.append_data(&mut header, name, content.as_bytes()).unwrap();
-    }
-    archive.into_inner().unwrap().finish().unwrap();
-    run_gpg(&["--output", &text("1.tar.gz.asc"), "--armor", "--detach-sign", &text("1.tar.gz")]);
-    let import = |more: &[&str]| {
-        let (archive, into) = (text("1.tar.gz"), text("out"));
-        gauntlet(&[&["channel", "import", &archive, "--into", &into], more].concat())
-    };
-    assert!(bad(&import(&[])).contains("--keyring"));
-    let said = good(&import(&["--keyring", &text("keys.gpg")]));
-    assert!(said.contains("2 rule files with 22 bytes"), "{said}");
-    assert_eq!(fs::read_to_string(path("out/spamassassin/20_b.cf")).unwrap(), "body B /b/\n");
-    // As a folder of sa-update, and published.
-    let said = good(&gauntlet(&[
-        "channel",
-        "import",
-        &text("out/spamassassin"),
-        "--into",
-        &text("again"),
-    ]));
-    assert!(said.contains("2 rule files"), "{said}");
-    // One byte changed: the old files stay.
-    let mut bytes = fs::read(path("1.tar.gz")).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    fs::write(path("1.tar.gz"), &bytes).unwrap();
-    let said = bad(&import(&["--keyring", &text("keys.gpg")]));
-    assert!(said.contains("not signed by a key of the keyring"), "{said}");
-    assert!(path("out/spamassassin/10_a.cf").is_file());
-    // gpg leaves a process behind that keeps keys.
-    let _ended =
-        Command::new("gpgconf").arg("--homedir").arg(path("home")).args(["--kill", "all"]).status();
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn zip(name: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A message with this file.
-fn mail(name: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn mail(name: &str, bytes: &[u8]) -> Vec<u8> {
     let body = base64_simd::STANDARD.encode_to_string(bytes);
     let lines: Vec<&str> =
         body.as_bytes().chunks(76).map(|l| std::str::from_utf8(l).unwrap()).collect();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::channels::{Publisher, Subscriber, good};
+use crate::common::channels::{Publisher, Subscriber, activity, good};
 use crate::common::{Node, Smtp, message};
 
 const VERSION: &str = "gauntlet_channel_version{channel=\"main\"}";
@@ -34,11 +34,6 @@ fn send_until(node: &Node, what: &str, text: &str, mut done: impl FnMut() -> boo
         std::thread::sleep(Duration::from_millis(50));
         done()
     });
-}
-
-fn activity(node: &Node) -> String {
-    let data = node.data();
-    good(&crate::common::channels::gauntlet(&["activity", "--data", data.to_str().unwrap()]))
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn compile(folder: &Path, lines: &str) {
 }
 
 /// A web server that answers everything with a page.
-fn page_server() -> String {
+pub(crate) fn page_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -49,13 +49,13 @@ fn page_server() -> String {
     address.to_string()
 }
 
-struct Site {
-    node: Node,
+pub(crate) struct Site {
+    pub(crate) node: Node,
     curl: PathBuf,
 }
 
 impl Site {
-    fn ask(&self, args: &[&str]) -> String {
+    pub(crate) fn ask(&self, args: &[&str]) -> String {
         let out = Command::new(&self.curl)
             .args(["-s", "--max-time", "20", "--noproxy", "", "-w", " %{http_code}", "-x"])
             .arg(self.node.place("proxy"))
@@ -66,7 +66,7 @@ impl Site {
     }
 }
 
-fn start(lines: &str, rest: &str) -> Option<Site> {
+pub(crate) fn start(lines: &str, rest: &str) -> Option<Site> {
     let curl = program("curl")?;
     let folder = tempfile::tempdir().unwrap();
     compile(folder.path(), lines);

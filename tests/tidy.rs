@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &["mail", "verdict", "web"]),
     ("smtp", &[]),
     ("store", &["mail", "verdict", "web", "policy"]),
-    ("learning", &["engine", "store"]),
+    ("learning", &["mail", "engine", "store"]),
     ("channel", &["mail", "verdict", "store"]),
     (
         "gateway",

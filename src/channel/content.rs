@@ -7,11 +7,14 @@
 //! | `model/NAME.model` | the classifier's model, unless `learning.model` names one |
 //! | `signatures/*` | known mail; tables are looked up in place |
 //! | `urls/MEANING/NAME` | a list of URLs: `phishing`, `spam`, `none`, `allow` |
+//! | `order/*` | how often rules hit: what `rules.early_stop` tries first |
+//! | `phrases/*` | weighted phrases, read after `proxy.content.phrases` |
+//! | `yara/*.yar`, `hashes/*` | engines for the files of mail, beside `[[engine]]` |
 //!
-//! What else a version has is kept on disk for what reads files: `[[engine]]`, `proxy.content`.
+//! What else a version has is kept and passed on, and nothing reads it; `publish` refuses it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,16 +26,21 @@ use gauntlet_engine::classifier::Model;
 use gauntlet_engine::own_rules::{self, Text};
 use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_engine::{MailUrlLists, Settings, UrlListMeaning};
+use gauntlet_gateway::config::{EngineKind, EngineSettings};
 use gauntlet_learning::signatures;
-use gauntlet_rules::LoadOptions;
+use gauntlet_rules::{HitRates, LoadOptions};
 use gauntlet_spamassassin::Ruleset;
 use gauntlet_urlfilter::sources::Source;
 use gauntlet_urlfilter::{Role, UrlList, compile};
+
+use super::files;
 
 /// Bytes of a file of rules.
 const RULES_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of a model.
 const MODEL_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a file of hit rates.
+const ORDER_BYTES_MAX: u64 = gauntlet_rules::hit_rates::BYTES_MAX as u64;
 /// Bytes of a file of signatures that is no table, and is read into memory.
 const ENTRIES_BYTES_MAX: u64 = 64 << 20;
 /// Days that published signatures are believed, as those of the site are.
@@ -50,6 +58,12 @@ pub(crate) struct Content {
     model: Option<Arc<Model>>,
     signatures: Vec<Arc<KnownSignatures>>,
     url_lists: Vec<(Arc<UrlList>, UrlListMeaning)>,
+    rates: HitRates,
+    phrases: Vec<PathBuf>,
+    yara: Vec<PathBuf>,
+    hashes: Vec<PathBuf>,
+    /// What its lists of URLs are called, by file.
+    url_names: BTreeMap<String, String>,
     /// Kind, name and hash of each file: what is another in the next version.
     files: BTreeSet<(Kind, String)>,
 }
@@ -69,6 +83,7 @@ impl Content {
         let mut names = Vec::new();
         collect(folder, "", &mut names)?;
         names.sort();
+        content.url_names = url_names(&names);
         let mut used = BTreeSet::new();
         for name in names {
             let Some(kind) = Kind::of(&name) else { continue };
@@ -79,6 +94,7 @@ impl Content {
             content.files.insert((kind, format!("{name} {hash}")));
         }
         content.read_rules()?;
+        files::check(&content.phrases, &content.yara, &content.hashes)?;
         remove_others(derived, &used);
         Ok(Arc::new(content))
     }
@@ -111,7 +127,14 @@ impl Content {
                 used.insert(derived.join(format!("{hash}.urls")));
                 self.url_lists.push(list);
             }
-            Kind::Phrases | Kind::Yara | Kind::Hashes | Kind::Policy | Kind::Order => {}
+            Kind::Order => {
+                let text = String::from_utf8_lossy(&read(path, ORDER_BYTES_MAX)?).into_owned();
+                self.rates.merge(&HitRates::parse(&text)?);
+            }
+            Kind::Phrases => self.phrases.push(path.to_owned()),
+            Kind::Yara => self.yara.push(path.to_owned()),
+            Kind::Hashes => self.hashes.push(path.to_owned()),
+            Kind::Policy => {}
         }
         Ok(())
     }
@@ -141,8 +164,8 @@ impl Content {
             Some("allow") => (UrlListMeaning::None, Role::Allow),
             _ => bail!("a list lies in urls/phishing, urls/spam, urls/none or urls/allow"),
         };
-        let file = parts.collect::<Vec<_>>().join("/");
-        let called = format!("{}/{}", self.channel, file.split('.').next().unwrap_or_default());
+        let known = self.url_names.get(name).map_or("", String::as_str);
+        let called = format!("{}/{known}", self.channel);
         if UrlList::is_compiled(path) {
             return Ok((Arc::new(UrlList::open(path, &called, role)?), meaning));
         }
@@ -178,15 +201,23 @@ impl Content {
     }
 }
 
-/// All channels in force, in the order of the configuration: later ones count more.
+/// All channels in force, and what the node itself counted.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Contents(pub(crate) Vec<Arc<Content>>);
+pub(crate) struct Contents {
+    /// In the order of the configuration: later ones count more.
+    pub(crate) all: Vec<Arc<Content>>,
+    /// How often rules hit on this node of late.
+    pub(crate) own_rates: Arc<HitRates>,
+}
+
+/// Messages of the last day from which the node's own hits say in which order rules decide.
+const OWN_MESSAGES_MIN: u64 = 500;
 
 impl Contents {
     /// Files of rules that stand in place of shipped ones, or beside them.
     pub(crate) fn own_rules(&self) -> Vec<Text> {
         let mut all: Vec<Text> = Vec::new();
-        for text in self.0.iter().flat_map(|content| &content.own_rules) {
+        for text in self.all.iter().flat_map(|content| &content.own_rules) {
             match all.iter_mut().find(|(name, _)| *name == text.0) {
                 Some(same) => same.1 = text.1.clone(),
                 None => all.push(text.clone()),
@@ -197,21 +228,48 @@ impl Contents {
 
     /// Rules in SpamAssassin's language.
     pub(crate) fn spamassassin(&self) -> impl Iterator<Item = PathBuf> {
-        self.0.iter().flat_map(|content| content.spamassassin.iter().cloned())
+        self.all.iter().flat_map(|content| content.spamassassin.iter().cloned())
     }
 
     /// Known mail.
     pub(crate) fn signatures(&self) -> Vec<Arc<KnownSignatures>> {
-        self.0.iter().flat_map(|content| content.signatures.iter().cloned()).collect()
+        self.all.iter().flat_map(|content| content.signatures.iter().cloned()).collect()
+    }
+
+    /// How often rules hit of late: on this node, or where it has seen little, as channels say.
+    pub(crate) fn hit_rates(&self) -> HitRates {
+        if self.own_rates.messages() >= OWN_MESSAGES_MIN {
+            return HitRates::clone(&self.own_rates);
+        }
+        let mut rates = HitRates::default();
+        self.all.iter().for_each(|content| rates.merge(&content.rates));
+        rates
+    }
+
+    /// Lists of weighted phrases, for the web path.
+    pub(crate) fn phrases(&self) -> Vec<PathBuf> {
+        self.all.iter().flat_map(|content| content.phrases.iter().cloned()).collect()
+    }
+
+    /// Engines that look at the files of mail.
+    pub(crate) fn engines(&self) -> Vec<EngineSettings> {
+        let of = |content: &Arc<Content>| {
+            let named = |what: &str| format!("{}/{what}", content.channel);
+            let yara = EngineSettings::of_files(named("yara"), EngineKind::Yara, &content.yara);
+            let hashes =
+                EngineSettings::of_files(named("hashes"), EngineKind::HashList, &content.hashes);
+            [yara, hashes].into_iter().filter(|engine| !engine.paths.is_empty()).collect::<Vec<_>>()
+        };
+        self.all.iter().flat_map(of).collect()
     }
 
     /// Adds model and lists to what the configuration has.
     pub(crate) fn add_to(&self, settings: &mut Settings) {
         if settings.model.is_none() {
-            settings.model = self.0.iter().rev().find_map(|content| content.model.clone());
+            settings.model = self.all.iter().rev().find_map(|content| content.model.clone());
         }
         let MailUrlLists { lists, meanings } = &mut settings.url_lists;
-        for (list, meaning) in self.0.iter().flat_map(|content| &content.url_lists) {
+        for (list, meaning) in self.all.iter().flat_map(|content| &content.url_lists) {
             meanings.insert(list.name().to_owned(), *meaning);
             *lists = lists.with(list.clone());
         }
@@ -219,22 +277,38 @@ impl Contents {
 
     /// The same with another version of a channel; its place is that of the name in `order`.
     pub(crate) fn with(&self, content: Arc<Content>, order: &[String]) -> Contents {
-        let mut all = self.without(&content.channel).0;
+        let mut all = self.without(&content.channel).all;
         let place = |channel: &str| order.iter().position(|name| name == channel);
         let at = all.partition_point(|other| place(&other.channel) < place(&content.channel));
         all.insert(at, content);
-        Contents(all)
+        Contents { all, ..self.clone() }
     }
 
     /// The same without a channel.
     pub(crate) fn without(&self, channel: &str) -> Contents {
-        Contents(self.0.iter().filter(|content| content.channel != channel).cloned().collect())
+        let stays = |content: &&Arc<Content>| content.channel != channel;
+        Contents { all: self.all.iter().filter(stays).cloned().collect(), ..self.clone() }
     }
 
     /// The version of a channel.
     pub(crate) fn get(&self, channel: &str) -> Option<&Arc<Content>> {
-        self.0.iter().find(|content| content.channel == channel)
+        self.all.iter().find(|content| content.channel == channel)
     }
+}
+
+/// What lists of URLs are called: the file without its ending; behind the meaning, where two
+/// meanings have a list of this name.
+fn url_names(files: &[String]) -> BTreeMap<String, String> {
+    let lists = files.iter().filter_map(|file| {
+        let (meaning, rest) = file.strip_prefix("urls/")?.split_once('/')?;
+        Some((file, meaning, rest.split('.').next().unwrap_or_default()))
+    });
+    let is_single = |name: &str| lists.clone().filter(|list| list.2 == name).count() == 1;
+    let called = lists.clone().map(|(file, meaning, name)| match is_single(name) {
+        true => (file.clone(), name.to_owned()),
+        false => (file.clone(), format!("{meaning}/{name}")),
+    });
+    called.collect()
 }
 
 fn collect(folder: &Path, prefix: &str, names: &mut Vec<String>) -> anyhow::Result<()> {

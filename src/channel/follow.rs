@@ -10,7 +10,7 @@ use gauntlet_gateway::config::{ChannelSettings, Config, mask};
 
 pub(super) use super::advance::{folder, names};
 use super::advance::{random, step};
-use super::{now_s, web_mirror};
+use super::{now_s, orders, web_mirror};
 use crate::node_args::NodeArgs;
 
 #[derive(Debug, clap::Args)]
@@ -106,16 +106,7 @@ fn pull_one(config: &Config, name: &str) -> anyhow::Result<()> {
 }
 
 pub(super) fn promote(node: &NodeArgs, name: &str, version: u64) -> anyhow::Result<()> {
-    let config = node.load_existing()?;
-    let mut subscription = Subscription::open(&folder(&config, name))?;
-    subscription.state.rejected.remove(&version);
-    subscription.state.approved = Some(version);
-    // The mirror's "nothing new" would leave the change undone.
-    (subscription.state.etag, subscription.state.next_s) = (None, 0);
-    subscription.save()?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{name}: version {version} judges as soon as the node has it")?;
-    Ok(())
+    say(&orders::promote(&node.load_existing()?, name, version)?)
 }
 
 pub(super) fn reject(
@@ -124,15 +115,7 @@ pub(super) fn reject(
     version: u64,
     reason: &str,
 ) -> anyhow::Result<()> {
-    let config = node.load_existing()?;
-    let mut subscription = Subscription::open(&folder(&config, name))?;
-    if subscription.generations.current() == Some(version) {
-        bail!("version {version} judges: `gauntlet channel rollback {name}` goes back");
-    }
-    subscription.reject(version, reason)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{name}: version {version} never judges")?;
-    Ok(())
+    say(&orders::reject(&node.load_existing()?, name, version, reason)?)
 }
 
 pub(super) fn pin(
@@ -142,25 +125,10 @@ pub(super) fn pin(
     off: bool,
 ) -> anyhow::Result<()> {
     let config = node.load_existing()?;
-    let mut subscription = Subscription::open(&folder(&config, name))?;
-    let current = subscription.generations.current();
-    let pinned = if off { None } else { Some(version.or(current).context("nothing is in force")?) };
-    if let Some(version) = pinned.filter(|version| Some(*version) != current) {
-        if subscription.generations.check(version).is_ok() {
-            subscription.generations.promote(version)?;
-        }
-        subscription.state.rejected.remove(&version);
-    }
-    subscription.state.pinned = pinned;
-    // The mirror's "nothing new" would leave the change undone.
-    subscription.state.etag = None;
-    subscription.save()?;
-    let mut out = std::io::stdout().lock();
-    match pinned {
-        Some(version) => writeln!(out, "{name}: stays at version {version}")?,
-        None => writeln!(out, "{name}: takes new versions")?,
-    }
-    Ok(())
+    say(&match off {
+        true => orders::unpin(&config, name)?,
+        false => orders::pin(&config, name, version)?,
+    })
 }
 
 pub(super) fn roll_back(
@@ -169,17 +137,11 @@ pub(super) fn roll_back(
     version: Option<u64>,
     reason: &str,
 ) -> anyhow::Result<()> {
-    let config = node.load_existing()?;
-    let mut subscription = Subscription::open(&folder(&config, name))?;
-    let before = subscription.generations.current();
-    let now = subscription.roll_back(version, reason)?;
-    let mut out = std::io::stdout().lock();
-    let before = before.map_or("none".to_owned(), |version| version.to_string());
-    match now {
-        Some(now) => writeln!(out, "{name}: back from {before} to version {now}")?,
-        None => writeln!(out, "{name}: back from {before} to what ships with the program")?,
-    }
-    Ok(())
+    say(&orders::roll_back(&node.load_existing()?, name, version, reason)?)
+}
+
+fn say(text: &str) -> anyhow::Result<()> {
+    Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
 pub(super) fn mirror(url: &str, copy: &Path, root: Option<&Path>) -> anyhow::Result<()> {

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use gauntlet_channel::bundle::Kind;
 use gauntlet_channel::metadata::RoleName;
-use gauntlet_channel::repository::{KeyFolder, PublishOptions, Repository};
+use gauntlet_channel::repository::{KeyFolder, PublishOptions, Published, Repository};
+use gauntlet_learning::url_entries::EntryRules;
 
 use super::content::Content;
-use super::{LifetimeArgs, now_s, probes, self_test};
+use super::probes::{self, GoodMail, Sources, URL_DAYS, Written};
+use super::{LifetimeArgs, now_s, self_test};
 
 /// Keys of the root that `init` makes at most.
 const ROOT_KEYS_MAX: i64 = 16;
@@ -51,7 +54,8 @@ pub(super) struct PublishArgs {
     /// Publish nothing new, and sign what is there again, so that it does not expire
     #[arg(long, conflicts_with = "folder")]
     refresh: bool,
-    /// Publish the signatures of this node's probe accounts, too: they go into the folder
+    /// Publish what this node's probes brought, too: signatures, URLs and hints of order go into
+    /// the folder
     #[arg(long, value_name = "DATA", conflicts_with = "refresh")]
     probes: Option<PathBuf>,
     /// Messages, folders or mailboxes of good mail: what resembles it is not published
@@ -109,14 +113,16 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<()> {
         writeln!(std::io::stdout().lock(), "version {version} signed again")?;
         return Ok(());
     };
-    let Some(seconds) = args.every else { return publish_once(args, folder, Unchanged::Sign) };
-    // Half of its life is left for whoever is slow, and for a publisher that is down.
+    let mut known = GoodMail::default();
+    let Some(seconds) = args.every else {
+        return publish_once(args, folder, Unchanged::Sign, &mut known);
+    };
     let life_s = u64::from(args.lifetimes.timestamp_hours) * 3600;
     let mut signed = None::<Instant>;
     loop {
-        let is_old = signed.is_none_or(|at| at.elapsed().as_secs() > life_s / 4);
+        let is_old = signed.is_none_or(|at| at.elapsed().as_secs() > life_s / SIGN_SHARE);
         let unchanged = if is_old { Unchanged::Sign } else { Unchanged::Leave };
-        match publish_once(args, folder, unchanged) {
+        match publish_once(args, folder, unchanged, &mut known) {
             Ok(()) if is_old => signed = Some(Instant::now()),
             Ok(()) => {}
             // The next round may do better: a file that is being written, a full disk.
@@ -126,38 +132,106 @@ pub(super) fn publish(args: &PublishArgs) -> anyhow::Result<()> {
     }
 }
 
+/// A timestamp is signed again when so much of its life is over, as a divisor: the rest is left for
+/// whoever is slow, and for a publisher that is down.
+pub(super) const SIGN_SHARE: u64 = 4;
+
 /// What is done where nothing is new.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unchanged {
+pub(super) enum Unchanged {
     /// What is there is signed again.
     Sign,
     /// Nothing.
     Leave,
 }
 
-fn publish_once(args: &PublishArgs, folder: &Path, unchanged: Unchanged) -> anyhow::Result<()> {
-    let keys = KeyFolder::new(&args.keys);
-    let mut channel = Repository::open(&args.channel)?;
+/// What is published, and how.
+#[derive(Debug)]
+pub(super) struct Order<'o> {
+    /// Folder of the channel.
+    pub(super) channel: &'o Path,
+    /// Folder with what is published.
+    pub(super) folder: &'o Path,
+    /// Folder of the keys.
+    pub(super) keys: &'o Path,
+    /// Folder for what is compiled to be checked.
+    pub(super) derived: &'o Path,
+    pub(super) options: PublishOptions,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Made {
+    /// A version; with the number of its files.
+    Published(Published, usize),
+    /// This version was signed again.
+    Signed(u64),
+    /// Nothing was to be done.
+    Nothing,
+}
+
+/// Publishes a folder if it holds anything new.
+///
+/// # Errors
+/// If no node could use it, or it cannot be written; the version before stays the newest.
+pub(super) fn publish_folder(order: &Order<'_>, unchanged: Unchanged) -> anyhow::Result<Made> {
+    let keys = KeyFolder::new(order.keys);
+    let mut channel = Repository::open(order.channel)?;
+    if channel.has(order.folder)? {
+        return Ok(match unchanged {
+            Unchanged::Sign => {
+                Made::Signed(channel.refresh(&keys, order.options.lifetimes, now_s())?)
+            }
+            Unchanged::Leave => Made::Nothing,
+        });
+    }
+    check_kinds(&channel.names(order.folder)?)?;
+    // What no node could take over is told here, not by ten thousand nodes.
+    let content = Content::load("published", 0, order.folder, order.derived);
+    let content = content.with_context(|| order.folder.display().to_string())?;
+    self_test::run(&content)?;
+    let made = channel.publish(order.folder, &keys, &order.options, now_s())?;
+    Ok(Made::Published(made, channel.targets().targets.len()))
+}
+
+/// Refuses what no node would read.
+fn check_kinds(names: &[String]) -> anyhow::Result<()> {
+    match names.iter().find(|name| Kind::of(name) == Some(Kind::Policy)) {
+        Some(name) => bail!(
+            "{name}: no node takes its policy from a channel, which could have mail sent \
+             elsewhere; publish rules that say what mail is, and let each site say what is done \
+             with it"
+        ),
+        None => Ok(()),
+    }
+}
+
+fn publish_once(
+    args: &PublishArgs,
+    folder: &Path,
+    unchanged: Unchanged,
+    known: &mut GoodMail,
+) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(data) = &args.probes {
-        let today = u16::try_from(now_s() / 86_400).unwrap_or(u16::MAX);
-        let (count, resembling) = probes::write(data, &args.good, folder, today)?;
+        let sources = Sources {
+            data,
+            good: &args.good,
+            held: None,
+            rules: EntryRules::default(),
+            url_days: URL_DAYS,
+        };
+        let written = probes::write(&sources, known, folder, now_s())?;
         if unchanged == Unchanged::Sign {
-            writeln!(out, "{count} signatures of probes; {resembling} resemble good mail")?;
+            let Written { signatures, resembling, urls, urls_left_out } = written;
+            writeln!(
+                out,
+                "{signatures} signatures of probes, {resembling} resemble good mail; {urls} \
+                 entries of URL lists, {urls_left_out} hosts left out"
+            )?;
         }
     }
-    if channel.has(folder)? {
-        if unchanged == Unchanged::Sign {
-            let version = channel.refresh(&keys, args.lifetimes.into(), now_s())?;
-            writeln!(out, "version {version} has all of it, and is signed again")?;
-        }
-        return Ok(());
-    }
-    // What no node could take over is told here, not by ten thousand nodes.
     let derived = tempfile_folder()?;
-    let content = Content::load("published", 0, folder, derived.path());
-    let content = content.with_context(|| folder.display().to_string())?;
-    self_test::run(&content)?;
     let options = PublishOptions {
         note: args.note.clone(),
         requires: args.requires.clone(),
@@ -165,17 +239,19 @@ fn publish_once(args: &PublishArgs, folder: &Path, unchanged: Unchanged) -> anyh
         delta_versions: args.deltas,
         keep_versions: args.keep,
     };
-    let made = channel.publish(folder, &keys, &options, now_s())?;
-    writeln!(
-        out,
-        "version {}: {} files with {} bytes, {} new or changed; a node of the version before \
-         fetches {} bytes of them",
-        made.version,
-        channel.targets().targets.len(),
-        made.bytes,
-        made.changed,
-        made.delta_bytes
-    )?;
+    let (channel, keys, derived) = (&*args.channel, &*args.keys, derived.path());
+    match publish_folder(&Order { channel, folder, keys, derived, options }, unchanged)? {
+        Made::Published(made, files) => writeln!(
+            out,
+            "version {}: {files} files with {} bytes, {} new or changed; a node of the version \
+             before fetches {} bytes of them",
+            made.version, made.bytes, made.changed, made.delta_bytes
+        )?,
+        Made::Signed(version) => {
+            writeln!(out, "version {version} has all of it, and is signed again")?;
+        }
+        Made::Nothing => {}
+    }
     Ok(())
 }
 

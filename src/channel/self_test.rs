@@ -71,7 +71,7 @@ pub(crate) fn run(content: &Arc<Content>) -> anyhow::Result<()> {
 
 /// What ships, with this version of a channel and nothing else.
 fn alone(content: &Arc<Content>) -> anyhow::Result<Snapshot> {
-    let this = Contents(vec![content.clone()]);
+    let this = Contents { all: vec![content.clone()], ..Contents::default() };
     let mut settings = Settings::default();
     this.add_to(&mut settings);
     let texts = this.own_rules();

@@ -15,6 +15,10 @@ use anyhow::{Context, bail, ensure};
 use flate2::read::GzDecoder;
 use gauntlet_channel::bundle::check_name;
 
+use super::publish::tempfile_folder;
+use super::sa_update;
+use crate::node_args::NodeArgs;
+
 /// Rule files of a channel.
 const FILES_MAX: usize = 1_000;
 /// Entries of an archive.
@@ -30,7 +34,14 @@ const FOLDER: &str = "spamassassin";
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportArgs {
     /// Folder of `sa-update`, or a channel's archive with its signature FILE.asc beside it
-    source: PathBuf,
+    #[arg(required_unless_present = "sa_channel")]
+    source: Option<PathBuf>,
+    /// Fetch the newest version of this channel, as `sa-update` does: DNS and a mirror say which
+    #[arg(long, value_name = "CHANNEL", conflicts_with = "source")]
+    sa_channel: Option<String>,
+    /// The SpamAssassin whose rules are fetched
+    #[arg(long, value_name = "VERSION", default_value = sa_update::VERSION, requires = "sa_channel")]
+    sa_version: String,
     /// Folder that is published: its spamassassin/ is replaced
     #[arg(long, value_name = "FOLDER")]
     into: PathBuf,
@@ -45,23 +56,37 @@ pub(super) struct ImportArgs {
 /// Name and content of rule files.
 type Rules = Vec<(String, Vec<u8>)>;
 
-pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
-    let rules = match args.source.is_dir() {
-        true => of_folder(&args.source)?,
+pub(super) fn import(node: &NodeArgs, args: &ImportArgs) -> anyhow::Result<()> {
+    let is_archive = args.source.as_ref().is_none_or(|source| !source.is_dir());
+    if is_archive && args.keyring.is_none() && !args.unsigned {
+        bail!("an archive needs --keyring, or --unsigned");
+    }
+    let fetched = tempfile_folder()?;
+    let source = match (&args.source, &args.sa_channel) {
+        (Some(source), _) => source.clone(),
+        (None, Some(channel)) => {
+            sa_update::fetch(&node.load()?, channel, &args.sa_version, fetched.path())?
+        }
+        (None, None) => bail!("name a folder or an archive, or --sa-channel"),
+    };
+    let rules = match source.is_dir() {
+        true => of_folder(&source)?,
         false => {
-            match (&args.keyring, args.unsigned) {
-                (Some(keyring), _) => verify(&args.source, keyring)?,
-                (None, true) => {}
-                (None, false) => bail!("an archive needs --keyring, or --unsigned"),
+            if let Some(keyring) = &args.keyring {
+                verify(&source, keyring)?;
             }
-            of_archive(&args.source)?
+            of_archive(&source)?
         }
     };
-    ensure!(!rules.is_empty(), "{}: no rule files (*.cf)", args.source.display());
+    ensure!(!rules.is_empty(), "{}: no rule files (*.cf)", source.display());
     let bytes: usize = rules.iter().map(|(_, text)| text.len()).sum();
     replace(&args.into, &rules)?;
     let (count, into) = (rules.len(), args.into.join(FOLDER));
     let mut out = std::io::stdout().lock();
+    if let Some(channel) = &args.sa_channel {
+        let version = source.file_name().unwrap_or_default().to_string_lossy();
+        writeln!(out, "{channel} version {}", version.trim_end_matches(".tar.gz"))?;
+    }
     writeln!(out, "{count} rule files with {bytes} bytes are in {}", into.display())?;
     Ok(())
 }

@@ -10,8 +10,8 @@ use gauntlet_channel::canary::{self, Changed, Comparison, Pair};
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::config::ChannelSettings;
+use gauntlet_gateway::scan::good_signs::has_good_sign;
 use gauntlet_gateway::scan::shadow::{Sample, Shadow};
-use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{DefectKind, Envelope, Facts, Limits, Message};
 use gauntlet_store::{Log, Quarantine, Query};
 use gauntlet_verdict::Verdict;
@@ -30,10 +30,6 @@ const PAGE: usize = 200;
 const SHOWN_BYTES_MAX: usize = 200;
 /// Rules that are named beside a message.
 const RULES_SHOWN_MAX: usize = 8;
-/// Messages of a sender from which its history says something.
-const SEEN_MIN: u32 = 10;
-/// Share of spam below which a sender is known for good mail.
-const SPAM_SHARE_MAX: f32 = 0.02;
 
 /// A version that is tried.
 #[derive(Debug)]
@@ -244,15 +240,4 @@ fn new_rules(was: &Verdict, is: &Verdict) -> Vec<String> {
     let is_new = |rule: &&str| was.hit(rule).is_none();
     let rules = is.hits.iter().map(|hit| &*hit.rule).filter(is_new);
     rules.take(RULES_SHOWN_MAX).map(str::to_owned).collect()
-}
-
-/// DMARC proves the author, and somebody here writes to them, or they have long sent good mail, as
-/// mailing lists do.
-fn has_good_sign(envelope: &Envelope, facts: &Facts) -> bool {
-    if envelope.auth_user.is_some() {
-        return true;
-    }
-    let is_known = facts.sender_seen.is_some_and(|seen| seen >= SEEN_MIN)
-        && facts.sender_spam_share.is_some_and(|share| share < SPAM_SHARE_MAX);
-    facts.dmarc == AuthResult::Pass && (facts.correspondent_days.is_some() || is_known)
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -24,20 +24,28 @@ use gauntlet_engine::corrections::Correction;
 use gauntlet_gateway::config::{ChannelSettings, Config};
 use gauntlet_gateway::{Judge, Node};
 use gauntlet_learning::{Corrections, corrections};
+use gauntlet_rules::HitRates;
 use gauntlet_store::Users;
+use gauntlet_store::log::TopKind;
 
+use super::activity::note;
 use super::advance::{Step, folder, load, random, step};
 use super::content::{Content, Contents};
 use super::now_s;
+use super::publisher::Publisher;
 use super::status::{self, Status};
 use super::trial::{self, Trial};
+use crate::phrases;
+use crate::web::WebPath;
 
 /// Between two looks whether a channel is due, or was changed by a command.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// Hits are counted in one span.
+const MINUTES_OF_A_DAY: u32 = 1_440;
+/// Between two times that the hits of rules are counted.
+const COUNT_PAUSE: Duration = Duration::from_secs(3_600);
 /// First pulls of a start are spread over so many seconds.
 const START_SPREAD_S: u64 = 10;
-/// Who stands in the activity log.
-const WHO: &str = "channel";
 
 /// Channels in force, and how each is. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +57,9 @@ struct Inner {
     status: Mutex<BTreeMap<String, Status>>,
     /// One at a time: the others wait for their turn.
     trial: Mutex<Option<Trial>>,
+    publisher: Publisher,
+    /// The web path, which reads phrases.
+    web: OnceLock<Weak<WebPath>>,
 }
 
 /// Makes what a node judges with of its configuration and of channels.
@@ -113,7 +124,10 @@ impl Channels {
 
     /// Their lines of `/metrics`.
     pub(crate) fn metrics(&self) -> String {
-        status::metrics(&self.0.status.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut text =
+            status::metrics(&self.0.status.lock().unwrap_or_else(PoisonError::into_inner));
+        text.push_str(&self.0.publisher.metrics());
+        text
     }
 
     /// Follows the channels of the node's configuration until the node ends.
@@ -125,14 +139,21 @@ impl Channels {
         node: &Arc<Node>,
         users: Arc<Users>,
         make: Arc<MakeJudge>,
+        web: Option<&Arc<WebPath>>,
     ) -> anyhow::Result<()> {
+        if let Some(web) = web {
+            let _set_once = self.0.web.set(Arc::downgrade(web));
+        }
+        self.0.publisher.watch(node, users.clone())?;
         let (channels, node) = (self.clone(), Arc::downgrade(node));
         let look = move || {
+            let mut counted = None;
             loop {
                 std::thread::sleep(LOOK_PAUSE);
                 let Some(node) = node.upgrade() else { return };
                 let config = node.config();
                 channels.leave_others(&config, &node);
+                channels.follow_the_day(&config, &node, &mut counted);
                 for settings in &config.channel {
                     let (config, node, users) = (&*config, &node, &*users);
                     let acting = Acting { config, settings, node, users, make: &*make };
@@ -144,11 +165,43 @@ impl Channels {
         Ok(())
     }
 
+    /// Has rules tried first that hit often on the last day, where scans may end early.
+    fn follow_the_day(&self, config: &Config, node: &Node, counted: &mut Option<Instant>) {
+        let rules = &config.rules;
+        let rests = counted.is_some_and(|at| at.elapsed() < COUNT_PAUSE);
+        if !(rules.early_stop && rules.order_by_hits) || rests {
+            return;
+        }
+        *counted = Some(Instant::now());
+        let until_ms = gauntlet_gateway::clock::now_ms() + 1;
+        let since_ms = until_ms - gauntlet_mail::date::DAY_MS;
+        let counts = node.log.tops(TopKind::Rule, since_ms, until_ms).and_then(|hits| {
+            let day = node.log.volume(since_ms, until_ms, MINUTES_OF_A_DAY)?;
+            let messages = day.iter().map(|bucket| bucket.messages).sum();
+            Ok(HitRates::new(messages, hits))
+        });
+        let rates = match counts {
+            Ok(rates) => Arc::new(rates),
+            Err(error) => {
+                tracing::warn!(%error, "hits of rules cannot be counted; their order stays");
+                return;
+            }
+        };
+        let before = node.ruleset();
+        self.set(Contents { own_rates: rates, ..self.contents() });
+        if let Err(error) = node.reload(Config::clone(config)) {
+            let error = format!("{error:#}");
+            tracing::error!(error, "rules could not be put into another order");
+        } else if node.ruleset() != before {
+            tracing::info!(was = before, ruleset = node.ruleset(), "rules follow the day's hits");
+        }
+    }
+
     /// Ends with what the configuration no longer has.
     fn leave_others(&self, config: &Config, node: &Node) {
         let named = |content: &&Arc<Content>| !order(config).contains(&content.channel);
         let contents = self.contents();
-        if let Some(gone) = contents.0.iter().find(named) {
+        if let Some(gone) = contents.all.iter().find(named) {
             self.set(contents.without(&gone.channel));
             self.0.status.lock().unwrap_or_else(PoisonError::into_inner).remove(&gone.channel);
             if let Err(error) = node.reload(Config::clone(config)) {
@@ -218,13 +271,13 @@ impl Channels {
         }
     }
 
-    /// Known mail and lists of URLs are made of mail and compared with good mail before they are
+    /// Known mail, known files and lists of URLs are compared with good mail before they are
     /// published; they judge at once. Rules and models are tried first.
     fn needs_trial(&self, content: &Content) -> bool {
         let contents = self.contents();
         let nothing = Content::default();
         let old = contents.get(&content.channel).map_or(&nothing, |old| old);
-        let kinds = [Kind::Signatures, Kind::Urls, Kind::Order];
+        let kinds = [Kind::Signatures, Kind::Urls, Kind::Order, Kind::Hashes];
         !content.differs_only_in(old, &kinds)
     }
 
@@ -387,7 +440,11 @@ impl Channels {
         };
         self.set(next.clone());
         let small = match (&old, &content) {
-            (Some(old), Some(new)) => old.differs_only_in(new, &[Kind::Signatures]),
+            // Order counts where scans may end early, and rules are made anew for it there.
+            (Some(old), Some(new)) if config.rules.early_stop => {
+                old.differs_only_in(new, &[Kind::Signatures])
+            }
+            (Some(old), Some(new)) => old.differs_only_in(new, &[Kind::Signatures, Kind::Order]),
             _ => false,
         };
         // Rules, model and lists are made anew beside the old ones; known mail alone is handed
@@ -403,6 +460,9 @@ impl Channels {
             self.set(before);
             return Err(error);
         }
+        if before.phrases() != next.phrases() {
+            self.apply_phrases(config, &next);
+        }
         let version = content.as_ref().map_or(0, |content| content.version);
         let was = old.as_ref().map_or(0, |content| content.version);
         let took = began.elapsed();
@@ -415,6 +475,18 @@ impl Channels {
         let detail = format!("{name} from version {was} to {version}, ruleset {ruleset}");
         note(users, "take over channel", &detail);
         Ok(())
+    }
+
+    /// Hands the web path phrases of configuration and channels.
+    fn apply_phrases(&self, config: &Config, contents: &Contents) {
+        let Some(web) = self.0.web.get().and_then(Weak::upgrade) else { return };
+        match phrases::open_with(&config.proxy.content.phrases, &contents.phrases()) {
+            Ok(phrases) => web.replace_phrases(phrases),
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "phrases of channels cannot be used; those before stay");
+            }
+        }
     }
 
     fn succeeded(&self, settings: &ChannelSettings, subscription: &mut Subscription) {
@@ -462,12 +534,6 @@ impl Channels {
         if is_new {
             note(users, "channel failed", &format!("{channel}: {text}"));
         }
-    }
-}
-
-fn note(users: &Users, action: &str, detail: &str) {
-    if let Err(error) = users.note(gauntlet_gateway::clock::now_ms(), WHO, action, detail) {
-        tracing::warn!(%error, "a step of a channel is not in the activity log");
     }
 }
 

@@ -21,8 +21,16 @@ pub(super) fn open_relay(config: &Config, found: &mut Findings) {
             continue;
         }
         trust(listener, found);
-        if listener.role == ListenerRole::Inbound {
-            ask(config, listener, found);
+        match listener.role {
+            ListenerRole::Inbound => ask(config, listener, found),
+            ListenerRole::Trap => {
+                let text = format!(
+                    "{} is a trap: it takes mail to anywhere, and delivers none of it",
+                    listener.address
+                );
+                found.add(Status::Ok, "relaying", text);
+            }
+            _ => {}
         }
     }
 }

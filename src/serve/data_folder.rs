@@ -69,7 +69,7 @@ fn unusable(data: &Path) -> String {
 }
 
 /// Folders of the data folder that a node makes.
-const FOLDERS: [&str; 18] = [
+const FOLDERS: [&str; 20] = [
     "log",
     "queue",
     "quarantine",
@@ -80,6 +80,8 @@ const FOLDERS: [&str; 18] = [
     "reports",
     "signatures",
     "channels",
+    "probes",
+    "publish",
     "corrections",
     "history",
     "console",

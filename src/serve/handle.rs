@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use gauntlet_console::release_answer::{self, ReleaseOutcome};
 use gauntlet_console::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
-    PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError,
+    NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost,
+    RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
@@ -22,6 +23,7 @@ use gauntlet_web::release::ReleaseRequest;
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use super::packets::Packets;
+use crate::channel::overview;
 use crate::channel::watch::Channels;
 use crate::digest;
 use crate::doctor::{Confinement, Running};
@@ -70,6 +72,14 @@ impl NodeHandle for Handle {
         }
         text.push_str(&self.channels.metrics());
         text
+    }
+
+    fn channels(&self) -> Vec<ChannelState> {
+        overview::states(&self.node.config())
+    }
+
+    fn channel_order(&self, channel: &str, order: ChannelOrder<'_>) -> Result<String, NodeError> {
+        overview::order(&self.node.config(), channel, order)
     }
 
     fn packet_rules(&self) -> Vec<PacketRule> {

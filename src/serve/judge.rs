@@ -48,12 +48,8 @@ pub(super) fn judge_of(
     channels.add_to(&mut settings);
     let snapshot = snapshot_of(config, settings, channels)?;
     let policy = policy_source::load_at_start(config, users)?;
-    let learning = &config.learning;
-    let probes = match learning.probes.as_slice() {
-        [] => None,
-        probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
-    };
-    let unpacking = unpacking_of(config, processes)?;
+    let probes = Probes::of(config)?;
+    let unpacking = unpacking_of(config, processes, channels)?;
     let data_loss = DataLossPrevention::load(&config.dlp, unpacking.as_deref())?;
     for what in data_loss.never_found(&policy) {
         tracing::warn!("policy: {what}");
@@ -69,7 +65,7 @@ fn snapshot_of(
     mut settings: Settings,
     channels: &Contents,
 ) -> anyhow::Result<Snapshot> {
-    let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
+    let RuleSettings { paths, own, strict, network, early_stop, order_by_hits } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
     let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
     let alone = !own && !paths.is_empty();
@@ -83,6 +79,9 @@ fn snapshot_of(
     if alone {
         let (mut ruleset, report) = Ruleset::load(&sources, &options)?;
         if *early_stop {
+            if *order_by_hits {
+                ruleset = ruleset.ordered_by(&channels.hit_rates());
+            }
             ruleset = Snapshot::stopping_early(ruleset, &settings.thresholds);
         }
         if ruleset.rules().is_empty() {
@@ -115,11 +114,16 @@ fn snapshot_of(
 }
 
 /// What opens files and asks engines about them.
-fn unpacking_of(config: &Config, processes: &Processes) -> anyhow::Result<Option<Arc<Unpacking>>> {
+fn unpacking_of(
+    config: &Config,
+    processes: &Processes,
+    channels: &Contents,
+) -> anyhow::Result<Option<Arc<Unpacking>>> {
     let Some(pool) = processes.pool.as_ref().filter(|_| config.content.enabled) else {
         return Ok(None);
     };
-    let engines = processes.engines.engines(&config.engine, &config.content)?;
+    let all = [config.engine.clone(), channels.engines()].concat();
+    let engines = processes.engines.engines(&all, &config.content)?;
     let unpacking = Unpacking::new(&config.content, pool.clone(), Arc::new(engines));
     Ok(Some(Arc::new(unpacking)))
 }

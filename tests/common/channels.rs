@@ -1,7 +1,10 @@
 //! A publisher of a channel: the program's own commands, in a temporary folder.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Node, PATIENCE, port, program};
 
 /// A channel with its keys and what is published.
 pub(crate) struct Publisher {
@@ -112,6 +115,11 @@ pub(crate) fn bad(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
+/// The activity log of a node.
+pub(crate) fn activity(node: &Node) -> String {
+    good(&gauntlet(&["activity", "--data", node.data().to_str().unwrap()]))
+}
+
 /// A subscription of a data folder without a node.
 pub(crate) struct Subscriber<'d>(pub(crate) &'d Path);
 
@@ -124,5 +132,47 @@ impl Subscriber<'_> {
 
     pub(crate) fn subscribe(&self, name: &str, url: &str, root: &Path) -> String {
         good(&self.run(&["subscribe", name, url, "--root", root.to_str().unwrap()]))
+    }
+}
+
+/// nginx that serves a folder.
+pub(crate) struct Nginx(std::process::Child, pub(crate) String, pub(crate) tempfile::TempDir);
+
+impl Nginx {
+    pub(crate) fn start(root: &Path) -> Option<Self> {
+        let program = program("nginx")?;
+        let folder = tempfile::tempdir().unwrap();
+        let (place, port) = (folder.path().display(), port::free_port(&["127.0.0.1"]));
+        let config = format!(
+            "daemon off; worker_processes 1; pid {place}/pid; error_log {place}/error.log;\n\
+             events {{ }}\nhttp {{ access_log {place}/access.log;\n\
+             client_body_temp_path {place}/b; proxy_temp_path {place}/p; fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u;\n\
+             scgi_temp_path {place}/s;\nserver {{ listen 127.0.0.1:{port}; root {}; }} }}\n",
+            root.display()
+        );
+        // Workers of nginx are another user where this one is root.
+        let config = format!("user root;\n{config}");
+        std::fs::write(folder.path().join("nginx.conf"), config).unwrap();
+        let mut child = Command::new(program)
+            .arg("-c")
+            .arg(folder.path().join("nginx.conf"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < PATIENCE, "nginx does not start");
+            assert!(child.try_wait().unwrap().is_none(), "nginx ended");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Nginx(child, format!("http://127.0.0.1:{port}"), folder))
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // SIGTERM, so that the master takes its workers along.
+        let _ended = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _reaped = self.0.wait();
     }
 }

@@ -16,13 +16,12 @@ mod changes;
 mod deltas;
 mod files;
 mod keys;
+mod served;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-use gauntlet_store::files::write_durably_as;
 
 pub use self::changes::{Change, Staged};
 pub use self::keys::KeyFolder;
@@ -38,8 +37,6 @@ use crate::metadata::{
 };
 use crate::trust::Trusted;
 
-/// Files are served by others.
-const MODE: u32 = 0o644;
 const DAY_S: i64 = 86_400;
 /// File that a publisher holds locked.
 const LOCK_NAME: &str = ".lock";
@@ -214,6 +211,14 @@ impl Repository {
         &self.folder
     }
 
+    /// Names of the files that a folder holds, in order.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a file has a name that none may have.
+    pub fn names(&self, content: &Path) -> Result<Vec<String>, Error> {
+        Ok(files::collect(content)?.into_keys().collect())
+    }
+
     /// Whether the newest version is what a folder holds.
     ///
     /// # Errors
@@ -366,7 +371,7 @@ impl Repository {
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let path = self.folder.join(name);
-        write_durably_as(&path, bytes, MODE).map_err(Error::io(&path))
+        served::write(&path, bytes)
     }
 
     /// Checks everything that a node would check, of all files of the newest version, and that
@@ -428,7 +433,7 @@ impl Repository {
         let path = self.folder.join(file.path(name));
         let parent = path.parent().unwrap_or(&self.folder);
         std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
-        files::copy_durably(source, &path, MODE)?;
+        served::copy(source, &path)?;
         if !files::is(&file, &hex::sha256_of_file(&path)?) {
             let why = format!("{} changed while it was published; try again", source.display());
             return Err(Error::Refused(why));

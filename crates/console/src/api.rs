@@ -4,6 +4,7 @@
 //! session of a signed-in user. `docs/api.md` is for those who use it.
 
 mod alerts;
+mod channels;
 mod document;
 mod fields;
 mod mail;

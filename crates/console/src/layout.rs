@@ -140,6 +140,7 @@ fn notice(request: &RequestContext) -> Markup {
         "web_released" => (true, t("It is released, and passes from now on.")),
         "web_declined" => (true, t("It stays blocked.")),
         "web_revoked" => (true, t("It is blocked again, where a rule blocks it.")),
+        "channels" => (true, t("It is done; the node follows within seconds.")),
         "stopped" => (true, t("The replay is stopped.")),
         "password" => (true, t("Your password is changed.")),
         _ => return html! {},

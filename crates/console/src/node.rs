@@ -1,5 +1,7 @@
 //! What the console may ask of the running node.
 
+mod channels;
+
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
@@ -8,6 +10,9 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 use gauntlet_web::release::ReleaseRequest;
 use serde::Serialize;
 
+pub use self::channels::{
+    ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion,
+};
 use crate::release_answer::ReleaseOutcome;
 
 /// The node refused or could not do what was asked of it. Its text is a sentence for the user who
@@ -125,6 +130,20 @@ pub trait NodeHandle: Send + Sync {
 
     /// The disks that data is on.
     fn disks(&self) -> Vec<Disk>;
+
+    /// The channels that the node follows, in the order of its configuration.
+    fn channels(&self) -> Vec<ChannelState> {
+        Vec::new()
+    }
+
+    /// Does something with a version of a channel. The node follows within seconds. Result: what
+    /// was done, in a sentence for the activity log.
+    ///
+    /// # Errors
+    /// There is no such channel or version, or it cannot be done with this one.
+    fn channel_order(&self, channel: &str, _: ChannelOrder<'_>) -> Result<String, NodeError> {
+        Err(NodeError::new(format!("this node follows no channel {channel:?}")))
+    }
 
     /// The lists of URLs that the policy may ask for, opened anew.
     ///

@@ -5,6 +5,7 @@ pub(crate) mod activity;
 pub(crate) mod alert;
 pub(crate) mod alerts;
 pub(crate) mod app_passwords;
+pub(crate) mod channels;
 mod data;
 pub(crate) mod export;
 pub(crate) mod files;

@@ -2,8 +2,8 @@
 
 use crate::api::OPERATIONS;
 use crate::pages::{
-    account, activity, alert, alerts, app_passwords, files, held, link, message, messages, objects,
-    overview, quarantine,
+    account, activity, alert, alerts, app_passwords, channels, files, held, link, message,
+    messages, objects, overview, quarantine,
 };
 use crate::pages::{
     export, form, health, learning, metrics, oidc, own, pac, policy, queue, releases, replay,
@@ -51,6 +51,8 @@ const PAGES: &[Route] = &[
     get("/reports.pdf", Access::Reviewer, reports::as_pdf),
     get("/health", Access::Administrator, health::show),
     get("/settings", Access::Administrator, settings::show),
+    get("/channels", Access::Administrator, channels::show),
+    post("/channels", Access::Administrator, channels::change),
     get("/learning", Access::Administrator, learning::show),
     get("/users", Access::Administrator, users::show),
     post("/users", Access::Administrator, users::add),

@@ -258,6 +258,7 @@ fn the_node_its_rules_and_its_people_are_shown() {
         ("tokens", "Tokens"),
         ("senders", "Senders"),
         ("learning", "Learning"),
+        ("channels", "Channels"),
     ] {
         browser.open(&format!("http://{}/{page}", console.address));
         browser.expect("h1", title);

@@ -88,6 +88,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         users_changes: Mutex::default(),
         ordered: Mutex::default(),
         answered: Mutex::default(),
+        of_channels: Mutex::default(),
     });
     let mut state = ConsoleState {
         log,

@@ -5,6 +5,7 @@ mod alerts;
 mod api;
 mod attacks;
 mod browser;
+mod channels;
 mod common;
 mod digest;
 mod fuzz_smoke;

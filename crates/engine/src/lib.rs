@@ -22,6 +22,7 @@ pub mod random;
 pub mod rule_registry;
 pub mod scan;
 mod scratch;
+pub mod shared_hosts;
 pub mod signatures;
 pub mod site_model;
 pub mod snapshot;

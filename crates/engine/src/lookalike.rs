@@ -127,6 +127,11 @@ impl Brands {
         self.brands.iter().any(|brand| brand.owns(host))
     }
 
+    /// Domains that are really those of a brand, of all brands.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.brands.iter().flat_map(|brand| brand.domains.iter().map(String::as_str))
+    }
+
     /// Whether one brand owns both domains.
     pub fn same_owner(&self, a: &str, b: &str) -> bool {
         self.brands.iter().any(|brand| brand.owns(a) && brand.owns(b))

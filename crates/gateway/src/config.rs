@@ -30,7 +30,7 @@ mod validate;
 mod web;
 
 pub use acme::AcmeSettings;
-pub use channels::ChannelSettings;
+pub use channels::{ChannelPublishSettings, ChannelSettings};
 pub use clock::ClockSettings;
 pub use content::ContentSettings;
 pub use databases::PostgresSettings;
@@ -45,7 +45,7 @@ pub use masking::mask;
 pub use origin::Origin;
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
-    StressSettings,
+    StressSettings, TrapSettings,
 };
 pub use reports::ReportSettings;
 pub use roots::trust_roots;

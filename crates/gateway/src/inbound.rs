@@ -12,3 +12,4 @@ pub mod receiver;
 pub mod recipients;
 pub mod services;
 pub mod settings;
+mod trap;

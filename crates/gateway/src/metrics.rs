@@ -91,6 +91,8 @@ pub struct Metrics {
     pub accepted_bytes: Counter,
     /// Messages refused with 5xx after their body.
     pub rejected: Counter,
+    /// Messages that listeners for traps took.
+    pub trapped: Counter,
     /// Messages answered with 4xx after their body.
     pub answered_later: Counter,
     /// Messages that came over the scan pool's limit.
@@ -194,6 +196,7 @@ impl Metrics {
                 "Bytes of the messages accepted (250)",
                 &self.accepted_bytes,
             ),
+            ("messages_trapped_total", "Messages that listeners for traps took", &self.trapped),
             ("messages_rejected_total", "Messages rejected (5xx) after their body", &self.rejected),
             (
                 "messages_put_off_total",

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use gauntlet_engine::own_rules;
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadOptions, LoadReport, NativeDocument, Outcome, Profile, Severity};
+use gauntlet_rules::{
+    HitRates, LoadOptions, LoadReport, NativeDocument, Outcome, Profile, Severity,
+};
 use gauntlet_spamassassin::Ruleset;
 
 /// Options that say how rule files are read.
@@ -137,6 +139,26 @@ impl std::ops::Deref for LoadedRules {
 }
 
 impl LoadedRules {
+    /// Tries first what hit often of late.
+    #[must_use]
+    pub fn ordered_by(self, rates: &HitRates) -> Self {
+        match self {
+            LoadedRules::Own(own) => LoadedRules::Own(own.ordered_by(rates)),
+            LoadedRules::SpamAssassin(rules) => LoadedRules::SpamAssassin(rules.ordered_by(rates)),
+        }
+    }
+
+    /// Lets scans end as soon as the score is certain to be on one side of each threshold.
+    #[must_use]
+    pub fn stop_early_at(self, thresholds: &[f64]) -> Self {
+        match self {
+            LoadedRules::Own(own) => LoadedRules::Own(own.stop_early_at(thresholds)),
+            LoadedRules::SpamAssassin(rules) => {
+                LoadedRules::SpamAssassin(rules.stop_early_at(thresholds))
+            }
+        }
+    }
+
     /// Judges a message by these rules alone, at a Unix time in seconds.
     pub fn judge(
         &self,

@@ -4,6 +4,7 @@
 
 pub mod evaluate;
 pub mod fit;
+pub mod order;
 pub mod parity;
 pub mod profile;
 pub mod train;

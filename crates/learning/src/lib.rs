@@ -2,11 +2,13 @@
 //! mail, and samples of good mail that nobody corrected.
 //!
 //! Files of the data folder: [`corrections`] is a journal, [`signatures`] a memory-mapped table,
-//! [`good_mail`] a small file that is replaced.
-//! What they mean to a scan is said by `engine`.
+//! [`good_mail`] a small file that is replaced, [`probes`] what mail to probe accounts named.
+//! [`url_entries`] are made of the last. What they mean to a scan is said by `engine`.
 
 pub mod corrections;
 pub mod good_mail;
+pub mod probes;
 pub mod signatures;
+pub mod url_entries;
 
 pub use corrections::{Corrections, CorrectionsError};

@@ -110,7 +110,7 @@ pub fn write_file(path: &Path, entries: &[Entry]) -> io::Result<()> {
     // Of the first generation: no table holds it.
     bytes.extend_from_slice(&1u32.to_le_bytes());
     entries.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_bytes()));
-    gauntlet_store::files::write_durably_as(path, &bytes, 0o644)
+    gauntlet_store::files::write_durably(path, &bytes)
 }
 
 fn map(path: &Path) -> Result<Option<Arc<Table>>, SignaturesError> {

@@ -59,13 +59,15 @@ struct Open {
     rule: u32,
     index: u32,
     points: f64,
+    /// What its answer is likely to be worth for the decision, in points.
+    benefit: f64,
     /// Cost of the cheapest rule that it depends on.
     cost: usize,
 }
 
 impl Open {
     fn worth(&self) -> f64 {
-        self.points.abs() / self.cost as f64
+        self.benefit / self.cost as f64
     }
 }
 
@@ -163,15 +165,21 @@ impl<'a> LazyEvaluator<'a> {
     /// Evaluates the open metas, those with most points for their cost first, until the rest cannot
     /// change the class; returns whether any is left.
     fn evaluate_open(&mut self, limits: &ScoreBounds) -> bool {
-        let mut open = BinaryHeap::from(std::mem::take(&mut self.open));
+        let mut open = std::mem::take(&mut self.open);
         // Those that another meta needed have been evaluated and are in the score.
         open.retain(|meta| self.is_waiting(meta.rule));
         let score = limits.score(self.tally);
-        let (mut least, mut most) = (score, score);
+        let (mut least, mut most, mut expected) = (score, score, score);
         for meta in &open {
             least += meta.points.min(0.0);
             most += meta.points.max(0.0);
+            expected += meta.points * limits.rate(meta.rule);
         }
+        let towards = limits.towards((least, most), expected);
+        for meta in &mut open {
+            meta.benefit = limits.benefit(meta.rule, meta.points, towards);
+        }
+        let mut open = BinaryHeap::from(open);
         while !open.is_empty() && !limits.decides(least, most) {
             let Some(mut meta) = open.pop() else { break };
             if self.is_waiting(meta.rule) {
@@ -268,8 +276,9 @@ impl<'a> LazyEvaluator<'a> {
             let (next, bounds) = self.narrow(index, OPEN_COST_MIN);
             if let Some(cost) = next {
                 let points = limits.points(meta.rule);
-                self.open.push(Open { rule: meta.rule, index: index as u32, points, cost });
-                return self.defer(index, bounds);
+                let (rule, index, benefit) = (meta.rule, index as u32, points.abs());
+                self.open.push(Open { rule, index, points, benefit, cost });
+                return self.defer(index as usize, bounds);
             }
             if bounds.truth == Some(false) {
                 return;

@@ -15,6 +15,7 @@ mod bounds;
 pub mod document;
 mod expression;
 pub mod hash;
+pub mod hit_rates;
 pub mod language;
 mod lazy_evaluator;
 mod matcher;
@@ -33,6 +34,7 @@ pub mod settings;
 mod stages;
 
 pub use document::{CallError, Document, Function, Functions, Texts, UriDetail};
+pub use hit_rates::{HitRates, HitRatesError};
 pub use native::{NativeDocument, NoFunctions};
 pub use options::{LoadOptions, Profile};
 pub use pattern::Pattern;

@@ -4,6 +4,7 @@ mod compile;
 mod evidence;
 
 use crate::document::{Document, Function, Texts};
+use crate::hit_rates::HitRates;
 use crate::matcher::headers::HeaderRules;
 use crate::matcher::mime::{MimeRule, MimeRules};
 use crate::matcher::pending::{Candidate, Work};
@@ -12,7 +13,9 @@ use crate::matcher::texts::{MemberSummary, TextRules};
 use crate::matcher::uri_detail::UriDetailRule;
 use crate::matcher::{Location, Tally};
 use crate::meta::Metas;
+use crate::options::Profile;
 use crate::pattern::Pattern;
+use crate::rule::Rule;
 use crate::stages::{self, Stage};
 
 /// Estimates for the cost and count of a rule before it is evaluated.
@@ -83,6 +86,11 @@ impl Program {
     /// Shuffles the order of stages, for tests that it does not matter.
     pub(crate) fn shuffle(&mut self, seed: u64) {
         stages::shuffle(&mut self.order, seed);
+    }
+
+    /// Runs the stages first in which rules decide that hit often of late.
+    pub(crate) fn order_by(&mut self, rules: &[Rule], profile: Profile, rates: &HitRates) {
+        self.order = stages::order_by(rules, &self.metas, profile, Some(rates));
     }
 
     /// The stages in the order in which they are run.

@@ -8,6 +8,7 @@ use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Evidence, Hit, View};
 
 use crate::document::{Document, Functions};
+use crate::hit_rates::HitRates;
 use crate::language::{self, Config, SourceHash};
 use crate::matcher::{Found, Tally};
 use crate::options::{LoadOptions, Profile};
@@ -98,6 +99,8 @@ pub struct Ruleset {
     program: Program,
     version: Arc<str>,
     bounds: Option<ScoreBounds>,
+    /// How often rules hit of late.
+    rates: Option<HitRates>,
     /// Working memory for the next scans.
     scratches: ScratchPool,
 }
@@ -157,6 +160,7 @@ impl Ruleset {
             version: version(&config.sources, options).into(),
             program,
             bounds: None,
+            rates: None,
             scratches: ScratchPool::default(),
         };
         Ok((ruleset, report))
@@ -238,8 +242,21 @@ impl Ruleset {
     #[must_use]
     pub fn stop_early_at(mut self, thresholds: &[f64]) -> Self {
         let metas = &self.program.metas;
-        self.bounds = Some(ScoreBounds::new(&self.rules, metas, self.profile, thresholds));
-        self.version = format!("{}-early", self.version).into();
+        let rates = self.rates.as_ref();
+        let bounds = ScoreBounds::new(&self.rules, metas, self.profile, thresholds, rates);
+        self.bounds = Some(bounds);
+        // What an early end leaves out is another at another order.
+        let by = self.rates.as_ref().map_or_else(String::new, |rates| format!("-{}", rates.mark()));
+        self.version = format!("{}-early{by}", self.version).into();
+        self
+    }
+
+    /// Tries first what hit often of late: views, and metas that wait. Results are the same at any
+    /// order; with [`Self::stop_early_at`], which has to come after this, scans end sooner.
+    #[must_use]
+    pub fn ordered_by(mut self, rates: &HitRates) -> Self {
+        self.program.order_by(&self.rules, self.profile, rates);
+        self.rates = (rates.messages() > 0).then(|| rates.clone());
         self
     }
 

@@ -4,6 +4,7 @@
 //! first. With [`ScoreBounds`] a scan ends as soon as no remaining rule can move the score across a
 //! threshold: the class is then final.
 
+use crate::hit_rates::HitRates;
 use crate::matcher::Tally;
 use crate::matcher::pending::Work;
 use crate::meta::Metas;
@@ -108,11 +109,29 @@ fn times_max(rule: &Rule) -> f64 {
 
 /// The stages ordered by points per microsecond.
 pub(crate) fn order(rules: &[Rule], metas: &Metas, profile: Profile) -> Vec<Stage> {
+    order_by(rules, metas, profile, None)
+}
+
+/// How much more the points of a rule weigh that hits every message: what is certain to come
+/// moves the score, and what may come only its bounds.
+const HIT_WEIGHT: f64 = 20.0;
+
+/// The same; with hit rates the points of rules that hit often weigh more.
+pub(crate) fn order_by(
+    rules: &[Rule],
+    metas: &Metas,
+    profile: Profile,
+    rates: Option<&HitRates>,
+) -> Vec<Stage> {
     let mut weights = [0.0; Stage::FREE.len()];
     let mut add = |rule: &Rule, points: f64| {
         if let Some(at) = Stage::FREE.iter().position(|stage| *stage == Stage::of(rule)) {
             weights[at] += points.abs();
         }
+    };
+    let points = |rule: &Rule, profile: Profile| {
+        let rate = rates.map_or(0.0, |rates| rates.rate(&rule.name));
+        points(rule, profile) * (1.0 + HIT_WEIGHT * rate)
     };
     rules.iter().for_each(|rule| add(rule, points(rule, profile)));
     for (meta, leaves) in metas.leaves() {
@@ -155,6 +174,19 @@ pub(crate) struct ScoreBounds {
     stages: Vec<(Stage, f64, f64)>,
     /// Metas with points, the largest first, and rules of which one must have fired.
     metas: Vec<(f64, Option<Vec<u32>>)>,
+    /// By rule: how often it hit of late; empty if that is not known.
+    rates: Vec<f64>,
+}
+
+/// To which side of a threshold a score is likely to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Towards {
+    /// At or above it.
+    Above,
+    /// Below it.
+    Below,
+    /// Nobody knows.
+    Either,
 }
 
 impl ScoreBounds {
@@ -163,6 +195,7 @@ impl ScoreBounds {
         metas: &Metas,
         profile: Profile,
         thresholds: &[f64],
+        rates: Option<&HitRates>,
     ) -> ScoreBounds {
         let mut stages: Vec<(Stage, f64, f64)> =
             Stage::FREE.iter().chain([&Stage::Templates]).map(|s| (*s, 0.0, 0.0)).collect();
@@ -191,6 +224,9 @@ impl ScoreBounds {
             rules: rules.iter().map(by_rule).collect(),
             stages,
             metas: with_points,
+            rates: rates.map_or_else(Vec::new, |rates| {
+                rules.iter().map(|rule| rates.rough(&rule.name)).collect()
+            }),
         }
     }
 
@@ -234,6 +270,33 @@ impl ScoreBounds {
     /// The points of a rule's first hit.
     pub(crate) fn points(&self, rule: u32) -> f64 {
         self.rules.get(rule as usize).map_or(0.0, |rule| rule.1)
+    }
+
+    /// How often a rule hit of late.
+    pub(crate) fn rate(&self, rule: u32) -> f64 {
+        self.rates.get(rule as usize).copied().unwrap_or(0.0)
+    }
+
+    /// To which side of the threshold that lies between them the expected score is.
+    pub(crate) fn towards(&self, (least, most): (f64, f64), expected: f64) -> Towards {
+        let between = self.thresholds.iter().find(|at| (least >= **at) != (most >= **at));
+        match between {
+            Some(at) if !self.rates.is_empty() && expected >= *at => Towards::Above,
+            Some(_) if !self.rates.is_empty() => Towards::Below,
+            _ => Towards::Either,
+        }
+    }
+
+    /// What the answer of a rule with these points is likely to be worth for a decision to that
+    /// side: by a hit one end of the score's range moves, without one the other.
+    pub(crate) fn benefit(&self, rule: u32, points: f64, towards: Towards) -> f64 {
+        let rate = self.rate(rule);
+        let helps = match towards {
+            Towards::Either => return points.abs(),
+            Towards::Above => points > 0.0,
+            Towards::Below => points < 0.0,
+        };
+        points.abs() * if helps { rate } else { 1.0 - rate }
     }
 
     /// Whether all scores from `least` to `most` are on the same side of every threshold.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadError, LoadOptions, LoadReport, Outcome, Profile};
+use gauntlet_rules::{HitRates, LoadError, LoadOptions, LoadReport, Outcome, Profile};
 
 use crate::document::{Calls, MessageDocument};
 use crate::evals::{self, Eval, EvalContext, EvalTables};
@@ -169,6 +169,12 @@ impl Ruleset {
     #[must_use]
     pub fn stop_early_at(self, thresholds: &[f64]) -> Self {
         Ruleset { rules: self.rules.stop_early_at(thresholds), ..self }
+    }
+
+    /// Tries first what hit often of late; see [`gauntlet_rules::Ruleset::ordered_by`].
+    #[must_use]
+    pub fn ordered_by(self, rates: &HitRates) -> Self {
+        Ruleset { rules: self.rules.ordered_by(rates), ..self }
     }
 
     /// Shuffles the order of evaluation, which changes no result. For tests of that.

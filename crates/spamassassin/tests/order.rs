@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadOptions, Outcome};
+use gauntlet_rules::{HitRates, LoadOptions, Outcome};
 use gauntlet_spamassassin::{RulesScratch, Ruleset};
 
 const RULES: &str = "/usr/share/spamassassin";
@@ -118,13 +118,21 @@ fn compare(load: &dyn Fn() -> Ruleset, messages: &[Vec<u8>], thresholds: &[f64])
     let others: Vec<Ruleset> = (1..4).map(|seed| load().in_other_order(seed)).collect();
     let early = load().stop_early_at(thresholds);
     let early_other = load().in_other_order(9).stop_early_at(thresholds);
+    // The day before: every other message.
+    let mut rates = HitRates::default();
+    for raw in messages.iter().step_by(2) {
+        rates.add(scan(&whole, raw).hits.iter().map(|hit| &*hit.rule));
+    }
+    let by_hits = load().ordered_by(&rates);
+    let early_by_hits = load().ordered_by(&rates).stop_early_at(thresholds);
     let mut stopped = 0;
     for raw in messages {
         let expected = scan(&whole, raw);
         for other in &others {
             assert_eq!(scan(other, raw), expected, "{}", String::from_utf8_lossy(raw));
         }
-        for early in [&early, &early_other] {
+        assert_eq!(scan(&by_hits, raw), expected, "{}", String::from_utf8_lossy(raw));
+        for early in [&early, &early_other, &early_by_hits] {
             let found = scan(early, raw);
             stopped += usize::from(found.stopped_early);
             let classes = (class(found.score, thresholds), class(expected.score, thresholds));

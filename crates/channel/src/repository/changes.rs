@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{KeyFolder, Lifetimes, MODE, Repository, read_envelope};
+use super::{KeyFolder, Lifetimes, Repository, read_envelope, served};
 use crate::error::Error;
 use crate::keys::PublicKey;
 use crate::metadata::{Envelope, Metadata, RoleKeys, RoleName, Root};
@@ -97,8 +97,7 @@ impl Repository {
 }
 
 fn write(path: &Path, envelope: &Envelope) -> Result<(), Error> {
-    gauntlet_store::files::write_durably_as(path, &envelope.to_bytes(), MODE)
-        .map_err(Error::io(path))
+    served::write(path, &envelope.to_bytes())
 }
 
 fn can_sign(role: &str, keys: &RoleKeys) -> Result<(), Error> {

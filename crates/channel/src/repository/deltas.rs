@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
-use gauntlet_store::files::write_durably_as;
-
-use super::MODE;
+use super::served;
 use crate::bundle::{DeltaInfo, FileInfo};
 use crate::delta;
 use crate::error::Error;
@@ -35,7 +33,7 @@ pub(super) fn make_all(
             let (length, sha256) = (bytes.len() as u64, hex::sha256(&bytes));
             let delta = DeltaInfo { from, length, sha256 };
             let path = channel.join(delta.path());
-            write_durably_as(&path, &bytes, MODE).map_err(Error::io(&path))?;
+            served::write(&path, &bytes)?;
             if delta.from.is_none() {
                 least = length;
             }

@@ -1,12 +1,8 @@
-//! Files of the publisher: what a folder holds, their hashes, copies that outlive a power failure.
+//! Files of the publisher: what a folder holds, and their hashes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-
-use gauntlet_store::files::sync_folder;
 
 use crate::bundle::{FileInfo, Kind, check_names};
 use crate::error::Error;
@@ -46,16 +42,4 @@ pub(super) fn collect(folder: &Path) -> Result<BTreeMap<String, PathBuf>, Error>
 /// Whether a file has this length and hash.
 pub(super) fn is(file: &FileInfo, (length, sha256): &(u64, String)) -> bool {
     file.length == *length && file.sha256() == sha256
-}
-
-/// Copies a file; whole under its name, or not there.
-pub(super) fn copy_durably(from: &Path, to: &Path, mode: u32) -> Result<(), Error> {
-    let beside = to.with_extension("new");
-    let mut source = File::open(from).map_err(Error::io(from))?;
-    let mut file = File::create(&beside).map_err(Error::io(&beside))?;
-    std::io::copy(&mut source, &mut file).map_err(Error::io(&beside))?;
-    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(Error::io(&beside))?;
-    file.flush().and_then(|()| file.sync_all()).map_err(Error::io(&beside))?;
-    fs::rename(&beside, to).map_err(Error::io(to))?;
-    sync_folder(to.parent().unwrap_or(to)).map_err(Error::io(to))
 }

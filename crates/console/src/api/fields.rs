@@ -98,6 +98,9 @@ pub(super) const HELD: &[Field] = &[
     limit(),
 ];
 
+pub(super) const CHANNEL_VERSION: Field =
+    required("version", Integer(1, i64::MAX), "number of the version");
+pub(super) const REASON: Field = optional("reason", Text, "why, for the record");
 pub(super) const DAYS: &[Field] =
     &[optional("days", Integer(1, 100), "the last so many days; 30 if not given")];
 pub(super) const REPORT: &[Field] = &[

@@ -3,12 +3,12 @@
 use gauntlet_store::users::Scope;
 
 use super::fields::{
-    ALERTS, DAYS, HELD, LEARN, MESSAGES, OWN_ADDRESS, POLICY_TEXT, QUEUE_IDS, RELEASE, REPORT,
-    RIGHTS, ROLES, SCOPES, WEB, limit,
+    ALERTS, CHANNEL_VERSION, DAYS, HELD, LEARN, MESSAGES, OWN_ADDRESS, POLICY_TEXT, QUEUE_IDS,
+    REASON, RELEASE, REPORT, RIGHTS, ROLES, SCOPES, WEB, limit,
 };
 use super::operation::Kind::{Choice, Choices, Integer, Number, Text, Texts};
 use super::operation::{Field, Operation, optional, required};
-use super::{alerts, mail, node, personal, policies, queue, releases, users, web};
+use super::{alerts, channels, mail, node, personal, policies, queue, releases, users, web};
 use crate::route::{Access, Method, Page, Route};
 
 const fn op(
@@ -189,6 +189,28 @@ pub static OPERATIONS: &[Operation] = &[
     administrator(Get, "/api/v1/learning", Scope::StatusRead, node::learning)
         .summary("What the site's good mail says of its thresholds: promised, found, in force.")
         .answer(&[("calibration", "object")]),
+    administrator(Get, "/api/v1/channels", Scope::PolicyRead, channels::list)
+        .summary("The channels that the node follows: versions, failures, and the trial of a version.")
+        .answer(&[("channels", "array")]),
+    administrator(Post, "/api/v1/channels/{name}/promote", Scope::PolicyWrite, channels::promote)
+        .summary("Lets a version judge that is tried or held.")
+        .fields(&[CHANNEL_VERSION])
+        .answer(&[("done", "string")]),
+    administrator(Post, "/api/v1/channels/{name}/reject", Scope::PolicyWrite, channels::reject)
+        .summary("Never lets a version judge.")
+        .fields(&[CHANNEL_VERSION, REASON])
+        .answer(&[("done", "string")]),
+    administrator(Post, "/api/v1/channels/{name}/rollback", Scope::PolicyWrite, channels::roll_back)
+        .summary("Goes back to an earlier version, and never takes those after it again.")
+        .fields(&[optional("version", Integer(1, i64::MAX), "the one before if not given"), REASON])
+        .answer(&[("done", "string")]),
+    administrator(Post, "/api/v1/channels/{name}/pin", Scope::PolicyWrite, channels::pin)
+        .summary("Stays at a version.")
+        .fields(&[CHANNEL_VERSION])
+        .answer(&[("done", "string")]),
+    administrator(Delete, "/api/v1/channels/{name}/pin", Scope::PolicyWrite, channels::unpin)
+        .summary("Takes new versions again.")
+        .answer(&[("done", "string")]),
     administrator(Get, "/api/v1/disks", Scope::StatusRead, node::disks)
         .summary("The disks that data is on.")
         .answer(&[("disks", "array")]),

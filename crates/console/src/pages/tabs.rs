@@ -4,13 +4,14 @@ use crate::text::{t, translatable};
 use maud::{Markup, html};
 
 /// Name and path of each page.
-const TABS: [(&str, &str); 7] = [
+const TABS: [(&str, &str); 8] = [
     (translatable("Health"), "/health"),
     (translatable("Settings"), "/settings"),
     (translatable("Users"), "/users"),
     (translatable("Tokens"), "/tokens"),
     (translatable("Senders"), "/senders"),
     (translatable("Learning"), "/learning"),
+    (translatable("Channels"), "/channels"),
     (translatable("Activity"), "/activity"),
 ];
 

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use gauntlet_console::release_answer::ReleaseOutcome;
 use gauntlet_console::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
-    PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError,
+    NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost,
+    RuleInfo, WebRequest,
 };
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
@@ -39,11 +40,29 @@ pub(crate) struct ListNode {
     pub(crate) answered: Mutex<Vec<(String, ReleaseOutcome)>>,
     /// Why it takes no mail.
     pub(crate) problems: Mutex<Vec<String>>,
+    /// What was to be done with versions of channels.
+    pub(crate) of_channels: Mutex<Vec<String>>,
 }
 
 impl NodeHandle for ListNode {
     fn packet_rules(&self) -> Vec<PacketRule> {
         crate::alerts::rules()
+    }
+
+    fn channels(&self) -> Vec<ChannelState> {
+        crate::channels::followed()
+    }
+
+    fn channel_order(&self, channel: &str, order: ChannelOrder<'_>) -> Result<String, NodeError> {
+        match order {
+            ChannelOrder::Promote(99) => Err(NodeError::new("there is no version 99")),
+            _ if channel == "none" => Err(NodeError::new("this node follows no such channel")),
+            order => {
+                let done = format!("{channel}: {order:?}");
+                self.of_channels.lock().unwrap().push(done.clone());
+                Ok(done)
+            }
+        }
     }
 
     fn answer_release(&self, asked: &ReleaseRequest, outcome: ReleaseOutcome) {

@@ -24,7 +24,7 @@ use gauntlet_sandbox::seccomp;
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that
 /// is there.
-const OWN_FOLDERS: [&str; 15] = [
+const OWN_FOLDERS: [&str; 17] = [
     "log",
     "queue",
     "quarantine",
@@ -38,6 +38,8 @@ const OWN_FOLDERS: [&str; 15] = [
     "web",
     "alerts",
     "channels",
+    "probes",
+    "publish",
     corrections::FOLDER_NAME,
     HISTORY,
 ];
@@ -189,9 +191,8 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
         rules.allow(&path, READ | CHANGE)?;
     }
-    for path in OF_THE_SYSTEM {
-        rules.allow(Path::new(path), READ)?;
-    }
+    folders_of_publisher(config).try_for_each(|path| rules.allow(path, READ | CHANGE))?;
+    OF_THE_SYSTEM.iter().try_for_each(|path| rules.allow(Path::new(path), READ))?;
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
     for folder in lists.filter_map(|list| list.parent()).chain(folders_of_channels(config)) {
@@ -236,6 +237,13 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         }
     }
     Ok(rules)
+}
+
+/// What a node publishes, and what it publishes it of.
+fn folders_of_publisher(config: &Config) -> impl Iterator<Item = &Path> {
+    let publish = &config.channel_publish;
+    let folders = [&publish.folder, &publish.content].into_iter().map(|path| path.as_path());
+    folders.filter(|path| path.is_dir())
 }
 
 /// Channels that are folders of this machine.

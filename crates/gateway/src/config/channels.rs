@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use gauntlet_learning::url_entries::EntryRules;
 use serde::{Deserialize, Serialize};
 
 use super::error::ConfigError;
@@ -49,6 +50,103 @@ pub struct ChannelSettings {
     pub watch_seconds: u64,
     /// Bad verdicts that may be corrected to good in that time; more: back to the version before.
     pub watch_corrections_max: u64,
+}
+
+/// A channel that the node makes, signs and publishes by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChannelPublishSettings {
+    /// Folder of the channel, which a web server serves; empty publishes none.
+    pub folder: PathBuf,
+    /// Folder with the keys of targets, snapshot and timestamp.
+    pub keys: PathBuf,
+    /// Folder with what is published beside what probes brought, which is written into it, too;
+    /// empty is one in the data folder.
+    pub content: PathBuf,
+    /// Messages, folders or mailboxes of good mail: nothing that resembles it is published.
+    pub good: Vec<PathBuf>,
+    /// Seconds between two looks for what is new.
+    pub interval_seconds: u64,
+    /// Messages to probes that lead to a host before it is an entry of a list.
+    pub url_messages_min: usize,
+    /// Networks that they have to come from.
+    pub url_networks_min: usize,
+    /// Domains of senders that they have to come from.
+    pub url_senders_min: usize,
+    /// Entries in all.
+    pub url_entries_max: usize,
+    /// Days that a message counts for an entry.
+    pub url_days: u16,
+    /// Hours that a timestamp counts.
+    pub timestamp_hours: u32,
+    /// Earlier versions from which a delta leads to a new one.
+    pub deltas: u64,
+    /// Earlier versions whose files stay.
+    pub versions_max: u64,
+}
+
+impl Default for ChannelPublishSettings {
+    fn default() -> Self {
+        let EntryRules { messages_min, networks_min, senders_min, entries_max } =
+            EntryRules::default();
+        ChannelPublishSettings {
+            folder: PathBuf::new(),
+            keys: PathBuf::new(),
+            content: PathBuf::new(),
+            good: Vec::new(),
+            interval_seconds: 60,
+            url_messages_min: messages_min,
+            url_networks_min: networks_min,
+            url_senders_min: senders_min,
+            url_entries_max: entries_max,
+            url_days: 7,
+            timestamp_hours: 48,
+            deltas: 12,
+            versions_max: 32,
+        }
+    }
+}
+
+impl ChannelPublishSettings {
+    /// The node publishes.
+    pub fn is_on(&self) -> bool {
+        !self.folder.as_os_str().is_empty()
+    }
+
+    /// What an entry of a URL list has to have.
+    pub fn entry_rules(&self) -> EntryRules {
+        EntryRules {
+            messages_min: self.url_messages_min,
+            networks_min: self.url_networks_min,
+            senders_min: self.url_senders_min,
+            entries_max: self.url_entries_max,
+        }
+    }
+
+    /// Refuses a publisher that cannot work, or whose keys are served.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |key: &str, problem: &str| {
+            Err(ConfigError::invalid(format!("channel_publish.{key}"), problem))
+        };
+        if !self.is_on() {
+            return Ok(());
+        }
+        if self.keys.as_os_str().is_empty() {
+            return wrong("keys", "name the folder with the keys that sign (`channel init`)");
+        }
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        if absolute(&self.keys).starts_with(absolute(&self.folder)) {
+            return wrong("keys", "lies inside of channel_publish.folder, which is served");
+        }
+        let counts = [self.url_messages_min, self.url_networks_min, self.url_senders_min];
+        if self.interval_seconds == 0 || counts.contains(&0) || self.timestamp_hours == 0 {
+            return wrong(
+                "interval_seconds",
+                "interval_seconds, timestamp_hours and url_*_min are at least 1",
+            );
+        }
+        Ok(())
+    }
 }
 
 impl Default for ChannelSettings {

@@ -155,6 +155,31 @@ fn suspicious_names() -> Vec<String> {
 }
 
 impl EngineSettings {
+    /// An engine that reads files, with everything else at its default.
+    pub fn of_files(name: String, kind: EngineKind, paths: &[PathBuf]) -> Self {
+        EngineSettings {
+            name,
+            kind,
+            address: String::new(),
+            service: String::new(),
+            transfer: EngineTransfer::default(),
+            command: Vec::new(),
+            clean_codes: code_clean(),
+            infected_codes: code_infected(),
+            name_pattern: String::new(),
+            paths: paths.to_vec(),
+            scans: Vec::new(),
+            bytes_max: bytes_max(),
+            seconds_max: seconds_max(),
+            connections_max: connections_max(),
+            on_failure: OnFailure::default(),
+            failures_max: failures_max(),
+            pause_seconds: pause_seconds(),
+            ignore: Vec::new(),
+            suspicious: suspicious_names(),
+        }
+    }
+
     /// What the engine looks at.
     pub fn looks_at(&self, input: EngineInput) -> bool {
         match self.scans.as_slice() {

@@ -19,6 +19,8 @@ pub enum ListenerRole {
     Submission,
     /// A server of ours by LMTP (RFC 2033).
     Lmtp,
+    /// Whoever finds it: an open box in appearance, that takes mail to anywhere and delivers none.
+    Trap,
     /// Programs that know that this is a proxy for HTTP.
     Proxy,
     /// Programs that know nothing of it: a router hands their connections over.
@@ -44,7 +46,7 @@ impl ListenerRole {
     /// The direction of mail that comes in by such a listener.
     pub fn direction(self) -> Direction {
         match self {
-            ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
+            ListenerRole::Inbound | ListenerRole::Lmtp | ListenerRole::Trap => Direction::Inbound,
             // Their clients are ours.
             ListenerRole::Proxy
             | ListenerRole::Transparent
@@ -127,6 +129,28 @@ impl Default for RateSettings {
             client_messages_per_hour: 6_000,
             network_messages_per_hour: 30_000,
             sender_messages_per_hour: 0,
+        }
+    }
+}
+
+/// What listeners for traps take, all together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrapSettings {
+    /// Largest message; `receiver.message_bytes_max`, if that is less.
+    pub message_bytes_max: u64,
+    /// Messages an hour of all clients; what is over gets 450.
+    pub messages_per_hour_max: u32,
+    /// Bytes kept of what mail to probes and traps named and hit; the oldest go.
+    pub kept_bytes_max: u64,
+}
+
+impl Default for TrapSettings {
+    fn default() -> Self {
+        TrapSettings {
+            message_bytes_max: 1 << 20,
+            messages_per_hour_max: 10_000,
+            kept_bytes_max: 64 << 20,
         }
     }
 }

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use gauntlet_verdict::{Thresholds, probability_reached_by};
 use serde::{Deserialize, Serialize};
 
+use super::error::ConfigError;
+
 /// What the node learns from, beside corrections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningSettings {
     /// Addresses without a user: mail to them becomes signatures of known bad mail.
     pub probes: Vec<String>,
+    /// Domains without a user: mail to any of their addresses becomes that, and goes nowhere.
+    pub probe_domains: Vec<String>,
     /// The classifier's model, as `gauntlet train` makes it; empty takes the one in the program.
     pub model: PathBuf,
     /// Days that a signature is believed after it was seen last.
@@ -23,7 +27,34 @@ impl Default for LearningSettings {
     fn default() -> Self {
         let signature_days = gauntlet_engine::signatures::known::DAYS_DEFAULT;
         let model = PathBuf::new();
-        LearningSettings { probes: Vec::new(), model, signature_days, refresh_seconds: 2 }
+        LearningSettings {
+            probes: Vec::new(),
+            probe_domains: Vec::new(),
+            model,
+            signature_days,
+            refresh_seconds: 2,
+        }
+    }
+}
+
+impl LearningSettings {
+    /// Refuses probe domains that are none, or that have users.
+    pub(super) fn check(&self, recipients: &[String]) -> Result<(), ConfigError> {
+        let wrong = |problem: String| Err(ConfigError::invalid("learning.probe_domains", problem));
+        for domain in &self.probe_domains {
+            let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+            if !domain.contains('.') || domain.starts_with('.') || !domain.chars().all(is_plain) {
+                return wrong(format!("{domain:?} is no domain, such as old.example.org"));
+            }
+            let below = format!("@{}", domain.to_lowercase());
+            if let Some(user) = recipients.iter().find(|r| r.to_lowercase().ends_with(&below)) {
+                return wrong(format!(
+                    "{domain:?} has a user, {user} of recipients.known, and would get none of \
+                     their mail; name single addresses in learning.probes"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -117,6 +148,8 @@ pub struct RuleSettings {
     /// End a scan as soon as the rules that are left cannot change the class; only where the files
     /// judge alone.
     pub early_stop: bool,
+    /// Try first what hit often on the last day, where scans may end early.
+    pub order_by_hits: bool,
 }
 
 impl Default for RuleSettings {
@@ -127,6 +160,7 @@ impl Default for RuleSettings {
             strict: false,
             network: false,
             early_stop: false,
+            order_by_hits: false,
         }
     }
 }

@@ -6,7 +6,7 @@ use gauntlet_mail::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
-use super::channels::ChannelSettings;
+use super::channels::{ChannelPublishSettings, ChannelSettings};
 use super::clock::ClockSettings;
 use super::content::ContentSettings;
 use super::databases::PostgresSettings;
@@ -17,6 +17,7 @@ use super::ips::IpsSettings;
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
+    TrapSettings,
 };
 use super::reports::ReportSettings;
 use super::scanning::{
@@ -50,6 +51,8 @@ pub struct Config {
     pub stress: StressSettings,
     /// How often clients may come.
     pub rates: RateSettings,
+    /// What listeners for traps take.
+    pub traps: TrapSettings,
     /// Strangers are asked to come again.
     pub greylist: GreylistSettings,
     /// Whose mail is ours.
@@ -94,6 +97,8 @@ pub struct Config {
     pub rules: RuleSettings,
     /// Channels that bring rules, models and lists, one table a channel; a later one counts more.
     pub channel: Vec<ChannelSettings>,
+    /// A channel that the node publishes.
+    pub channel_publish: ChannelPublishSettings,
     /// Senders, clients and hosts that are known.
     pub lists: ListSettings,
     /// What the node learns from.
@@ -141,6 +146,7 @@ impl Default for Config {
             receiver: ReceiverSettings::default(),
             rates: RateSettings::default(),
             stress: StressSettings::default(),
+            traps: TrapSettings::default(),
             greylist: GreylistSettings::default(),
             domains: DomainSettings::default(),
             recipients: RecipientSettings::default(),
@@ -163,6 +169,7 @@ impl Default for Config {
             thresholds: ThresholdSettings::default(),
             rules: RuleSettings::default(),
             channel: Vec::new(),
+            channel_publish: ChannelPublishSettings::default(),
             lists: ListSettings::default(),
             learning: LearningSettings::default(),
             policy: PolicySettings::default(),

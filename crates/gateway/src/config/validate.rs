@@ -257,6 +257,9 @@ fn check_not_zero(config: &Config) -> Result<(), ConfigError> {
         ("acme.connections_per_client_max", config.acme.connections_per_client_max),
         ("acme.seconds_max", config.acme.seconds_max as usize),
         ("scan.queue_max", config.scan.queue_max),
+        ("traps.messages_per_hour_max", config.traps.messages_per_hour_max as usize),
+        ("traps.message_bytes_max", config.traps.message_bytes_max as usize),
+        ("traps.kept_bytes_max", config.traps.kept_bytes_max as usize),
         ("learning.refresh_seconds", config.learning.refresh_seconds as usize),
         ("spool.batch_messages_max", config.spool.batch_messages_max),
         ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
@@ -333,6 +336,8 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     super::channels::check(&config.channel)?;
+    config.channel_publish.check()?;
+    config.learning.check(&config.recipients.known)?;
     super::web::check(config.web_listeners(), (&config.proxy, &config.url_list), &config.web)?;
     check_thresholds(config)?;
     check_front_servers(config)?;

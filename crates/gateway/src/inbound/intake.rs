@@ -55,6 +55,25 @@ pub struct Arrival {
     pub lmtp: bool,
 }
 
+/// A message that is on its way now, before anything was asked about it.
+#[derive(Debug)]
+pub(super) struct Passing {
+    pub(super) id: u64,
+    pub(super) envelope: Envelope,
+    pub(super) body: ReceivedMessage,
+    pub(super) received_ms: i64,
+    pub(super) began: Instant,
+}
+
+/// Where the way of a message ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Where the policy says.
+    ByPolicy,
+    /// Here, for all recipients.
+    InTrap,
+}
+
 /// Takes a received message to its answer: scan, policy, spool, queue.
 #[derive(Debug)]
 pub struct Intake {
@@ -102,8 +121,8 @@ impl Intake {
         }
         let received = Stage::now("received", arrival.began);
         let Arrival { envelope, body, received_ms, began, .. } = arrival;
-        let judged =
-            self.judge_with(&settings, arrival.id, envelope, body, received_ms, began).await;
+        let passing = Passing { id: arrival.id, envelope, body, received_ms, began };
+        let judged = self.judge_with(&settings, passing).await;
         let (mut record, body) = match judged {
             Ok(judged) => judged,
             Err(why) => {
@@ -188,19 +207,36 @@ impl Intake {
         received_ms: i64,
         began: Instant,
     ) -> Result<(LogRecord, Bytes), NoVerdict> {
-        self.judge_with(&self.settings.get(), id, envelope, body, received_ms, began).await
+        let passing = Passing { id, envelope, body, received_ms, began };
+        self.judge_with(&self.settings.get(), passing).await
     }
 
     async fn judge_with(
         &self,
         settings: &InboundSettings,
-        id: u64,
-        envelope: Envelope,
-        body: ReceivedMessage,
-        received_ms: i64,
-        began: Instant,
+        passing: Passing,
     ) -> Result<(LogRecord, Bytes), NoVerdict> {
-        let (mut envelope, mut body) = (envelope, body);
+        let began = passing.began;
+        let (work, body) = self.work(settings, passing, Ends::ByPolicy).await;
+        let mut record = self.scan_pool.judge(&settings.judge, work).await?;
+        let spam = record.verdict.class >= gauntlet_verdict::Class::Spam;
+        settings.facts.remember(&record.envelope, &record.facts, spam);
+        settings.facts.apply(&record.verdict);
+        self.good_mail.notice(&record, &body);
+        self.originals.name(&settings.digest, &mut record).await;
+        record.latency_ms = milliseconds_since(began);
+        Ok((record, body))
+    }
+
+    /// What judges a message on its way: it, with what the network said, which also is in its
+    /// header.
+    pub(super) async fn work(
+        &self,
+        settings: &InboundSettings,
+        passing: Passing,
+        ends: Ends,
+    ) -> (Work, Bytes) {
+        let Passing { id, mut envelope, mut body, received_ms, began } = passing;
         let (facts, text) = self.facts(settings, &mut envelope, &mut body).await;
         let body = body.freeze();
         let work = Work {
@@ -213,15 +249,9 @@ impl Intake {
             received_ms,
             began,
             unpacked: None,
+            is_trap: ends == Ends::InTrap,
         };
-        let mut record = self.scan_pool.judge(&settings.judge, work).await?;
-        let spam = record.verdict.class >= gauntlet_verdict::Class::Spam;
-        settings.facts.remember(&record.envelope, &record.facts, spam);
-        settings.facts.apply(&record.verdict);
-        self.good_mail.notice(&record, &body);
-        self.originals.name(&settings.digest, &mut record).await;
-        record.latency_ms = milliseconds_since(began);
-        Ok((record, body))
+        (work, body)
     }
 
     /// Judges a message that stays with its client: nothing is delivered here. The facts
@@ -239,8 +269,9 @@ impl Intake {
         let (facts, text) = settings.facts.collect_for_scan(&envelope, &raw).await;
         let rates = Rates::default();
         let (id, received_ms, began) = (ids::to_text(id), self.clock.unix_ms(), Instant::now());
+        let (unpacked, is_trap) = (None, false);
         let work =
-            Work { id, raw, envelope, facts, text, rates, received_ms, began, unpacked: None };
+            Work { id, raw, envelope, facts, text, rates, received_ms, began, unpacked, is_trap };
         let record = self.scan_pool.judge(&settings.judge, work).await?;
         settings.facts.apply(&record.verdict);
         Ok(record)

@@ -35,6 +35,8 @@ pub struct RateLimiter {
     messages: Window,
     /// What policies ask for: messages of the last hour.
     policy: Window,
+    /// Messages of the last hour to listeners for traps.
+    traps: Window,
 }
 
 /// How often clients may come, and who has to wait.
@@ -77,6 +79,7 @@ impl RateLimiter {
             connections: Window::new(MINUTE, KEYS_MAX),
             messages: Window::new(HOUR, KEYS_MAX),
             policy: Window::new(HOUR, KEYS_MAX),
+            traps: Window::new(HOUR, 1),
         }
     }
 
@@ -129,6 +132,17 @@ impl RateLimiter {
             return Err("too many messages an hour from this sender");
         }
         Ok(())
+    }
+
+    /// Traps may take one more message, or the bland text of the 450.
+    ///
+    /// # Errors
+    /// If they took enough in the last hour.
+    pub fn admit_to_traps(&self, per_hour_max: u32, now_s: i64) -> Result<(), &'static str> {
+        match self.traps.count("all", now_s) > per_hour_max {
+            true => Err("too many messages an hour"),
+            false => Ok(()),
+        }
     }
 
     /// How long this client has to wait before it may deliver from this sender to this recipient,

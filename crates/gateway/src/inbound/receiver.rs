@@ -307,14 +307,19 @@ impl Receiver {
     /// What a session of this role offers.
     fn session_config(&self, client: &Client) -> SessionConfig {
         let (role, tls) = (client.role, client.tls.is_some());
-        let settings = &self.settings.get().receiver;
+        let in_force = self.settings.get();
+        let settings = &in_force.receiver;
         let stress = self.stress_of(client.address);
         let errors_max =
             stress.map_or(settings.errors_max, |s| s.errors_max.min(settings.errors_max));
+        let message_bytes_max = match role {
+            ListenerRole::Trap => settings.message_bytes_max.min(in_force.traps.message_bytes_max),
+            _ => settings.message_bytes_max,
+        };
         let limits = SessionLimits {
             line_bytes_max: settings.command_bytes_max,
             refused_chunk_bytes_max: settings.refused_chunk_bytes_max,
-            message_bytes_max: settings.message_bytes_max,
+            message_bytes_max,
             recipients_max: settings.recipients_max,
             errors_max: u16::try_from(errors_max).unwrap_or(u16::MAX),
             ..SessionLimits::default()

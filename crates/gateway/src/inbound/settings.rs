@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::{DigestSettings, PolicySettings, ReceiverSettings, StressSettings};
+use crate::config::{
+    DigestSettings, PolicySettings, ReceiverSettings, StressSettings, TrapSettings,
+};
 use crate::facts::FactCollector;
 use crate::inbound::rate_limiter::RateRules;
 use crate::inbound::recipients::Recipients;
@@ -17,6 +19,8 @@ pub struct InboundSettings {
     pub receiver: ReceiverSettings,
     /// How clients are treated under pressure.
     pub stress: StressSettings,
+    /// What listeners for traps take.
+    pub traps: TrapSettings,
     /// Rates of clients and senders, and greylisting.
     pub rates: RateRules,
     /// Which recipients of our domains exist.

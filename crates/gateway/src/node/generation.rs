@@ -71,6 +71,7 @@ impl Generation {
         let inbound = InboundSettings {
             receiver: config.receiver.clone(),
             stress: config.stress,
+            traps: config.traps.clone(),
             rates,
             recipients: Arc::new(recipients),
             routes: outbound.routes.clone(),

@@ -10,9 +10,13 @@ use gauntlet_engine::learning::Said;
 use gauntlet_engine::{Scratch, Snapshot};
 use gauntlet_learning::Corrections;
 use gauntlet_learning::corrections::CorrectionsError;
+use gauntlet_learning::probes::add_good_domains;
 use gauntlet_mail::{Envelope, Facts, Message, trace};
 
 use crate::scan::judge::Judge;
+use crate::scan::probes::domains_of;
+
+const DAY_SECONDS: i64 = 86_400;
 
 /// What is known of how a message came, for who says something about it later.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +47,10 @@ pub fn correct(
     let by = (spam, reporter_id(who), now_seconds);
     let said = correction((raw, came), by, snapshot, &mut Scratch::default());
     let news = Corrections::open(data)?.say([said])?;
+    if !spam {
+        let facts = came.map(|came| &came.facts);
+        note_good(data, domains_of(&Message::parse(raw), facts), now_seconds);
+    }
     Ok(news > 0)
 }
 
@@ -97,7 +105,26 @@ pub fn correct_many(data: &Path, opinions: &[Opinion]) -> Result<usize, Correcti
         correction((&one.raw, Some(&one.came)), by, &one.judge.snapshot, &mut scratch)
     };
     let all: Vec<_> = opinions.iter().map(of).collect();
-    Corrections::open(data)?.say(all)
+    let news = Corrections::open(data)?.say(all)?;
+    let good = opinions.iter().filter(|one| !one.spam);
+    let domains = good.clone().flat_map(|one| {
+        let message = Message::parse(&one.raw);
+        domains_of(&message, Some(&one.came.facts))
+    });
+    note_good(data, domains.collect(), good.map(|one| one.at_s).max().unwrap_or_default());
+    Ok(news)
+}
+
+/// Notes what good mail names, so that it becomes no entry of a list. The correction counts without
+/// it.
+fn note_good(data: &Path, domains: Vec<u64>, at_s: i64) {
+    let today = u16::try_from(at_s.max(0) / DAY_SECONDS).unwrap_or(u16::MAX);
+    if domains.is_empty() {
+        return;
+    }
+    if let Err(error) = add_good_domains(data, &domains, today) {
+        tracing::error!(%error, "domains of good mail could not be written");
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::scan::probes::Probes;
+use crate::scan::probes::{Probes, Scanned, end_in_trap};
 use crate::scan::shadow::{Sample, Shadow};
 use bytes::Bytes;
 use gauntlet_engine::signatures::KnownSignatures;
@@ -52,6 +52,8 @@ pub struct Work {
     pub received_ms: i64,
     /// The same on the other clock.
     pub began: Instant,
+    /// It came to a listener for traps: nobody gets it.
+    pub is_trap: bool,
 }
 
 /// Snapshot, policy and bounds of one version.
@@ -156,23 +158,16 @@ impl Judge {
         (verdict, stages)
     }
 
-    fn decide(
-        &self,
-        work: &Work,
-        message: &Message<'_>,
-        (mut verdict, mut stages): (Verdict, Vec<Stage>),
-        scratch: &mut Scratch,
-    ) -> LogRecord {
-        let Work { id, raw, envelope, facts, rates, received_ms, began, unpacked, text: _ } = work;
-        if let Some(took) = unpacked {
-            let micros = took.as_secs_f32() * 1e6;
-            verdict.costs.push(FilterCost { filter: "unpacking".into(), micros });
-        }
-        stages.push(Stage::now("scanned", *began));
-        let looks = self.looks_for_data(envelope.direction);
-        let data = looks.then(|| self.data_loss.look(message, facts, &mut verdict));
+    /// Hands the message to what learns of it, and to a version that is tried.
+    fn notice(&self, work: &Work, message: &Message<'_>, verdict: &Verdict, scratch: &mut Scratch) {
+        let Work { id, raw, envelope, facts, received_ms, is_trap, .. } = work;
+        let (received_ms, is_trap) = (*received_ms, *is_trap);
         if let Some(probes) = &self.probes {
-            probes.notice(message, envelope, *received_ms, scratch);
+            probes.notice(
+                message,
+                Scanned { envelope, facts, verdict, received_ms, is_trap },
+                scratch,
+            );
         }
         if self.scans {
             self.shadow.notice(raw.len(), || Sample {
@@ -184,7 +179,27 @@ impl Judge {
                 limits: self.limits,
             });
         }
-        let dispositions = self.policy.decide(&PolicyInput {
+    }
+
+    fn decide(
+        &self,
+        work: &Work,
+        message: &Message<'_>,
+        (mut verdict, mut stages): (Verdict, Vec<Stage>),
+        scratch: &mut Scratch,
+    ) -> LogRecord {
+        let Work { id, raw, envelope, facts, rates, received_ms, began, unpacked, is_trap, .. } =
+            work;
+        if let Some(took) = unpacked {
+            let micros = took.as_secs_f32() * 1e6;
+            verdict.costs.push(FilterCost { filter: "unpacking".into(), micros });
+        }
+        stages.push(Stage::now("scanned", *began));
+        let looks = self.looks_for_data(envelope.direction);
+        let data = looks.then(|| self.data_loss.look(message, facts, &mut verdict));
+        let (received_ms, is_trap) = (*received_ms, *is_trap);
+        self.notice(work, message, &verdict, scratch);
+        let mut dispositions = self.policy.decide(&PolicyInput {
             id,
             message,
             envelope,
@@ -193,6 +208,7 @@ impl Judge {
             thresholds: &self.snapshot.thresholds,
             rates,
         });
+        end_in_trap(self.probes.as_ref(), is_trap, &mut dispositions);
         stages.push(Stage::now("decided", *began));
         let message_id = message.header("Message-ID").map(|h| h.decoded().into_owned());
         // What is masked must not be cut before: half a value is no value.
@@ -202,7 +218,7 @@ impl Judge {
         };
         let mut record = LogRecord {
             id: id.clone(),
-            received_ms: *received_ms,
+            received_ms,
             size: raw.len() as u64,
             from: message
                 .header("From")

@@ -360,6 +360,7 @@ mod tests {
             received_ms: 0,
             began: Instant::now(),
             unpacked: None,
+            is_trap: false,
         }
     }
 

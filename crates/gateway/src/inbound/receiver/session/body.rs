@@ -10,6 +10,7 @@ use super::super::Client;
 use super::super::overflow::Overflow;
 use super::super::pace::{LeastRate, Pace};
 use super::{Conversation, Incoming};
+use crate::config::ListenerRole;
 use crate::ids;
 use crate::inbound::intake::Arrival;
 use crate::message::ReceivedMessage;
@@ -245,7 +246,10 @@ impl Conversation {
             began: incoming.began,
             lmtp: self.session.is_lmtp(),
         };
-        let replies = self.receiver.intake.take(arrival).await;
+        let replies = match self.client.role {
+            ListenerRole::Trap => self.receiver.intake.take_in_trap(arrival).await,
+            _ => self.receiver.intake.take(arrival).await,
+        };
         debug_assert!(!self.session.is_lmtp() || replies.len() == recipients);
         if let Some(line) = line {
             line.write(&self.client, self.session.helo(), &replies);

@@ -44,6 +44,9 @@ impl Conversation {
             self.receiver.metrics.rate_limited.add_one();
             return Reply::new(450, (4, 7, 1), why);
         }
+        if self.client.role == ListenerRole::Trap {
+            return self.check_sender_to_trap();
+        }
         match self.receiver.intake.has_room(mail.size.unwrap_or(0)) {
             true => Reply::new(250, (2, 1, 0), "Ok"),
             false => {
@@ -53,15 +56,36 @@ impl Conversation {
         }
     }
 
+    /// Traps take so many messages an hour of all clients together.
+    fn check_sender_to_trap(&self) -> Reply {
+        let most = self.receiver.settings.get().traps.messages_per_hour_max;
+        let now_s = self.receiver.clock.unix_s();
+        match self.receiver.rate_limiter.admit_to_traps(most, now_s) {
+            Ok(()) => Reply::new(250, (2, 1, 0), "Ok"),
+            Err(why) => {
+                self.receiver.metrics.rate_limited.add_one();
+                Reply::new(450, (4, 7, 1), why)
+            }
+        }
+    }
+
     /// No open relay: without a login or a trusted network, mail is taken for our domains only.
     pub(super) async fn check_recipient(&mut self, rcpt: &RcptCommand) -> Reply {
         let settings = self.receiver.settings.get();
         let routes = &settings.routes;
         let domain = domain_of(&rcpt.to);
+        // Nobody gets what comes there, so that anything may be asked for.
+        let probes = settings.judge.probes.as_ref();
+        if self.client.role == ListenerRole::Trap
+            || probes.is_some_and(|probes| probes.is_trap(&rcpt.to))
+        {
+            return Reply::new(250, (2, 1, 5), "Ok");
+        }
         let ours = domain.is_empty() || routes.is_local(&domain);
         let may_relay = match self.client.role {
             ListenerRole::Inbound
             | ListenerRole::Lmtp
+            | ListenerRole::Trap
             | ListenerRole::Proxy
             | ListenerRole::Transparent
             | ListenerRole::Icap

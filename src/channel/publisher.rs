@@ -1,0 +1,235 @@
+//! A node that publishes a channel by itself: every so many seconds what its probes and traps
+//! brought is written, compared with good mail, signed and published, if it is new.
+//!
+//! What fails changes nothing; it is told in the log, the activity log and the metrics, and tried
+//! again.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use gauntlet_channel::metadata::RoleName;
+use gauntlet_channel::repository::{KeyFolder, Lifetimes, PublishOptions, Published};
+use gauntlet_gateway::Node;
+use gauntlet_gateway::config::{ChannelPublishSettings, Config};
+use gauntlet_store::Users;
+
+use super::activity::note;
+use super::now_s;
+use super::probes::{self, GoodMail, Sources, Written};
+use super::publish::{Made, Order, SIGN_SHARE, Unchanged, publish_folder};
+
+/// Between two looks whether a round is due: a reload may have changed that.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// Folder in the data folder.
+const FOLDER: &str = "publish";
+
+/// What is counted of it. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Publisher(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    is_on: bool,
+    version: u64,
+    rounds: u64,
+    published: u64,
+    failed: u64,
+    written: Written,
+    published_s: i64,
+    error: String,
+}
+
+/// A family of metrics: name, kind, and its value.
+type Family = (&'static str, &'static str, fn(&Counts) -> u64);
+
+const FAMILIES: [Family; 9] = [
+    ("version", "gauge", |c| c.version),
+    ("rounds_total", "counter", |c| c.rounds),
+    ("versions_total", "counter", |c| c.published),
+    ("failed_total", "counter", |c| c.failed),
+    ("signatures", "gauge", |c| c.written.signatures as u64),
+    ("signatures_left_out", "gauge", |c| c.written.resembling as u64),
+    ("url_entries", "gauge", |c| c.written.urls as u64),
+    ("url_hosts_left_out", "gauge", |c| c.written.urls_left_out as u64),
+    ("published_seconds", "gauge", |c| c.published_s.max(0).cast_unsigned()),
+];
+
+impl Publisher {
+    /// The lines of `/metrics`; none of a node that publishes nothing.
+    pub(crate) fn metrics(&self) -> String {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut text = String::new();
+        for (name, kind, value) in FAMILIES.iter().filter(|_| counts.is_on) {
+            let (name, value) = (format!("gauntlet_channel_publish_{name}"), value(&counts));
+            // Writing to a String cannot fail.
+            let _written = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+        }
+        text
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Publishes as the configuration says, until the node ends.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn watch(&self, node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
+        self.change(|counts| counts.is_on = node.config().channel_publish.is_on());
+        let (publisher, node) = (self.clone(), Arc::downgrade(node));
+        let look = move || {
+            let mut rounds = Rounds::default();
+            loop {
+                std::thread::sleep(LOOK_PAUSE);
+                let Some(node) = node.upgrade() else { return };
+                let config = node.config();
+                let settings = &config.channel_publish;
+                publisher.change(|counts| counts.is_on = settings.is_on());
+                let pause = Duration::from_secs(settings.interval_seconds);
+                let rests = rounds.last.is_some_and(|last| last.elapsed() < pause);
+                if !settings.is_on() || rests {
+                    continue;
+                }
+                rounds.last = Some(Instant::now());
+                publisher.told(&users, settings, rounds.round(&node, &config));
+            }
+        };
+        std::thread::Builder::new()
+            .name("publisher".to_owned())
+            .spawn(look)
+            .context("publisher")?;
+        Ok(())
+    }
+
+    /// Tells what came of a round.
+    fn told(
+        &self,
+        users: &Users,
+        settings: &ChannelPublishSettings,
+        made: anyhow::Result<(Written, Made)>,
+    ) {
+        let folder = settings.folder.display();
+        let (written, made) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                let error = format!("{error:#}");
+                let is_new = self.change(|counts| {
+                    (counts.rounds, counts.failed) = (counts.rounds + 1, counts.failed + 1);
+                    let is_new = counts.error != error;
+                    counts.error.clone_from(&error);
+                    is_new
+                });
+                tracing::error!(%folder, error, "nothing was published");
+                if is_new {
+                    note(users, "publish failed", &format!("{folder}: {error}"));
+                }
+                return;
+            }
+        };
+        self.change(|counts| {
+            counts.rounds += 1;
+            counts.written = written;
+            counts.error.clear();
+        });
+        match made {
+            Made::Published(Published { version, changed, delta_bytes, .. }, files) => {
+                self.change(|counts| {
+                    counts.version = version;
+                    counts.published += 1;
+                    counts.published_s = now_s();
+                });
+                let Written { signatures, resembling, urls, urls_left_out } = written;
+                tracing::info!(
+                    %folder, version, files, changed, delta_bytes, signatures, resembling, urls,
+                    urls_left_out, "published"
+                );
+                let detail = format!(
+                    "{folder} version {version}: {signatures} signatures, {urls} URLs; left out \
+                     {resembling} and {urls_left_out}"
+                );
+                note(users, "publish channel", &detail);
+            }
+            Made::Signed(version) => {
+                self.change(|counts| counts.version = version);
+                tracing::debug!(%folder, version, "signed again");
+            }
+            Made::Nothing => {}
+        }
+    }
+}
+
+/// What is kept from one round to the next.
+#[derive(Debug, Default)]
+struct Rounds {
+    last: Option<Instant>,
+    signed: Option<Instant>,
+    known: GoodMail,
+}
+
+impl Rounds {
+    fn round(&mut self, node: &Node, config: &Config) -> anyhow::Result<(Written, Made)> {
+        let settings = &config.channel_publish;
+        let own = config.node.data.join(FOLDER);
+        let content = match settings.content.as_os_str().is_empty() {
+            true => own.join("content"),
+            false => settings.content.clone(),
+        };
+        for folder in [&own, &content] {
+            gauntlet_store::files::create_folder(folder)
+                .with_context(|| folder.display().to_string())?;
+        }
+        let keys = KeyFolder::new(&settings.keys);
+        // Who takes this machine over must not hand the channel to other keys.
+        ensure!(
+            keys.some(RoleName::Root)?.is_empty(),
+            "{} has a key of the root (root-*.pem): keep it on a medium that is not connected",
+            settings.keys.display()
+        );
+        let sources = Sources {
+            data: &config.node.data,
+            good: &settings.good,
+            held: Some((&node.log, &node.quarantine)),
+            rules: settings.entry_rules(),
+            url_days: settings.url_days,
+        };
+        let written = probes::write(&sources, &mut self.known, &content, now_s())?;
+        let life_s = u64::from(settings.timestamp_hours) * 3600;
+        let is_old = self.signed.is_none_or(|at| at.elapsed().as_secs() > life_s / SIGN_SHARE);
+        let made = publish_folder(
+            &Order {
+                channel: &settings.folder,
+                folder: &content,
+                keys: &settings.keys,
+                derived: &derived(&own)?,
+                options: options(settings),
+            },
+            if is_old { Unchanged::Sign } else { Unchanged::Leave },
+        )?;
+        if !matches!(made, Made::Nothing) {
+            self.signed = Some(Instant::now());
+        }
+        Ok((written, made))
+    }
+}
+
+/// A folder for what is compiled to be checked.
+fn derived(own: &std::path::Path) -> anyhow::Result<PathBuf> {
+    let folder = own.join("derived");
+    gauntlet_store::files::create_folder(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
+fn options(settings: &ChannelPublishSettings) -> PublishOptions {
+    let timestamp_hours = settings.timestamp_hours;
+    PublishOptions {
+        note: "what probes brought".to_owned(),
+        requires: String::new(),
+        lifetimes: Lifetimes { timestamp_hours, ..Lifetimes::default() },
+        delta_versions: settings.deltas,
+        keep_versions: settings.versions_max,
+    }
+}
