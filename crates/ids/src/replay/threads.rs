@@ -17,7 +17,9 @@ use gauntlet_packet::{Capture, Checksums, Decoder, Frame, Time};
 use super::{Replayer, Summary, next_frame};
 use crate::detect::Detector;
 use crate::eve::Writer;
-use crate::pipeline::observer::{Anomaly, Dropped, FilePart, FlowEnd, Moment, TransactionEvent};
+use crate::pipeline::observer::{
+    Anomaly, Dropped, FilePart, FlowEnd, GateDecision, Moment, TransactionEvent,
+};
 use crate::pipeline::{Counter, Event, Observer, Pipeline};
 
 /// Frames that are read before they are handed out.
@@ -246,6 +248,11 @@ impl Observer for Placing {
     fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
         self.begin(&anomaly.moment);
         self.writer.anomaly(anomaly);
+    }
+
+    fn decided(&mut self, decision: &GateDecision<'_>) {
+        self.begin(&decision.moment);
+        self.writer.decided(decision);
     }
 
     fn dropped(&mut self, drop: &Dropped<'_>) {
