@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gauntlet_netio::Plan;
 
+use super::blocks::Blocks;
 use super::counters::{Board, Counted};
 use super::records::Records;
 use super::rules::Ready;
@@ -19,6 +20,8 @@ pub(super) struct Shared {
     pub(super) board: Board,
     pub(super) progress: Vec<Progress>,
     pub(super) is_inline: bool,
+    /// Senders of drops on their way into the kernel's sets.
+    pub(super) blocks: Blocks,
     stop: AtomicBool,
     /// Packets that the kernel dropped at our queues.
     queue_drops: AtomicU64,
@@ -53,7 +56,12 @@ impl Current {
 }
 
 impl Shared {
-    pub(super) fn new(ready: Ready, records: Records, judges: Option<Judges>, plan: &Plan) -> Self {
+    pub(super) fn new(
+        ready: Ready,
+        records: Records,
+        judges: Option<Judges>,
+        (plan, blocks): (&Plan, Blocks),
+    ) -> Self {
         Self {
             rules: Current::new(ready),
             records,
@@ -61,6 +69,7 @@ impl Shared {
             board: Board::new(plan.ports_len()),
             progress: (0..plan.ports_len()).map(|_| Progress::default()).collect(),
             is_inline: plan.is_inline(),
+            blocks,
             stop: AtomicBool::new(false),
             queue_drops: AtomicU64::new(0),
         }
@@ -85,6 +94,11 @@ impl Shared {
     pub(super) fn sum(&self) -> Counted {
         let mut sum = self.board.sum();
         sum.port.kernel_drops += self.queue_drops.load(Ordering::Relaxed);
+        sum.blocks = self.blocks.counted();
+        if let Some(gate) = &self.rules.load().gate {
+            sum.policy = gate.counted();
+            sum.unrecorded = gate.unrecorded();
+        }
         sum
     }
 }
