@@ -136,6 +136,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips run --interface eth0 --rules local.rules --eve eve.json",
             "gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules",
             "gauntlet ips run --queue 0 --packet-policy gauntlet.toml --rules local.rules",
+            "gauntlet ips run --wireguard wg0.conf --rules local.rules",
             "gauntlet ips run --queue 0-1 --fail-open --rules local.rules --user suricata",
             "gauntlet ips run --queue 0 --rules local.rules --set nfq.mode=repeat",
             "gauntlet ips run --interface eth0 --suricata-yaml suricata.yaml --rules local.rules",
