@@ -128,6 +128,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips replay capture.pcapng.zst --eve - --set vars.address-groups.HOME_NET=any",
             "gauntlet ips replay capture.pcap --filestore files --eve eve.json",
             "gauntlet ips replay capture.pcap --rules local.rules --suricata-yaml suricata.yaml",
+            "gauntlet ips replay capture.pcap --inline --packet-policy gauntlet.toml",
             "gauntlet ips replay capture.pcap --scan mail,urls --block bad.urls",
         ],
     ),
@@ -136,6 +137,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "gauntlet ips run --interface eth0 --rules local.rules --eve eve.json",
             "gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules",
+            "gauntlet ips run --queue 0 --packet-policy gauntlet.toml --rules local.rules",
+            "gauntlet ips run --wireguard wg0.conf --rules local.rules",
             "gauntlet ips run --queue 0-1 --fail-open --rules local.rules --user suricata",
             "gauntlet ips run --queue 0 --rules local.rules --set nfq.mode=repeat",
             "gauntlet ips run --interface eth0 --suricata-yaml suricata.yaml --rules local.rules",
@@ -149,6 +152,22 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet ips replay capture.pcap --rules emerging-all.rules --eve eve.json",
             "gauntlet ips run --interface eth0 --copy-interface eth1 --rules local.rules",
             "gauntlet ips rules check emerging-all.rules local.rules",
+        ],
+    ),
+    (
+        "ips policy",
+        &[
+            "gauntlet ips policy check gauntlet.toml",
+            "gauntlet ips policy explain gauntlet.toml --from 10.0.0.7 --to 192.0.2.1:443",
+        ],
+    ),
+    ("ips policy check", &["gauntlet ips policy check --json gauntlet.toml"]),
+    (
+        "ips policy explain",
+        &[
+            "gauntlet ips policy explain gauntlet.toml --from 10.0.0.7 --to 192.0.2.1:443",
+            "gauntlet ips policy explain g.toml --from 10.0.0.7 --to 192.0.2.1 --protocol icmp/8",
+            "gauntlet ips policy explain g.toml --from 10.0.0.7 --to 192.0.2.1:25 --zone inside",
         ],
     ),
     (

@@ -1,7 +1,9 @@
 //! `gauntlet ips`: Suricata's rules on captured and live packets.
 
+pub(crate) mod gate;
 pub(crate) mod inspection;
 pub(crate) mod node;
+mod policy;
 mod replay;
 mod rules;
 mod run;
@@ -36,6 +38,8 @@ enum Action {
     Run(Box<run::Args>),
     /// Check rules
     Rules(rules::Args),
+    /// Check and explain rules for packets ([[ips.rule]])
+    Policy(policy::Args),
 }
 
 /// Settings as suricata.yaml has them.
@@ -73,5 +77,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Replay(args) => replay::run(args),
         Action::Run(args) => run::run(args),
         Action::Rules(args) => rules::run(args),
+        Action::Policy(args) => policy::run(args),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod clamav;
 pub(crate) mod exim;
 pub(crate) mod namespaces;
 pub(crate) mod postfix;
+pub(crate) mod running;
 mod sink;
 #[path = "../crates/gateway/tests/zone.rs"]
 pub(crate) mod zone;

@@ -2,119 +2,14 @@
 
 use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::PATIENCE;
 use crate::common::namespaces::{LARGE, Middle, Namespaces, program};
-
-const RULES: &str = "\
-alert http any any -> any any (msg:\"seen\"; http.uri; content:\"/seen\"; sid:1;)
-drop http any any -> any any (msg:\"dropped\"; http.uri; content:\"/dropped\"; sid:2;)
-reject tcp any any -> any 81 (msg:\"rejected\"; flags:S; sid:3;)
-";
-const GAUNTLET: &str = env!("CARGO_BIN_EXE_gauntlet");
-
-/// The program in the namespace in the middle.
-struct Running {
-    child: Child,
-    rules: PathBuf,
-    eve: PathBuf,
-    errors: PathBuf,
-}
-
-impl Running {
-    /// Starts it, and waits until packets are inspected.
-    fn start(net: &Namespaces, args: &[&str]) -> Self {
-        let folder = net.folder.path();
-        let [rules, eve, errors] = ["a.rules", "eve.json", "errors"].map(|name| folder.join(name));
-        fs::write(&rules, RULES).unwrap();
-        let log = fs::File::create(&errors).unwrap();
-        let mut command = net.command("middle", GAUNTLET);
-        command.args(["ips", "run"]).arg("--rules").arg(&rules).arg("--eve").arg(&eve).args(args);
-        let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        let running = Self { child, rules, eve, errors };
-        running.wait("rules, ");
-        running
-    }
-
-    fn bridge(net: &Namespaces, more: &[&str]) -> Self {
-        let bridge = ["--interface", "c0", "--copy-interface", "s0"];
-        let running = Self::start(net, &[&bridge[..], more].concat());
-        until("the bridge forwards", || net.get("/ready", 1).is_ok());
-        running
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap()
-    }
-
-    /// Waits until it has said this.
-    fn wait(&self, text: &str) {
-        until(text, || self.said().contains(text));
-    }
-
-    fn records(&self, kind: &str) -> Vec<Value> {
-        let text = fs::read_to_string(&self.eve).unwrap_or_default();
-        // The last line may be half written.
-        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        records.filter(|record| record["event_type"] == kind).collect()
-    }
-
-    /// Waits for the alert of a rule; its action.
-    fn alert(&self, sid: u64) -> String {
-        let find = || {
-            let alerts = self.records("alert");
-            alerts.into_iter().find(|record| record["alert"]["signature_id"] == sid)
-        };
-        until("an alert", || find().is_some());
-        find().unwrap()["alert"]["action"].as_str().unwrap().to_owned()
-    }
-
-    fn signal(&self, name: &str, pid: u32) {
-        let sent = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
-        assert!(sent.success(), "kill {name} {pid}");
-    }
-
-    /// The process that inspects.
-    fn worker(&self) -> u32 {
-        let pid = self.child.id();
-        let mut found = None;
-        until("a worker", || {
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            found = children.unwrap().split_whitespace().next().map(|word| word.parse().unwrap());
-            found.is_some()
-        });
-        found.unwrap()
-    }
-
-    /// Ends it by a signal; how it ended, and its statistics.
-    fn stop(mut self) -> (ExitStatus, Value) {
-        self.signal("-TERM", self.child.id());
-        let status = self.child.wait().unwrap();
-        let stats = self.records("stats").pop().unwrap_or_else(|| panic!("{}", self.said()));
-        (status, stats["stats"].clone())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: nothing within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use crate::common::running::{GAUNTLET, RULES, Running, queue_rule, until};
 
 /// Requests one after the other until told to stop; how many there were. All are answered.
 fn load(net: &Namespaces, stop: &AtomicBool) -> usize {
@@ -307,25 +202,6 @@ fn without_a_worker_nothing_passes_if_so_told() {
     fs::rename(net.folder.path().join("away"), &running.rules).unwrap();
     until("traffic", || net.get("/", 1).is_ok());
     assert!(running.stop().0.success());
-}
-
-/// Hands packets that the router forwards to queue 0, by nftables or, where the kernel's nftables
-/// knows no queues, by iptables; none, with a note, if neither can.
-fn queue_rule(net: &Namespaces) -> Option<()> {
-    let (nft, iptables) = (program("nft")?, program("iptables"));
-    let rules =
-        "table inet t { chain f { type filter hook forward priority 0; queue num 0 bypass; }; }";
-    let done = net.command("middle", nft).arg(rules).stderr(Stdio::null()).status().unwrap();
-    if done.success() {
-        return Some(());
-    }
-    let args = ["-A", "FORWARD", "-j", "NFQUEUE", "--queue-num", "0", "--queue-bypass"];
-    let by_iptables = |path| net.command("middle", path).args(args).status().unwrap().success();
-    if iptables.is_some_and(by_iptables) {
-        return Some(());
-    }
-    eprintln!("SKIPPED: this kernel has no queues for packets");
-    None
 }
 
 #[test]

@@ -100,6 +100,31 @@ fn a_node_keeps_alerts_counts_packets_and_reads_rules_anew() {
 }
 
 #[test]
+fn a_node_decides_by_its_packet_policy() {
+    if !is_root() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let config = format!(
+        "[facts]\nenabled = false\n[ips]\ninterface = \"lo\"\n[[ips.rule]]\nname = \"odd port\"\n\
+         service = \"tcp/{port}\"\ndo = \"drop\"\n[[ips.rule]]\nname = \"rest\"\ndo = \"allow\"\n"
+    );
+    let mut node = Node::start(&config);
+    node.wait_until("the policy refuses", || {
+        drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+        !alerts(&node, "odd port").is_empty()
+    });
+    let alert = alerts(&node, "odd port").remove(0);
+    // It only listens.
+    assert_eq!((alert.kind.as_str(), alert.action.as_str()), ("policy", "allowed"));
+    assert_eq!(alert.title, "packet policy odd port");
+    let counter = "gauntlet_ips_policy_decisions_total{rule=\"odd port\",action=\"drop\"}";
+    node.wait_until("counters", || http_get(node.console, "/metrics").contains(counter));
+    node.stop();
+}
+
+#[test]
 fn settings_that_inspect_nothing_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gauntlet.toml");
@@ -108,6 +133,8 @@ fn settings_that_inspect_nothing_are_refused() {
         ("interface = \"lo\"\nscan = [\"post\"]", "ips.scan"),
         ("queues = \"9-2\"\nscan = [\"mail\"]", "ips.queues"),
         ("interface = \"lo\"\nscan = [\"mail\"]\nnothing = 1", "nothing"),
+        ("[[ips.rule]]\nname = \"a\"\ndo = \"drop\"\nto = \"x\"", "\"a\": to"),
+        ("interface = \"lo\"\nscan = [\"mail\"]\nnft_set = \"inet a b\"", "ips.nft_set"),
     ] {
         std::fs::write(&file, format!("[ips]\n{settings}\n")).unwrap();
         let out = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))

@@ -44,7 +44,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("console", &["mail", "verdict", "web", "policy", "store"]),
     ("proxy", &["mail", "verdict", "web", "policy", "phrases", "sniff", "urlfilter"]),
     ("packet", &[]),
-    ("netio", &["packet"]),
+    ("tunnel", &["mail"]),
+    ("netio", &["packet", "tunnel"]),
     ("protocols", &["packet"]),
     ("ids", &["packet", "protocols"]),
     ("inspection", &["packet", "protocols", "ids", "mail", "verdict", "sniff", "proxy"]),
@@ -214,8 +215,8 @@ fn functions_fit_a_screen() {
 }
 
 /// Crates that the program may be built from (issue: a fresh build stays under eight minutes on two
-/// cores).
-const CRATES_MAX: usize = 364;
+/// cores). WireGuard (`boringtun`) brought 22: dalek's curve, RustCrypto's cipher, and their own.
+const CRATES_MAX: usize = 386;
 
 /// Licences of everything the program is built from, by cargo's own account.
 #[test]

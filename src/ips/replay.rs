@@ -5,13 +5,16 @@ use std::io::{BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_ids::eve::{Finder, StoreSettings};
+use gauntlet_ids::pipeline::Gate;
 use gauntlet_ids::replay::{Finders, Options, Output, Replayer, Summary, layers};
 use serde_json::json;
 
 use super::SettingsArgs;
+use super::gate::{GateArgs, RuleCount, database};
 use super::inspection::ScanArgs;
 
 /// What records of alerts contain, and no other.
@@ -38,8 +41,8 @@ pub(super) struct Args {
     #[arg(value_name = "FILE")]
     capture: PathBuf,
     /// A file of rules; may be repeated. Without any, records and files are written alone
-    #[arg(long, required_unless_present_any = ["eve", "json", "filestore", "scan"],
-        value_name = "FILE")]
+    #[arg(long, value_name = "FILE",
+        required_unless_present_any = ["eve", "json", "filestore", "scan", "packet_policy"])]
     rules: Vec<PathBuf>,
     /// Write Suricata's EVE records into this file, a JSON object a line; `-`: print them alone
     #[arg(long, value_name = "FILE")]
@@ -59,6 +62,8 @@ pub(super) struct Args {
     /// Threads that inspect, beside the one that reads; with one, the reader inspects
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
+    #[command(flatten)]
+    gate: GateArgs,
     #[command(flatten)]
     scan: ScanArgs,
     #[command(flatten)]
@@ -90,7 +95,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(output) => Replayer::with_output(&options, output)?,
         None => Replayer::new(&options)?,
     };
-    let mut replayer = replayer.on_threads(args.threads);
+    let gate = args.gate.open(database(&options.settings, &options.directory).as_deref(), None)?;
+    let of_pipelines = gate.clone().map(|gate| gate as Arc<dyn Gate>);
+    let mut replayer = replayer.on_threads(args.threads).gated(of_pipelines);
     let judges = args.scan.open()?;
     if let Some(judges) = &judges {
         replayer = replayer.telling(judges.wishes(), judges.mail_limits());
@@ -113,13 +120,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(problem) = &summary.store_problem {
         eprintln!("a file could not be stored: {problem}");
     }
+    let policy = gate.map(|gate| gate.counted()).unwrap_or_default();
     if is_piped {
         out.flush()?;
-        summarise(&summary, &mut std::io::stderr().lock())?;
+        summarise(&summary, &policy, &mut std::io::stderr().lock())?;
     } else if args.json {
-        print_json(&summary, &mut out)?;
+        print_json(&summary, &policy, &mut out)?;
     } else {
-        summarise(&summary, &mut out)?;
+        summarise(&summary, &policy, &mut out)?;
     }
     out.flush()?;
     if let Some(damage) = &summary.damage {
@@ -147,22 +155,32 @@ fn output(args: &Args, options: &Options) -> Option<Output> {
     (args.eve.is_some() || args.json || output.store.is_some()).then_some(output)
 }
 
-fn print_json(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
+fn print_json(
+    summary: &Summary,
+    policy: &[RuleCount],
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let policy: Vec<_> = policy.iter().map(RuleCount::json).collect();
     let summary = json!({
         "frames": summary.frames,
         "alerts": summary.alerts,
         "dropped": summary.dropped,
         "rules": { "loaded": summary.rules, "left_out": summary.left_out },
         "damage": summary.damage,
+        "policy": policy,
     });
     writeln!(out, "{}", json!({ "summary": summary }))
 }
 
-fn summarise(summary: &Summary, out: &mut impl Write) -> std::io::Result<()> {
+fn summarise(summary: &Summary, policy: &[RuleCount], out: &mut impl Write) -> std::io::Result<()> {
     let (rules, left_out) = (summary.rules, summary.left_out);
     let (frames, alerts, dropped) = (summary.frames, summary.alerts, summary.dropped);
     writeln!(out, "{rules} rules, {left_out} left out (`gauntlet ips rules check` says why)")?;
-    writeln!(out, "{frames} frames, {alerts} alerts, {dropped} frames that rules drop")
+    writeln!(out, "{frames} frames, {alerts} alerts, {dropped} frames that rules drop")?;
+    for RuleCount { rule, action, decisions, refused } in policy.iter().filter(|it| it.is_used()) {
+        writeln!(out, "policy: {rule} ({action}): {decisions} flows, {refused} packets refused")?;
+    }
+    Ok(())
 }
 
 fn write(
@@ -218,12 +236,13 @@ fn finding(record: &serde_json::Value, out: &mut impl Write) -> std::io::Result<
             let from = text(&envelope["mail_from"]);
             format!("{score} points  <{from}> -> {}", to.join(", "))
         }
+        Some("policy") => format!("{} {}", text(&found["reason"]), text(&found["rule"])),
         Some("file") => format!("{} {}", text(&found["filename"]), text(&found["detail"])),
         _ => format!("{} {}", text(&found["url"]), text(&found["text"])),
     };
     let verdict = found["class"].as_str().or(found["verdict"].as_str()).unwrap_or("-");
     let (time, kind, action) = (&record["timestamp"], &found["kind"], &found["action"]);
     let (time, kind, action) = (text(time), text(kind), text(action));
-    let protocol = text(&record["app_proto"]);
+    let protocol = record["app_proto"].as_str().or(record["proto"].as_str()).unwrap_or_default();
     writeln!(out, "{time}  {action}  {kind} {verdict}  {protocol}  {}", printable(about).trim())
 }

@@ -5,6 +5,7 @@
 //!   worker: rules, a thread for each port (pipeline), records, reloads, watchdog
 //! ```
 
+mod blocks;
 mod costs;
 mod counters;
 mod cpus;
@@ -24,7 +25,9 @@ use std::process::ExitCode;
 
 pub(super) use costs::CLOCK;
 
+use self::blocks::BlockArgs;
 use super::SettingsArgs;
+use super::gate::GateArgs;
 use super::inspection::ScanArgs;
 
 const AFTER_HELP: &str = "\
@@ -34,7 +37,8 @@ are carried out. nftables hands packets over by a rule such as
 
   nft add rule inet filter forward queue num 0-1 bypass
 
-where `bypass` lets packets pass while no program has the queue.
+where `bypass` lets packets pass while no program has the queue. With --wireguard FILE, what peers
+send is decrypted and inspected before it comes out of a TUN device, and the other way.
 
 SIGHUP reads the rules anew without losing a packet or a stream, and opens --eve anew; rules that
 cannot be read leave the old ones in place. SIGTERM and SIGINT end it with a summary.
@@ -69,14 +73,18 @@ pub(super) struct Args {
     /// Take packets from this queue of the firewall, or from these, each in a thread
     #[arg(long, value_name = "N[-M]", value_parser = queues, group = "packets")]
     queue: Option<(u16, u16)>,
+    /// Be the end of the WireGuard tunnel of this file (as wg-quick has it): a TUN device of the
+    /// file's name, what passes it inspected
+    #[arg(long, value_name = "FILE", group = "packets")]
+    wireguard: Option<PathBuf>,
     /// A file of rules; may be repeated
-    #[arg(long, required_unless_present = "scan", value_name = "FILE")]
+    #[arg(long, required_unless_present_any = ["scan", "packet_policy"], value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Append EVE records to this file, a JSON object a line; without it they are printed
     #[arg(long, value_name = "FILE")]
     eve: Option<PathBuf>,
     /// Threads that share the packets of an interface by flow
-    #[arg(long, value_name = "N", conflicts_with = "queue",
+    #[arg(long, value_name = "N", conflicts_with_all = ["queue", "wireguard"],
         value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// The processor set: thread N runs on the Nth of these CPUs alone (`0-3,8`); without it the
@@ -107,6 +115,10 @@ pub(super) struct Args {
     /// Serve counters for Prometheus at this address, under /metrics
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    blocks: BlockArgs,
+    #[command(flatten)]
+    gate: GateArgs,
     #[command(flatten)]
     scan: ScanArgs,
     /// Inline: end TCP connections that are dropped for what they carry with resets to both sides;

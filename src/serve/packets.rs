@@ -25,7 +25,7 @@ use gauntlet_store::AlertLog;
 use gauntlet_store::alert_log::AlertRecord;
 use serde_json::Value;
 
-use crate::ips::node::{RELOAD, REPORT_RULES, RULE_COSTS};
+use crate::ips::node::{RELOAD, REPORT_RULES, RULE_COSTS, policy_metrics};
 
 /// Folder of the log of alerts in the data folder.
 const LOG_FOLDER: &str = "alerts";
@@ -78,6 +78,16 @@ fn arguments(config: &Config, file: Option<&Path>) -> Vec<String> {
     add("interface", ips.interface.clone());
     add("copy-interface", ips.copy_interface.clone());
     add("queue", ips.queues.clone());
+    add("wireguard", text(&ips.wireguard));
+    if ips.has_nft_set() {
+        add("nft-set", ips.nft_set.clone());
+        add("nft-set-v6", ips.nft_set_v6.clone());
+        ips.nft_on.iter().for_each(|rule| add("nft-on", rule.clone()));
+        add("nft-timeout", ips.nft_seconds.to_string());
+        add("nft-rate", ips.nft_per_second_max.to_string());
+        add("nft-max", ips.nft_elements_max.to_string());
+        ips.nft_never.iter().for_each(|network| add("nft-never", network.clone()));
+    }
     ips.rules.iter().for_each(|rules| add("rules", text(rules)));
     add("suricata-yaml", text(&ips.suricata_yaml));
     ips.set.iter().for_each(|setting| add("set", setting.clone()));
@@ -89,6 +99,8 @@ fn arguments(config: &Config, file: Option<&Path>) -> Vec<String> {
     add("watchdog", ips.watchdog_seconds.to_string());
     add("eve", text(&ips.eve));
     add("user", config.node.user.clone());
+    // Also without rules for packets: there may be some after a reload.
+    add("packet-policy", file.map(text).unwrap_or_default());
     add("scan", ips.scan.join(","));
     if !ips.scan.is_empty() {
         add("scan-config", file.map(text).unwrap_or_default());
@@ -196,6 +208,9 @@ impl Packets {
             let count = number(count);
             text.push_str(&format!("gauntlet_ips_drops_total{{cause=\"{cause}\"}} {count}\n"));
         }
+        let policy = &stats["policy"];
+        let rules = policy["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+        text.push_str(&policy_metrics(rules, number(&policy["unrecorded"])));
         text
     }
 

@@ -34,7 +34,7 @@ use gauntlet_packet::{Direction, Time};
 
 use crate::detect::Program;
 use crate::pipeline::observer::{
-    Anomaly, Dropped, FilePart, FlowEnd, Observer, TransactionEvent, Wishes,
+    Anomaly, Dropped, FilePart, FlowEnd, GateDecision, Observer, TransactionEvent, Wishes,
 };
 use crate::pipeline::{Counter, Event};
 pub use beside::{Beside, Finder, Found};
@@ -209,6 +209,19 @@ impl Observer for Writer<'_> {
         let line = packet::anomaly(&self.settings, &self.program.rules, anomaly);
         if let Some(line) = line {
             self.write(line);
+        }
+    }
+
+    fn decided(&mut self, decision: &GateDecision<'_>) {
+        if !decision.is_recorded {
+            return;
+        }
+        self.now = decision.moment.packet.time;
+        let line = packet::decided(&self.settings, &self.program.rules, decision);
+        self.write(line);
+        if decision.is_inline && !decision.passage.is_open() {
+            let (moment, reason) = (decision.moment, decision.reason);
+            self.dropped(&Dropped { moment, reason, flow_drops: false, verdict: None });
         }
     }
 

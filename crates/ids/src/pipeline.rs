@@ -4,8 +4,12 @@
 //! frame -> packets (inner ones first) -> flow -> stream -> conversation -> detection -> alerts
 //! ```
 
+mod admission;
+mod agreements;
 mod counters;
 mod fate;
+mod fragment;
+pub mod gate;
 mod learned;
 mod notify;
 pub mod observer;
@@ -15,7 +19,7 @@ mod upper;
 
 use std::sync::Arc;
 
-use gauntlet_packet::flow::{self, Ended, Flow, FlowTable, Lookup};
+use gauntlet_packet::flow::{self, Admission, Ended, Flow, FlowTable, Lookup};
 use gauntlet_packet::tcp::{self, ExceptionPolicy};
 use gauntlet_packet::{Decoder, Frame, Link, Packet, Time};
 use gauntlet_protocols::Conversation;
@@ -23,6 +27,7 @@ use gauntlet_protocols::Conversation;
 use crate::detect::{Alert, Detector, FlowState, Profile, Program, Taken, Verdict};
 pub use counters::Counter;
 pub use fate::{DropCause, Fate, Rewrite};
+pub use gate::{Gate, Interfaces};
 pub use observer::{FlowFields, Moment, Observer, Wishes, on_packet};
 use stages::Stages;
 
@@ -39,6 +44,8 @@ pub struct Settings {
     pub protocols: gauntlet_protocols::Settings,
     /// What the observer wants to be told.
     pub wishes: Wishes,
+    /// Who decides about flows; without one, all are inspected.
+    pub gate: Option<Arc<dyn Gate>>,
 }
 
 impl Settings {
@@ -114,6 +121,13 @@ pub struct Pipeline {
     packets: Vec<Packet>,
     now: Time,
     wishes: Wishes,
+    gate: Option<Arc<dyn Gate>>,
+    /// What the gate said of the frame at hand.
+    admission: Option<Admission>,
+    /// The way of the frame at hand.
+    interfaces: Interfaces,
+    /// When the first frame came.
+    began: Option<Time>,
 }
 
 impl Pipeline {
@@ -126,6 +140,10 @@ impl Pipeline {
             packets: Vec::new(),
             now: Time::default(),
             wishes: settings.wishes,
+            gate: settings.gate.clone(),
+            admission: None,
+            interfaces: Interfaces::default(),
+            began: None,
         }
     }
 
@@ -147,11 +165,33 @@ impl Pipeline {
         self.stages.inner_dropped = false;
         self.stages.link = Some(frame.link);
         self.stages.tally.packets += packets.len() as u64;
-        for packet in &packets {
-            self.packet(packet, observer);
+        if self.is_let_in(frame, &packets, observer) {
+            for packet in &packets {
+                self.packet(packet, observer);
+            }
         }
         self.packets = packets;
         std::mem::take(&mut self.stages.fate)
+    }
+
+    /// By which interfaces the next frame came and goes on.
+    pub fn arrived(&mut self, interfaces: Interfaces) {
+        self.interfaces = interfaces;
+    }
+
+    fn is_let_in(
+        &mut self,
+        frame: &Frame,
+        packets: &[Packet],
+        observer: &mut dyn Observer,
+    ) -> bool {
+        let Some(gate) = self.gate.clone() else {
+            self.admission = None;
+            return true;
+        };
+        let entered = self.enter(&gate, frame, packets, observer);
+        self.admission = entered.flatten();
+        entered.is_some()
     }
 
     /// From now on, checksums of frames count as right, or as the settings say
@@ -177,6 +217,7 @@ impl Pipeline {
     /// rules want them; other settings stay.
     pub fn reload(&mut self, program: Arc<Program>, detector: Detector, settings: &Settings) {
         self.stages.reload(program, detector, settings);
+        self.gate.clone_from(&settings.gate);
     }
 
     /// What rules have cost, if that is counted ([`Detector::profile`]).
@@ -232,9 +273,14 @@ impl Pipeline {
         match lookup {
             Lookup::Flow(id, facts) => {
                 if let Some(flow) = self.flows.get_mut(id) {
+                    let is_decided = self.admission.is_some() || self.gate.is_none();
+                    if is_decided && flow.core.admission != self.admission {
+                        admission::admit(&mut flow.core, packet, self.admission);
+                    }
                     self.stages.in_flow(flow, packet, facts, observer);
                 }
             }
+            Lookup::None if self.is_left_alone() => {}
             Lookup::None => self.stages.without_flow(packet, observer),
             Lookup::Refused(policy) => {
                 self.stages.fate.refused(policy);
@@ -245,6 +291,12 @@ impl Pipeline {
             }
         }
         self.ended(observer);
+    }
+
+    /// Rules do not look at a packet without a flow that was let in so.
+    fn is_left_alone(&self) -> bool {
+        let without = |admission: Admission| admission.functions & gate::functions::RULES == 0;
+        self.admission.is_some_and(without)
     }
 
     fn ended(&mut self, observer: &mut dyn Observer) {

@@ -21,7 +21,7 @@ use crate::config::Settings;
 use crate::detect::{self, Countries, Detector, Limits, Program, Reputations, Suppress};
 use crate::eve::{self, Beside, Finder, Store, StoreSettings, Writer};
 use crate::lists;
-use crate::pipeline::{self, Observer, Pipeline, Wishes};
+use crate::pipeline::{self, Gate, Observer, Pipeline, Wishes};
 use crate::rule::matches::ThresholdKind;
 use crate::rule::reader::Reader;
 use crate::rule::{RuleSet, thresholds};
@@ -317,6 +317,13 @@ impl<'a> Replayer<'a> {
         self.layers.wishes = self.layers.wishes.and(wishes);
         self.layers.protocols.hashes.data |= wishes.files;
         self.layers.protocols.mail = mail;
+        self
+    }
+
+    /// Flows are decided about by their first packet.
+    #[must_use]
+    pub fn gated(mut self, gate: Option<Arc<dyn Gate>>) -> Self {
+        self.layers.gate = gate;
         self
     }
 

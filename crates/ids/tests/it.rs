@@ -7,6 +7,8 @@ mod ask;
 mod checks;
 #[path = "it/eve.rs"]
 mod eve;
+#[path = "it/gate.rs"]
+mod gate;
 #[path = "it/inspect.rs"]
 mod inspect;
 #[path = "it/large.rs"]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gauntlet_ids::eve::{Finder, Found};
+use gauntlet_ids::pipeline::gate::{functions, may_look};
 use gauntlet_ids::pipeline::observer::{
     FilePart, FlowEnd, MailEvent, Observer, TransactionEvent, Wishes,
 };
@@ -124,6 +125,11 @@ impl Observer for Inspector {
     fn file(&mut self, part: &FilePart<'_>) {
         let is_response = part.direction == Direction::ToClient
             && matches!(part.protocol, Protocol::Http1 | Protocol::Http2);
+        let wanted =
+            if is_response { functions::FILES | functions::WORDS } else { functions::FILES };
+        if part.moment.flow.is_some_and(|flow| !may_look(flow.core, wanted)) {
+            return;
+        }
         let item = if is_response {
             self.web.as_mut().and_then(|web| web.part(part, &self.runtime))
         } else if part.protocol == Protocol::Smtp && self.mail.is_some() {

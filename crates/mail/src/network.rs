@@ -46,6 +46,23 @@ impl Network {
         }
     }
 
+    /// The first and the last address of the range.
+    pub fn bounds(&self) -> (IpAddr, IpAddr) {
+        let bits = u32::from(self.prefix_bits);
+        match self.address {
+            IpAddr::V4(net) => {
+                let host = u32::MAX.checked_shr(bits).unwrap_or(0);
+                let first = u32::from(net) & !host;
+                (Ipv4Addr::from(first).into(), Ipv4Addr::from(first | host).into())
+            }
+            IpAddr::V6(net) => {
+                let host = u128::MAX.checked_shr(bits).unwrap_or(0);
+                let first = u128::from(net) & !host;
+                (Ipv6Addr::from(first).into(), Ipv6Addr::from(first | host).into())
+            }
+        }
+    }
+
     /// Whether the whole of another range lies in this one.
     pub fn covers(&self, other: &Network) -> bool {
         self.prefix_bits <= other.prefix_bits && self.contains(other.address)
@@ -105,6 +122,20 @@ fn is_global_v6(address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_have_a_first_and_a_last_address() {
+        for (range, first, last) in [
+            ("192.0.2.77/24", "192.0.2.0", "192.0.2.255"),
+            ("192.0.2.77", "192.0.2.77", "192.0.2.77"),
+            ("0.0.0.0/0", "0.0.0.0", "255.255.255.255"),
+            ("2001:db8::5/127", "2001:db8::4", "2001:db8::5"),
+            ("::/0", "::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ] {
+            let bounds = range.parse::<Network>().unwrap().bounds();
+            assert_eq!(bounds, (first.parse().unwrap(), last.parse().unwrap()), "{range}");
+        }
+    }
 
     #[test]
     fn addresses_of_the_internet() {

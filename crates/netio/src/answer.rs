@@ -15,6 +15,10 @@ pub struct Received {
     pub frame: Frame,
     /// Checksums of transports are not filled in yet, or the kernel has found them right.
     pub checksums_trusted: bool,
+    /// Number of the interface by which it came, if that is known.
+    pub incoming: Option<u32>,
+    /// Of the one by which it goes on.
+    pub outgoing: Option<u32>,
 }
 
 /// Bytes that are sent on in place of those that came.

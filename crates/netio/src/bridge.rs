@@ -30,6 +30,8 @@ const SEND_WAIT: Duration = Duration::from_millis(20);
 /// A thread's part of a bridge.
 pub(crate) struct BridgePort {
     sides: [OwnedFd; 2],
+    /// Numbers of their interfaces.
+    interfaces: [Option<u32>; 2],
     link: Link,
     batch: Batch,
     statistics: Statistics,
@@ -48,7 +50,9 @@ struct Onward {
 impl BridgePort {
     pub(crate) fn new(sides: [OwnedFd; 2], link: Link) -> Self {
         let batch = Batch::new(BATCH, OFFLOAD_LEN + FRAME_LEN_MAX);
-        Self { sides, link, batch, statistics: Statistics::default() }
+        let number = |side: &OwnedFd| sys::bound_interface(side.as_fd()).ok().and_then(|it| it.0);
+        let interfaces = sides.each_ref().map(number);
+        Self { sides, interfaces, link, batch, statistics: Statistics::default() }
     }
 
     /// What has come to one side.
@@ -57,8 +61,10 @@ impl BridgePort {
         side: usize,
         handle: &mut dyn FnMut(&Received) -> Answer,
     ) -> io::Result<usize> {
-        let Self { sides: [one, other], link, batch, statistics } = self;
+        let Self { sides: [one, other], interfaces, link, batch, statistics } = self;
+        let [first, second] = *interfaces;
         let (from, to) = if side == 0 { (one, other) } else { (other, one) };
+        let (incoming, outgoing) = if side == 0 { (first, second) } else { (second, first) };
         match batch.receive(from.as_fd()) {
             Ok(0) => return Ok(0),
             Ok(_) => {}
@@ -71,7 +77,11 @@ impl BridgePort {
             let beside = messages::control(control);
             let tag = beside.tag.filter(|_| *link == Link::Ethernet);
             let mut offload = Offload(*offload);
-            let received = received(offload, bytes, tag, beside.time, *link);
+            let received = Received {
+                incoming,
+                outgoing,
+                ..received(offload, bytes, tag, beside.time, *link)
+            };
             offload = offload.moved(if tag.is_some() { TAG_LEN } else { 0 });
             statistics.frames += 1;
             statistics.bytes += u64::from(received.frame.original_len);
@@ -88,7 +98,7 @@ impl BridgePort {
             onward.push(Onward { offload, tag, changed, place });
         }
         let outgoing: Vec<Outgoing<'_>> =
-            onward.iter().map(|onward| outgoing(onward, &frames)).collect();
+            onward.iter().map(|onward| parts(onward, &frames)).collect();
         let sent = send_all(to, &outgoing)?;
         statistics.sent += sent as u64;
         statistics.send_failures += (outgoing.len() - sent) as u64;
@@ -112,11 +122,12 @@ fn received(
     let bytes = frame::whole(bytes, tag);
     let original_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let frame = Frame { number: 0, time: time.unwrap_or_else(now), link, bytes, original_len };
-    Received { frame, checksums_trusted: offload.is_trusted() }
+    let checksums_trusted = offload.is_trusted();
+    Received { frame, checksums_trusted, incoming: None, outgoing: None }
 }
 
 /// The parts of a frame, without copying what was received.
-fn outgoing<'a>(onward: &'a Onward, frames: &[&'a [u8]]) -> Outgoing<'a> {
+fn parts<'a>(onward: &'a Onward, frames: &[&'a [u8]]) -> Outgoing<'a> {
     let offload = onward.offload.0.as_slice();
     if let Some(changed) = &onward.changed {
         return Outgoing { parts: [offload, changed, &[], &[]] };

@@ -145,7 +145,8 @@ pub fn walk_block(block: &[u8], link: Link, is_loopback: bool, take: &mut dyn Fn
             let original_len = len.saturating_add(tag_len);
             let frame = Frame { number: 0, time, link, bytes, original_len };
             let trusted = frame::CHECKSUM_NOT_READY | frame::CHECKSUM_VALID;
-            take(Received { frame, checksums_trusted: status & trusted != 0 });
+            let checksums_trusted = status & trusted != 0;
+            take(Received { frame, checksums_trusted, incoming: None, outgoing: None });
         }
         if next == 0 {
             return;

@@ -30,6 +30,9 @@ pub enum Error {
         "queue {0} is taken by another program (/proc/net/netfilter/nfnetlink_queue names its port)"
     )]
     QueueTaken(u16),
+    /// Another program has the device.
+    #[error("network device {0:?} is another program's; `ip link` lists them")]
+    DeviceTaken(String),
     /// A setting cannot be used.
     #[error("{key}: {value:?} is not {wanted}")]
     Setting {
@@ -39,6 +42,16 @@ pub enum Error {
         value: String,
         /// What it may be.
         wanted: &'static str,
+    },
+    /// A set of nftables that is not there, or not as it has to be.
+    #[error("nftables set {set:?} {what}; make it with: {command}")]
+    Set {
+        /// Family, table and name.
+        set: String,
+        /// What is wrong.
+        what: &'static str,
+        /// What makes it.
+        command: String,
     },
     /// Inherited sockets do not fit the plan.
     #[error("the sockets that were handed over do not fit the arguments")]

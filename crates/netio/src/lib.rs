@@ -1,4 +1,5 @@
-//! Packets from the kernel and back: AF_PACKET rings, a bridge between two interfaces, NFQUEUE.
+//! Packets from the kernel and back: AF_PACKET rings, a bridge between two interfaces, NFQUEUE, the
+//! end of a WireGuard tunnel.
 //!
 //! ```text
 //! Plan::open -> sockets (kept by a supervisor, inherited by its worker)
@@ -19,6 +20,7 @@ mod error;
 mod frame;
 mod messages;
 mod netlink;
+mod nftables;
 mod plan;
 mod privileges;
 mod queue;
@@ -27,14 +29,21 @@ mod settings;
 mod signals;
 mod statistics;
 mod sys;
+mod tunnel;
 
 pub use answer::{Answer, Change, Port, Received, Reply, ReplyTo};
 pub use error::Error;
+pub use nftables::{BlockSet, SetVersion};
 pub use plan::{Inputs, Plan, adopt, inheritable};
 pub use privileges::{NET_ADMIN, keep_capabilities, limit_capabilities};
 pub use settings::{QueueMode, Settings};
 pub use signals::{Signal, Signals};
 pub use statistics::{QueueDrops, Statistics};
+
+/// The name of an interface by its number; none if there is no such interface.
+pub fn interface_name(number: u32) -> Option<String> {
+    sys::interface_name(number)
+}
 
 /// Parsers of what the kernel hands over, for tests and fuzzing.
 pub mod parse {

@@ -17,7 +17,7 @@ const MSG_VERDICT_BATCH: u16 = SUBSYSTEM | 3;
 /// `NLMSG_ERROR`.
 const MSG_ERROR: u16 = 2;
 const REQUEST: u16 = 1;
-const ACKNOWLEDGE: u16 = 4;
+pub(crate) const ACKNOWLEDGE: u16 = 4;
 
 /// Length of `struct nlmsghdr` and of `struct nfgenmsg` behind it.
 const HEADER_LEN: usize = 16;
@@ -54,19 +54,25 @@ impl Messages {
 
     /// Begins a message about a queue.
     fn begin(&mut self, kind: u16, flags: u16, queue: u16) {
+        // AF_UNSPEC.
+        self.begin_of(kind, flags, 0, queue);
+    }
+
+    /// Begins a message of nfnetlink: to a family, with a number that means what the kind says.
+    pub(crate) fn begin_of(&mut self, kind: u16, flags: u16, family: u8, number: u16) {
         self.start = self.bytes.len();
         self.bytes.extend([0; 4]);
         self.bytes.extend(kind.to_ne_bytes());
         self.bytes.extend((REQUEST | flags).to_ne_bytes());
         // Number of the message and of the sender: the kernel fills in the latter.
         self.bytes.extend([0; 8]);
-        // AF_UNSPEC, version 0.
-        self.bytes.extend([0, 0]);
-        self.bytes.extend(queue.to_be_bytes());
+        // Version 0.
+        self.bytes.extend([family, 0]);
+        self.bytes.extend(number.to_be_bytes());
         self.finish();
     }
 
-    fn attribute(&mut self, kind: u16, value: &[u8]) {
+    pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) {
         let len = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
         self.bytes.extend(len.to_ne_bytes());
         self.bytes.extend(kind.to_ne_bytes());
@@ -149,12 +155,18 @@ pub struct Queued<'a> {
     pub original_len: Option<u32>,
     /// The checksum is not filled in yet.
     pub is_partial: bool,
+    /// Number of the interface by which it came; none of what the machine itself sends.
+    pub incoming: Option<u32>,
+    /// Of the one by which it goes on; none of what is for the machine itself.
+    pub outgoing: Option<u32>,
 }
 
 /// What the kernel says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
     Packet(Queued<'a>),
+    /// Another message of nfnetlink: its type and its attributes.
+    Other(u16, &'a [u8]),
     /// An error number of the system, or 0: done.
     Result(i32),
 }
@@ -176,33 +188,47 @@ pub(crate) fn each<'a>(mut datagram: &'a [u8], take: &mut dyn FnMut(Said<'a>)) {
         match word16(datagram, 4) {
             MSG_ERROR => take(Said::Result((word32(body, 0) as i32).saturating_neg())),
             MSG_PACKET => {
-                let attributes = body.get(GENERAL_LEN..).unwrap_or_default();
-                take(Said::Packet(queued(attributes)));
+                take(Said::Packet(queued(body.get(GENERAL_LEN..).unwrap_or_default())));
             }
-            _ => {}
+            kind => take(Said::Other(kind, body.get(GENERAL_LEN..).unwrap_or_default())),
         }
         datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
 }
 
-fn queued(mut attributes: &[u8]) -> Queued<'_> {
+/// Attributes by their types, up to one that contradicts itself.
+pub(crate) fn attributes<'a>(mut bytes: &'a [u8], take: &mut dyn FnMut(u16, &'a [u8])) {
+    while bytes.len() >= 4 {
+        let len = usize::from(word16(bytes, 0));
+        let Some(value) = bytes.get(4..len) else { return };
+        take(word16(bytes, 2) & TYPE_MASK, value);
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+/// The number that an attribute's value begins with.
+pub(crate) fn number(value: &[u8]) -> u32 {
+    value.first_chunk().map_or(0, |word| u32::from_be_bytes(*word))
+}
+
+fn queued(bytes: &[u8]) -> Queued<'_> {
     let mut packet = Queued::default();
-    while attributes.len() >= 4 {
-        let len = usize::from(word16(attributes, 0));
-        let Some(value) = attributes.get(4..len) else { break };
-        let first = value.first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
-        match word16(attributes, 2) & TYPE_MASK {
+    attributes(bytes, &mut |kind, value| {
+        let first = number(value);
+        match kind {
             1 => packet.id = first,
             3 => packet.mark = first,
             4 => packet.time = time(value),
+            // NFQA_IFINDEX_INDEV, NFQA_IFINDEX_OUTDEV.
+            5 => packet.incoming = Some(first),
+            6 => packet.outgoing = Some(first),
             10 => packet.payload = value,
             13 => packet.original_len = Some(first),
             // NFQA_SKB_INFO: NFQA_SKB_CSUMNOTREADY.
             14 => packet.is_partial = first & 1 != 0,
             _ => {}
         }
-        attributes = attributes.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
+    });
     packet
 }
 

@@ -1,8 +1,10 @@
 //! Which sockets are opened, and the ports that they make.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use gauntlet_packet::Link;
+use gauntlet_tunnel::Config;
 
 use crate::answer::Port;
 use crate::bridge::BridgePort;
@@ -11,6 +13,7 @@ use crate::error::Error;
 use crate::queue::{self, QueuePort};
 use crate::settings::{Cluster, Settings};
 use crate::sys;
+use crate::tunnel::{self, TunnelPort};
 
 /// Where packets come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +34,13 @@ pub enum Inputs {
         first: u16,
         /// Number of the last.
         last: u16,
+    },
+    /// The end of a WireGuard tunnel.
+    Tunnel {
+        /// Name of the TUN device.
+        device: String,
+        /// Keys and peers.
+        config: Arc<Config>,
     },
 }
 
@@ -65,6 +75,8 @@ impl Plan {
         match self.inputs {
             Inputs::Queues { first, last } => usize::from(last.saturating_sub(first)) + 1,
             Inputs::Capture { .. } | Inputs::Bridge { .. } => self.threads,
+            // Sessions belong to one thread.
+            Inputs::Tunnel { .. } => 1,
         }
     }
 
@@ -72,8 +84,13 @@ impl Plan {
     pub fn queues(&self) -> Vec<u16> {
         match self.inputs {
             Inputs::Queues { first, last } => (first..=last).collect(),
-            Inputs::Capture { .. } | Inputs::Bridge { .. } => Vec::new(),
+            _ => Vec::new(),
         }
+    }
+
+    /// Packets are of use to nobody without keys and sessions.
+    pub fn is_tunnel(&self) -> bool {
+        matches!(self.inputs, Inputs::Tunnel { .. })
     }
 
     /// Frames that pass are sent on, and others are not.
@@ -95,6 +112,9 @@ impl Plan {
                     for (side, interface) in (0u16..).zip(sides) {
                         sockets.push(self.packet_socket(interface, side)?);
                     }
+                }
+                Inputs::Tunnel { device, config } => {
+                    sockets.extend(tunnel::open(device, config, self.settings.buffer_bytes)?);
                 }
                 Inputs::Queues { first, .. } => {
                     let number = u16::try_from(number).unwrap_or(u16::MAX);
@@ -196,6 +216,11 @@ impl Plan {
                         return Err(Error::Sides(one.clone(), other.clone()));
                     }
                     ports.push(Box::new(BridgePort::new(sockets, links[0])));
+                }
+                Inputs::Tunnel { device, config } => {
+                    let port = TunnelPort::new(device, [next()?, next()?], config);
+                    let port = port.map_err(|e| Error::System("a tunnel".to_owned(), e))?;
+                    ports.push(Box::new(port));
                 }
                 Inputs::Queues { first, .. } => {
                     let number = u16::try_from(number).unwrap_or(u16::MAX);

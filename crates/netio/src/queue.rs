@@ -58,7 +58,7 @@ pub(crate) fn open(queue: u16, settings: &Settings) -> Result<OwnedFd, Error> {
 }
 
 /// Sends messages, and waits for the kernel's answer to them.
-fn ask(socket: &OwnedFd, messages: &Messages) -> io::Result<()> {
+pub(crate) fn ask(socket: &OwnedFd, messages: &Messages) -> io::Result<()> {
     send(socket, messages)?;
     let mut batch = Batch::new(1, MESSAGE_LEN_MAX);
     loop {
@@ -80,7 +80,7 @@ fn ask(socket: &OwnedFd, messages: &Messages) -> io::Result<()> {
     }
 }
 
-fn send(socket: &OwnedFd, messages: &Messages) -> io::Result<()> {
+pub(crate) fn send(socket: &OwnedFd, messages: &Messages) -> io::Result<()> {
     loop {
         let parts = [messages.bytes(), &[], &[], &[]];
         match sys::send(socket.as_fd(), &[Outgoing { parts }]) {
@@ -185,7 +185,12 @@ fn received(packet: &Queued<'_>) -> Received {
         bytes: packet.payload.into(),
         original_len: packet.original_len.unwrap_or(len),
     };
-    Received { frame, checksums_trusted: packet.is_partial }
+    Received {
+        frame,
+        checksums_trusted: packet.is_partial,
+        incoming: packet.incoming,
+        outgoing: packet.outgoing,
+    }
 }
 
 impl Port for QueuePort {

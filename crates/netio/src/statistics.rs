@@ -18,6 +18,11 @@ pub struct Statistics {
     pub send_failures: u64,
     /// Replies of `reject` that were sent.
     pub replies: u64,
+    /// Handshakes of a tunnel.
+    pub handshakes: u64,
+    /// Datagrams of a tunnel that are not authentic, and packets from addresses that are not their
+    /// peer's.
+    pub refused: u64,
 }
 
 impl Statistics {
@@ -30,6 +35,8 @@ impl Statistics {
             sent: self.sent + other.sent,
             send_failures: self.send_failures + other.send_failures,
             replies: self.replies + other.replies,
+            handshakes: self.handshakes + other.handshakes,
+            refused: self.refused + other.refused,
         }
     }
 }

@@ -3,11 +3,12 @@
 
 mod batch;
 mod ring;
+pub(crate) mod tun;
 
 pub(crate) use batch::{Batch, Outgoing, send};
 pub(crate) use ring::Ring;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -37,16 +38,18 @@ pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
 ///
 /// # Errors
 ///
-/// If it is no socket.
+/// If it is neither a socket nor a device.
 pub(crate) fn adopt(number: RawFd) -> io::Result<OwnedFd> {
-    let mut kind: libc::c_int = 0;
-    let mut len = len_of::<libc::c_int>();
-    // SAFETY: the pointers are to locals of the lengths that are told. A number that is no open
-    // socket is an error, so that what is owned below is one, and the caller names it once.
+    // SAFETY: all zeros is a valid record: integers.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local. A number that is not open is an error, so that what is
+    // owned below is, and the caller names it once.
     unsafe {
-        let place = (&raw mut kind).cast();
-        check(libc::getsockopt(number, libc::SOL_SOCKET, libc::SO_TYPE, place, &raw mut len))?;
-        Ok(OwnedFd::from_raw_fd(number))
+        check(libc::fstat(number, &raw mut about))?;
+        match about.st_mode & libc::S_IFMT {
+            libc::S_IFSOCK | libc::S_IFCHR => Ok(OwnedFd::from_raw_fd(number)),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 }
 
@@ -87,6 +90,15 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
     }
+}
+
+/// The name of the interface with this number.
+pub(crate) fn interface_name(number: u32) -> Option<String> {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: the name has as much room as the call may write, its NUL included.
+    let found = unsafe { libc::if_indextoname(number, name.as_mut_ptr().cast()) };
+    let text = CStr::from_bytes_until_nul(&name).ok().filter(|_| !found.is_null())?;
+    text.to_str().ok().map(str::to_owned)
 }
 
 /// Binds a packet socket to an interface, for frames of all protocols.

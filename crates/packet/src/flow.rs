@@ -11,6 +11,7 @@
 //! What belongs together, and when a flow ends, is as in Suricata 8: a flow times out when its
 //! next packet comes too late; a few others are looked at with every packet, too.
 
+mod admission;
 mod core;
 mod ended;
 mod index;
@@ -19,6 +20,7 @@ mod settings;
 mod state;
 mod table;
 
+pub use admission::{Admission, Basis, Passage};
 pub use core::{Flow, FlowCore, PacketFacts, Pseudo};
 pub use ended::{EndReason, Ended, flush_packets};
 pub use key::{End, icmp_counterpart};

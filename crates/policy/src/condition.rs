@@ -4,7 +4,7 @@ use gauntlet_mail::NameKind;
 use gauntlet_mail::date::DAY_SECONDS;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
 use gauntlet_verdict::Class;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use crate::bytes::Bytes;
 use crate::data_condition::DataCondition;
@@ -130,7 +130,7 @@ pub struct HeaderCondition {
 }
 
 /// A time of day and days of the week, in UTC plus an offset.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeCondition {
     /// `HH:MM`, the start; with an end before it the span goes over midnight.
@@ -184,9 +184,15 @@ pub struct RateCondition {
 }
 
 /// Minutes since midnight, written `HH:MM`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct TimeOfDay(pub u16);
+
+impl From<TimeOfDay> for String {
+    fn from(time: TimeOfDay) -> String {
+        format!("{:02}:{:02}", time.0 / 60, time.0 % 60)
+    }
+}
 
 impl TryFrom<String> for TimeOfDay {
     type Error = String;
@@ -200,7 +206,7 @@ impl TryFrom<String> for TimeOfDay {
 }
 
 /// A day of the week.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say all")]
 pub enum Day {

@@ -4,7 +4,8 @@
 //! A [`Policy`] is a TOML file of rules; each has a direction, conditions as data (no code) and
 //! actions. [`Policy::decide`] tries them in order for every recipient and returns one
 //! [`Disposition`] each; [`Policy::explain`] does the same and says which condition decided.
-//! [`rewrite::apply`] makes the changes that a disposition asks for.
+//! [`rewrite::apply`] makes the changes that a disposition asks for. [`packets`] has rules of its
+//! own: they decide about flows, by their first packet.
 
 mod bounds;
 mod bytes;
@@ -22,6 +23,7 @@ pub mod groups;
 pub mod input;
 mod language;
 pub mod objects;
+pub mod packets;
 pub mod pattern;
 pub mod people;
 mod removals;

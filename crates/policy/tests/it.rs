@@ -4,3 +4,4 @@ mod everything;
 mod fuzz_smoke;
 #[path = "../../mail/tests/mutate.rs"]
 mod mutate;
+mod packets;

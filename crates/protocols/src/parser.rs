@@ -261,6 +261,9 @@ pub struct Wishes {
     pub change: Option<Change>,
     /// Data connections that are to come.
     pub expected: Vec<Expectation>,
+    /// Ports that were agreed on for connections, before it is known what for: port of whom is
+    /// connected to, and who connects (`ToServer`: the client).
+    pub agreed: Vec<(u16, Direction)>,
 }
 
 impl Wishes {
@@ -306,6 +309,7 @@ impl Wishes {
         self.depth = other.depth.or(self.depth);
         self.change = other.change.or(self.change);
         self.expected.extend(other.expected);
+        self.agreed.extend(other.agreed);
     }
 }
 

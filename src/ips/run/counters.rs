@@ -9,6 +9,9 @@ use gauntlet_ids::pipeline::Load;
 use gauntlet_netio::Statistics;
 use serde_json::{Map, Value, json};
 
+use crate::ips::gate::RuleCount;
+use crate::ips::node::policy_metrics;
+
 /// What one thread has counted, or all of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counted {
@@ -21,6 +24,12 @@ pub(super) struct Counted {
     pub(super) load: Load,
     /// Of decoding, by Suricata's names.
     pub(super) decoder: BTreeMap<String, u64>,
+    /// Decisions by rule for packets, of all threads.
+    pub(super) policy: Vec<RuleCount>,
+    /// Decisions that were to be recorded, and were too many.
+    pub(super) unrecorded: u64,
+    /// Senders of drops that were handed to the kernel's sets, and that were too many.
+    pub(super) blocks: (u64, u64),
 }
 
 impl Counted {
@@ -62,11 +71,20 @@ impl Counted {
             ("ips.replaced", self.replaced),
             ("ips.rejected", port.replies),
             ("ips.send_failures", port.send_failures),
+            ("tunnel.handshakes", port.handshakes),
+            ("tunnel.refused", port.refused),
+            ("nft.handed", self.blocks.0),
+            ("nft.lost", self.blocks.1),
         ] {
             put(&mut stats, name, count);
         }
         for (cause, count) in &self.drops {
             put(&mut stats, &format!("ips.drop_reason.{}", cause.replace(' ', "_")), *count);
+        }
+        if !self.policy.is_empty() {
+            let rules: Vec<Value> = self.policy.iter().map(RuleCount::json).collect();
+            let policy = json!({ "rules": rules, "unrecorded": self.unrecorded });
+            stats.insert("policy".to_owned(), policy);
         }
         Value::Object(stats)
     }
@@ -83,6 +101,10 @@ impl Counted {
             ("send_failures_total", "counter", port.send_failures),
             ("replies_total", "counter", port.replies),
             ("replaced_total", "counter", self.replaced),
+            ("tunnel_handshakes_total", "counter", port.handshakes),
+            ("tunnel_refused_total", "counter", port.refused),
+            ("nft_handed_total", "counter", self.blocks.0),
+            ("nft_lost_total", "counter", self.blocks.1),
             ("alerts_total", "counter", self.alerts),
             ("lost_records_total", "counter", lost_records),
             ("flows", "gauge", self.load.flows as u64),
@@ -96,12 +118,15 @@ impl Counted {
         for (cause, count) in &self.drops {
             let _ = writeln!(text, "gauntlet_ips_drops_total{{cause=\"{cause}\"}} {count}");
         }
+        let rules: Vec<Value> = self.policy.iter().map(RuleCount::json).collect();
+        text.push_str(&policy_metrics(&rules, self.unrecorded));
         text
     }
 
     /// For people.
     pub(super) fn summary(&self) -> String {
-        let Statistics { frames, bytes, kernel_drops, sent, send_failures, replies } = self.port;
+        let Statistics { frames, bytes, kernel_drops, sent, send_failures, replies, .. } =
+            self.port;
         let mut text = format!(
             "{frames} packets, {bytes} bytes, {kernel_drops} dropped by the kernel, \
              {alerts} alerts\n{sent} sent on, {send_failures} could not be, {replaced} changed, \
@@ -112,6 +137,10 @@ impl Counted {
         );
         for (cause, count) in &self.drops {
             let _ = write!(text, "\n  {count} dropped: {cause}");
+        }
+        for it in self.policy.iter().filter(|it| it.is_used()) {
+            let RuleCount { rule, action, decisions, refused } = it;
+            let _ = write!(text, "\n  {rule} ({action}): {decisions} flows, {refused} refused");
         }
         text
     }

@@ -1,11 +1,20 @@
 //! From arguments and settings to what is opened and read.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
 use gauntlet_ids::config;
 use gauntlet_ids::replay::Options;
 use gauntlet_netio::{Inputs, Plan, Settings};
+use gauntlet_tunnel::{Config, FILE_BYTES_MAX};
 
-use super::Args;
+use super::{Args, OnCrash};
 
 /// Threads among which an interface's frames are shared out, at most.
 const THREADS_MAX: usize = 256;
@@ -30,18 +39,62 @@ pub(super) fn read(args: &Args) -> anyhow::Result<(Plan, Options)> {
                 None => Inputs::Capture { interface: interface.clone() },
             }
         }
-        (None, None) => bail!("neither --interface nor --queue is given"),
+        (None, None) => match &args.wireguard {
+            Some(file) => tunnel(file, args)?,
+            None => bail!("none of --interface, --queue and --wireguard is given"),
+        },
     };
     let threads = args.threads.map(usize::from).or(settings.threads).unwrap_or(1);
     let plan = Plan { inputs, threads: threads.clamp(1, THREADS_MAX), settings };
-    let options = Options {
-        settings: all,
+    let options = options(args, all, plan.is_inline());
+    Ok((plan, options))
+}
+
+/// What rules are read with, read anew.
+pub(super) fn options_anew(args: &Args, is_inline: bool) -> anyhow::Result<Options> {
+    Ok(options(args, args.settings.read()?, is_inline))
+}
+
+fn options(args: &Args, settings: config::Settings, inline: bool) -> Options {
+    Options {
+        settings,
         directory: args.settings.directory(),
         rules: args.rules.clone(),
-        inline: plan.is_inline(),
+        inline,
         checksums: None,
-    };
-    Ok((plan, options))
+    }
+}
+
+/// Longest name of a device (`IFNAMSIZ` without its NUL).
+const DEVICE_LEN_MAX: usize = 15;
+
+/// The tunnel of a file, whose name is that of the device, as wg-quick has it.
+fn tunnel(file: &Path, args: &Args) -> anyhow::Result<Inputs> {
+    let shown = file.display();
+    if args.on_crash() == OnCrash::Pass {
+        bail!(
+            "--wireguard: without the process that has the keys nothing can pass; leave \
+             --fail-open and --on-crash pass out"
+        );
+    }
+    let device = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    if device.is_empty() || device.len() > DEVICE_LEN_MAX {
+        bail!("{shown}: the file is called as the device is to be, e.g. wg0.conf (15 letters)");
+    }
+    let opened = File::open(file).with_context(|| format!("cannot read {shown}"))?;
+    let mode = opened.metadata()?.mode();
+    if mode & 0o077 != 0 {
+        bail!(
+            "{shown} has a private key, and others may read it (mode {:o}): chmod 600 {shown}",
+            mode & 0o777
+        );
+    }
+    let mut text = String::new();
+    let most = FILE_BYTES_MAX as u64 + 1;
+    opened.take(most).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
+    let resolve = |name: &str| name.to_socket_addrs().ok()?.next();
+    let config = Config::read(&text, &resolve).with_context(|| shown.to_string())?;
+    Ok(Inputs::Tunnel { device: device.to_owned(), config: Arc::new(config) })
 }
 
 /// Applies `af-packet.N.*`: of `default`, then of the interface. Returns the interface to which

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gauntlet_ids::detect::{Detector, Program};
 use gauntlet_ids::eve;
-use gauntlet_ids::pipeline;
+use gauntlet_ids::pipeline::{self, Gate};
 use gauntlet_ids::replay::{self, Options, ReplayError};
 use gauntlet_netio::Plan;
 use gauntlet_packet::Checksums;
 
 use super::Args;
+use crate::ips::gate::PacketGate;
 use crate::ips::inspection::Judges;
 
 /// What all threads run with.
@@ -20,6 +21,8 @@ pub(super) struct Ready {
     pub(super) eve: eve::Settings,
     /// A thread's sets and reputations, until it takes them.
     detectors: Vec<Mutex<Option<Detector>>>,
+    /// Rules for packets.
+    pub(super) gate: Option<Arc<PacketGate>>,
 }
 
 impl Ready {
@@ -43,7 +46,7 @@ impl Ready {
         layers.protocols.hashes = replay::hashes(&eve);
         program.wants(&mut layers.protocols);
         layers.wishes = eve.wishes(None);
-        Ok(Self { program: Arc::new(program), layers, eve, detectors })
+        Ok(Self { program: Arc::new(program), layers, eve, detectors, gate: None })
     }
 
     /// With records as the node wants them: without a file of all, alerts alone.
@@ -53,6 +56,13 @@ impl Ready {
             self.eve = eve.with_evidence();
             self.layers.wishes = self.eve.wishes(None);
         }
+        self
+    }
+
+    /// Flows are decided about by their first packet.
+    pub(super) fn gated(mut self, gate: Option<Arc<PacketGate>>) -> Self {
+        self.layers.gate = gate.clone().map(|gate| gate as Arc<dyn Gate>);
+        self.gate = gate;
         self
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gauntlet_netio::Plan;
 
 use super::Args;
+use super::blocks::Blocks;
 use super::costs::Costs;
 use super::counters::{Board, Counted};
 use super::records::Records;
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     /// What rules cost, if every so manieth packet is measured; 0: none.
     pub(super) costs: Costs,
     pub(super) profile_every: u32,
+    /// Senders of drops on their way into the kernel's sets.
+    pub(super) blocks: Blocks,
     stop: AtomicBool,
     /// Packets that the kernel dropped at our queues.
     queue_drops: AtomicU64,
@@ -76,6 +79,7 @@ impl Shared {
             resets: args.reset,
             costs: Costs::default(),
             profile_every: args.profile_every,
+            blocks: args.blocks.blocks(),
             stop: AtomicBool::new(false),
             queue_drops: AtomicU64::new(0),
         }
@@ -100,6 +104,11 @@ impl Shared {
     pub(super) fn sum(&self) -> Counted {
         let mut sum = self.board.sum();
         sum.port.kernel_drops += self.queue_drops.load(Ordering::Relaxed);
+        sum.blocks = self.blocks.counted();
+        if let Some(gate) = &self.rules.load().gate {
+            sum.policy = gate.counted();
+            sum.unrecorded = gate.unrecorded();
+        }
         sum
     }
 }

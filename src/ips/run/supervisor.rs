@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use gauntlet_netio::{Answer, Plan, Port, Signal, Signals, inheritable};
 
-use super::worker::{GO, READY};
+use super::blocks::{self, Blocker, ENTRY_LEN, Ends, MESSAGE_MAX};
+use super::worker::{BLOCK, GO, READY};
 use super::{Args, OnCrash, plan};
 use crate::ips::node::RELOAD;
 
@@ -25,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How much longer than a thread the whole worker may be silent.
 const SILENCE_EXTRA: Duration = Duration::from_secs(2);
+/// What a worker says is read in pieces of this length.
+const HEARD_BYTES: usize = 4_096;
 /// How long a worker may take to read its rules.
 const READY_WAIT: Duration = Duration::from_secs(600);
 
@@ -34,6 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     plan::tell_unknown(&options);
     plan::account(args)?;
     let sockets = plan.open()?;
+    let blocker = args.blocks.open(plan.is_inline())?;
     let node = match args.for_node {
         true => {
             let node = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -42,7 +46,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         false => None,
     };
-    let mut supervisor = Supervisor { args, plan, sockets, signals, node, was_ready: false };
+    let was_ready = false;
+    let mut supervisor = Supervisor { args, plan, sockets, signals, node, blocker, was_ready };
     supervisor.run()
 }
 
@@ -53,6 +58,8 @@ struct Supervisor<'a> {
     signals: Signals,
     /// The node whose packets these are.
     node: Option<UnixStream>,
+    /// Adds senders of drops to the kernel's sets.
+    blocker: Option<Blocker>,
     /// A worker has inspected packets.
     was_ready: bool,
 }
@@ -64,6 +71,8 @@ struct Worker {
     is_ready: bool,
     /// When it last said something.
     heard: Instant,
+    /// What it has said and not to its end.
+    unread: Vec<u8>,
 }
 
 /// Why nobody inspects packets any more.
@@ -134,7 +143,8 @@ impl Supervisor<'_> {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .context("the worker cannot be started")?;
-        Ok(Worker { child, stream: ours, is_ready: false, heard: Instant::now() })
+        let heard = Instant::now();
+        Ok(Worker { child, stream: ours, is_ready: false, heard, unread: Vec::new() })
     }
 
     /// Waits for the end of a worker, and deals with packets until it is ready.
@@ -148,7 +158,10 @@ impl Supervisor<'_> {
                 Some(Signal::Reload) => worker.tell(Signal::Reload),
                 Some(Signal::Child) | None => {}
             }
-            let said = worker.hear();
+            let Heard { anything: said, blocks } = worker.hear();
+            if let Some(blocker) = &mut self.blocker {
+                blocker.add(&blocks);
+            }
             if let Some(status) = worker.child.try_wait()? {
                 return Ok(Ended::Worker(status.code()));
             }
@@ -168,9 +181,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Ports for the time without a worker. A ring has no use for them: it is the worker's.
+    /// Ports for the time without a worker. A ring has no use for them: it is the worker's,
+    /// as keys and sessions of a tunnel are.
     fn ports(&self) -> anyhow::Result<Vec<Box<dyn Port>>> {
-        if !self.plan.is_inline() {
+        if !self.plan.is_inline() || self.plan.is_tunnel() {
             return Ok(Vec::new());
         }
         let copies: io::Result<Vec<OwnedFd>> =
@@ -205,22 +219,52 @@ impl Supervisor<'_> {
 }
 
 impl Worker {
-    /// Whether it has said anything since it was last asked.
-    fn hear(&mut self) -> bool {
-        let mut bytes = [0; 64];
-        match self.stream.read(&mut bytes) {
-            Ok(read) if read > 0 => {
-                self.heard = Instant::now();
-                self.is_ready || bytes.first() == Some(&READY)
-            }
-            _ => false,
+    /// What it has said since it was last asked.
+    fn hear(&mut self) -> Heard {
+        let mut bytes = [0; HEARD_BYTES];
+        let read = self.stream.read(&mut bytes).unwrap_or(0);
+        if read == 0 {
+            return Heard::default();
         }
+        self.heard = Instant::now();
+        self.unread.extend_from_slice(bytes.get(..read).unwrap_or_default());
+        let (is_ready, blocks, taken) = understand(&self.unread);
+        self.unread.drain(..taken);
+        Heard { anything: self.is_ready || is_ready, blocks }
     }
 
     fn tell(&self, signal: Signal) {
         // If it has ended meanwhile, `try_wait` says so.
         let _ = signal.send(self.child.id());
     }
+}
+
+/// What a worker has said.
+#[derive(Default)]
+struct Heard {
+    /// That it is ready; once it is, anything.
+    anything: bool,
+    /// Senders of drops.
+    blocks: Vec<Ends>,
+}
+
+/// Reads what a worker says: whether it is ready, senders of drops, and how many bytes that was. A
+/// worker that was taken over says what it likes, so nothing of it is believed but addresses.
+fn understand(said: &[u8]) -> (bool, Vec<Ends>, usize) {
+    let (mut is_ready, mut blocks, mut rest) = (false, Vec::new(), said);
+    while let Some((kind, behind)) = rest.split_first() {
+        if *kind != BLOCK {
+            is_ready |= *kind == READY;
+            rest = behind;
+            continue;
+        }
+        let Some((count, behind)) = behind.split_first() else { break };
+        let count = usize::from(*count).min(MESSAGE_MAX);
+        let Some((entries, behind)) = behind.split_at_checked(count * ENTRY_LEN) else { break };
+        blocks.extend(entries.as_chunks::<ENTRY_LEN>().0.iter().map(blocks::ends));
+        rest = behind;
+    }
+    (is_ready, blocks, said.len() - rest.len())
 }
 
 /// Lets a worker end, and ends with its code.
@@ -242,5 +286,31 @@ fn stop(mut worker: Worker) -> anyhow::Result<ExitCode> {
             worker.child.kill()?;
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_says_is_understood_in_any_pieces() {
+        let entry = [7; ENTRY_LEN];
+        let said = [&b"AR"[..], &[BLOCK, 2], &entry, &entry, b"A"].concat();
+        assert!(understand(&said).0);
+        for cut in 0..said.len() {
+            let (mut unread, mut count, mut ready) = (Vec::new(), 0, false);
+            for piece in [&said[..cut], &said[cut..]] {
+                unread.extend_from_slice(piece);
+                let (is_ready, blocks, taken) = understand(&unread);
+                unread.drain(..taken);
+                count += blocks.len();
+                ready |= is_ready;
+            }
+            assert_eq!((ready, count, unread.len()), (true, 2, 0), "{cut}");
+        }
+        // More than it may say at a time, and what never ends.
+        assert_eq!(understand(&[&[BLOCK, 255][..], &[0; 64 * ENTRY_LEN]].concat()).1.len(), 64);
+        assert_eq!(understand(&[BLOCK]), (false, vec![], 0));
     }
 }

@@ -9,18 +9,21 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use gauntlet_ids::detect::{Profile, Program};
 use gauntlet_ids::eve::{Beside, Writer};
 use gauntlet_ids::pipeline::observer::{
-    Anomaly, Dropped, FilePart, FlowEnd, MailEvent, TransactionEvent,
+    Anomaly, Dropped, FilePart, FlowEnd, GateDecision, MailEvent, TransactionEvent,
 };
-use gauntlet_ids::pipeline::{DropCause, Event, Fate, Observer, Pipeline};
+use gauntlet_ids::pipeline::{DropCause, Event, Fate, Interfaces, Observer, Pipeline};
 use gauntlet_ids::rule::RejectTo;
 use gauntlet_inspection::Inspector;
 use gauntlet_netio::{Answer, Change, Port, Received, Reply, ReplyTo, reject};
+use gauntlet_packet::flow::Passage;
 use gauntlet_packet::{Packet, Time};
 
+use super::blocks::Ends;
 use super::costs::CLOCK;
 use super::counters::Counted;
 use super::rules::Ready;
 use super::shared::Shared;
+use crate::ips::gate::PacketGate;
 
 /// How long a thread waits for packets before it looks around.
 const WAIT: Duration = Duration::from_millis(100);
@@ -45,7 +48,7 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
         Some(judges) => Some(judges.inspector(shared.is_inline)?),
         None => None,
     };
-    let teller = Teller::new(&ready, inspector, shared.resets);
+    let teller = Teller::new(&ready, inspector, shared);
     let program = Arc::clone(&ready.program);
     let mut inspection = Inspection::new(number, (pipeline, program), shared.is_inline, teller);
     drop(ready);
@@ -75,31 +78,32 @@ pub(super) fn run(number: usize, mut port: Box<dyn Port>, shared: &Shared) -> io
 }
 
 /// The pipeline, and what comes out of it.
-struct Inspection {
+struct Inspection<'s> {
     number: usize,
     pipeline: Pipeline,
     /// The rules that it runs.
     program: Arc<Program>,
     is_inline: bool,
     counted: Counted,
-    teller: Teller,
+    teller: Teller<'s>,
 }
 
 /// Writes records of what the pipeline tells, and makes the replies that rules ask for.
-struct Teller {
+struct Teller<'s> {
     writer: Writer<'static>,
+    /// Rules for packets.
+    gate: Option<Arc<PacketGate>>,
+    shared: &'s Shared,
     /// Judges what packets carry.
     inspector: Option<Inspector>,
     /// Records of the batch, a line each; the writer appends to them.
     lines: Rc<RefCell<String>>,
     replies: Vec<Reply>,
     replies_left: usize,
-    /// Connections that are dropped for what they carry are reset.
-    resets: bool,
 }
 
-impl Teller {
-    fn new(ready: &Ready, inspector: Option<Inspector>, resets: bool) -> Self {
+impl<'s> Teller<'s> {
+    fn new(ready: &Ready, inspector: Option<Inspector>, shared: &'s Shared) -> Self {
         let lines = Rc::new(RefCell::new(String::new()));
         let end = Rc::clone(&lines);
         let out = Box::new(move |line: &str| {
@@ -108,7 +112,8 @@ impl Teller {
             lines.push('\n');
         });
         let writer = Writer::new(ready.eve.clone(), Arc::clone(&ready.program), "", out);
-        Self { writer, inspector, lines, replies: Vec::new(), replies_left: 0, resets }
+        let gate = ready.gate.clone();
+        Self { writer, gate, shared, inspector, lines, replies: Vec::new(), replies_left: 0 }
     }
 
     /// Tells the writer, and who judges what packets carry.
@@ -120,10 +125,15 @@ impl Teller {
     }
 }
 
-impl Observer for Teller {
+impl Observer for Teller<'_> {
     fn packet(&mut self, event: &Event<'_>) {
         self.tell(|observer| observer.packet(event));
         replies_to(event, &mut self.replies_left, &mut self.replies);
+        if let Some(rule) = event.verdict.dropped_by.filter(|_| self.shared.is_inline)
+            && let Some(rule) = event.program.rules.rules.get(rule as usize)
+        {
+            self.shared.blocks.dropped_by_rule((rule.gid, rule.sid), ends(event.packet));
+        }
     }
 
     fn transaction(&mut self, event: &TransactionEvent<'_>) {
@@ -154,27 +164,43 @@ impl Observer for Teller {
         self.tell(|observer| observer.anomaly(anomaly));
     }
 
+    fn decided(&mut self, decision: &GateDecision<'_>) {
+        self.tell(|observer| observer.decided(decision));
+        if !decision.passage.is_open()
+            && decision.is_inline
+            && self.gate.as_ref().is_some_and(|gate| gate.blocks(decision.number))
+        {
+            self.shared.blocks.add(ends(decision.moment.packet));
+        }
+        if decision.passage == Passage::Rejected {
+            let packet = decision.moment.packet;
+            reply(packet, &[ReplyTo::Source], &mut self.replies_left, &mut self.replies);
+        }
+    }
+
     fn dropped(&mut self, drop: &Dropped<'_>) {
         self.tell(|observer| observer.dropped(drop));
-        if self.resets && drop.reason == DropCause::Observer.name() {
+        if self.shared.resets && drop.reason == DropCause::Observer.name() {
             let both = [ReplyTo::Source, ReplyTo::Destination];
             reply(drop.moment.packet, &both, &mut self.replies_left, &mut self.replies);
         }
     }
 }
 
-impl Inspection {
+impl<'s> Inspection<'s> {
     fn new(
         number: usize,
         (pipeline, program): (Pipeline, Arc<Program>),
         is_inline: bool,
-        teller: Teller,
+        teller: Teller<'s>,
     ) -> Self {
         Self { number, pipeline, program, is_inline, counted: Counted::default(), teller }
     }
 
     fn frame(&mut self, received: &Received) -> Answer {
         self.pipeline.trust_checksums(received.checksums_trusted);
+        let &Received { incoming, outgoing, .. } = received;
+        self.pipeline.arrived(Interfaces { incoming, outgoing });
         let fate = self.pipeline.frame(&received.frame, &mut self.teller);
         let replies = std::mem::take(&mut self.teller.replies);
         self.answer(fate, replies)
@@ -203,6 +229,7 @@ impl Inspection {
         let detector = ready.detector(self.number);
         self.teller.writer.replace_program(Arc::clone(&ready.program));
         self.program = Arc::clone(&ready.program);
+        self.teller.gate.clone_from(&ready.gate);
         self.pipeline.reload(Arc::clone(&ready.program), detector, &ready.layers);
     }
 
@@ -239,6 +266,11 @@ impl Inspection {
     }
 }
 
+/// Sender and receiver.
+fn ends(packet: &Packet) -> Option<Ends> {
+    packet.ip.as_ref().map(|ip| (ip.source, ip.destination))
+}
+
 /// What a rule with `reject` sends.
 fn replies_to(event: &Event<'_>, left: &mut usize, replies: &mut Vec<Reply>) {
     let sides: &[ReplyTo] = match event.verdict.reject {
@@ -250,7 +282,7 @@ fn replies_to(event: &Event<'_>, left: &mut usize, replies: &mut Vec<Reply>) {
     reply(event.packet, sides, left, replies);
 }
 
-/// Resets, or ICMP errors, to these sides.
+/// Makes replies to these sides, as long as some are left.
 fn reply(packet: &Packet, sides: &[ReplyTo], left: &mut usize, replies: &mut Vec<Reply>) {
     for side in sides {
         if *left > 0

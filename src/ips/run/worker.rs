@@ -18,11 +18,13 @@ use gauntlet_netio::{
 };
 use serde_json::json;
 
+use super::blocks::ENTRY_LEN;
 use super::cpus::Cpus;
 use super::records::Records;
 use super::rules::Ready;
 use super::shared::Shared;
 use super::{Args, OnCrash, metrics, plan, thread};
+use crate::ips::gate::{GateArgs, PacketGate, database};
 use crate::ips::inspection::Judges;
 use crate::ips::node;
 
@@ -30,6 +32,9 @@ use crate::ips::node;
 pub(super) const READY: u8 = b'R';
 /// Sent to it now and then: all threads make progress.
 pub(super) const ALIVE: u8 = b'A';
+/// Sent to it: senders of drops follow, a byte that says how many, and each as
+/// [`super::blocks::ends`] reads it.
+pub(super) const BLOCK: u8 = b'B';
 /// Received from it: packets are this process's now.
 pub(super) const GO: u8 = b'G';
 
@@ -63,7 +68,8 @@ pub(super) fn run(args: &Args, sockets: &[RawFd]) -> anyhow::Result<ExitCode> {
         format!("cannot write {:?}", args.eve.as_deref().unwrap_or("-".as_ref()))
     })?;
     let ready = Ready::read(&plan, &options, None)?;
-    let ready = ready.for_node(args).telling(judges.as_ref(), args.reset);
+    let gate = gate(&args.gate, &options, None)?;
+    let ready = ready.for_node(args).telling(judges.as_ref(), args.reset).gated(gate);
     // A node that is gone is noticed soon.
     let _ = records.tell_node(&node::rules(&ready.program));
     let (used, left_out) = ready.counts();
@@ -78,6 +84,15 @@ pub(super) fn run(args: &Args, sockets: &[RawFd]) -> anyhow::Result<ExitCode> {
     let threads = start(ports, &shared, &cpus)?;
     let main = Main { args, plan: &plan, options, shared, supervisor, signals, drops };
     main.run(threads)
+}
+
+/// Rules for packets, if there are any.
+fn gate(
+    args: &GateArgs,
+    options: &Options,
+    earlier: Option<&PacketGate>,
+) -> anyhow::Result<Option<Arc<PacketGate>>> {
+    args.open(database(&options.settings, &options.directory).as_deref(), earlier)
 }
 
 /// Becomes the user of `--user`. Verdicts of queues go on to need a capability.
@@ -161,6 +176,7 @@ impl Main<'_> {
                 return Ok(ExitCode::from(EXIT_BROKEN));
             }
             self.count_queue_drops();
+            self.hand_over();
             if told.elapsed() >= STATS_EVERY {
                 told = Instant::now();
                 self.tell(begun.elapsed());
@@ -187,9 +203,10 @@ impl Main<'_> {
     /// Reads the rules anew in a thread of their own.
     fn reload(&self) -> io::Result<JoinHandle<()>> {
         let (plan, shared) = (self.plan.clone(), Arc::clone(&self.shared));
+        let args = self.args.gate.clone();
         // Variables and thresholds may have changed with the rules.
-        let options = match plan::read(self.args) {
-            Ok((_, options)) => options,
+        let options = match plan::options_anew(self.args, self.plan.is_inline()) {
+            Ok(options) => options,
             Err(error) => {
                 eprintln!("gauntlet: the old settings stay: {error:#}");
                 self.options.clone()
@@ -199,12 +216,17 @@ impl Main<'_> {
             if let Some(Err(error)) = shared.judges.as_ref().map(Judges::reload) {
                 eprintln!("gauntlet: what judges mail and web stays: {error:#}");
             }
-            let earlier = Arc::clone(&shared.rules.load().program);
-            match Ready::read(&plan, &options, Some(&earlier)) {
+            let earlier = shared.rules.load();
+            let gate = gate(&args, &options, earlier.gate.as_deref()).unwrap_or_else(|error| {
+                eprintln!("gauntlet: the old packet policy stays: {error:#}");
+                earlier.gate.clone()
+            });
+            match Ready::read(&plan, &options, Some(&earlier.program)) {
                 Ok(ready) => {
                     let (used, left_out) = ready.counts();
                     let _ = shared.records.tell_node(&node::rules(&ready.program));
-                    shared.rules.replace(ready.telling(shared.judges.as_ref(), shared.resets));
+                    let ready = ready.telling(shared.judges.as_ref(), shared.resets).gated(gate);
+                    shared.rules.replace(ready);
                     eprintln!("gauntlet: rules read anew: {used} rules, {left_out} left out");
                 }
                 Err(error) => eprintln!("gauntlet: the old rules stay: {error}"),
@@ -215,6 +237,18 @@ impl Main<'_> {
     fn count_queue_drops(&mut self) {
         if let Some(drops) = &mut self.drops {
             self.shared.set_queue_drops(drops.of(&self.plan.queues()));
+        }
+    }
+
+    /// Hands senders of drops to the supervisor, which adds them to the kernel's sets.
+    fn hand_over(&mut self) {
+        let entries = self.shared.blocks.take();
+        if let Ok(count) = u8::try_from(entries.len() / ENTRY_LEN)
+            && count > 0
+        {
+            let message = [&[BLOCK, count][..], &entries].concat();
+            // The buffer of a stream takes it whole, or the supervisor hangs, and all is over soon.
+            let _ = self.supervisor.write_all(&message);
         }
     }
 

@@ -30,12 +30,13 @@ const RULES_SHOWN_MAX: usize = 200;
 const COSTLY_MAX: usize = 20;
 
 /// Kinds of alerts, for the filter.
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 6] = [
     translatable("rule"),
     translatable("mail"),
     translatable("file"),
     translatable("url"),
     translatable("content"),
+    translatable("policy"),
 ];
 /// What became of them, for the filter.
 const ACTIONS: [&str; 2] = [translatable("allowed"), translatable("blocked")];

@@ -27,7 +27,7 @@ impl Countries {
     }
 
     /// The country in which an address is (ISO 3166-1, two letters).
-    fn of(&self, address: IpAddr) -> Option<String> {
+    pub fn of(&self, address: IpAddr) -> Option<String> {
         let found = self.reader.lookup(address).ok()?;
         let path = [PathElement::Key("country"), PathElement::Key("iso_code")];
         found.decode_path::<String>(&path).ok().flatten()

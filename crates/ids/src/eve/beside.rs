@@ -7,7 +7,8 @@ use gauntlet_protocols::Protocol;
 use super::{Finding, Writer};
 use crate::pipeline::Event;
 use crate::pipeline::observer::{
-    Anomaly, Dropped, FilePart, FlowEnd, MailEvent, Moment, Observer, TransactionEvent, Wishes,
+    Anomaly, Dropped, FilePart, FlowEnd, GateDecision, MailEvent, Moment, Observer,
+    TransactionEvent, Wishes,
 };
 
 /// Looks at what a pipeline tells: messages, files, requests.
@@ -103,6 +104,11 @@ impl Observer for Beside<'_, '_> {
     fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
         self.writer.anomaly(anomaly);
         self.finder.anomaly(anomaly);
+    }
+
+    fn decided(&mut self, decision: &GateDecision<'_>) {
+        self.writer.decided(decision);
+        self.finder.decided(decision);
     }
 
     fn dropped(&mut self, drop: &Dropped<'_>) {

@@ -1,5 +1,6 @@
 //! Records of packets: anomalies and drops.
 
+use gauntlet_packet::flow::Passage;
 use gauntlet_packet::{Direction, IpVersion, Packet, TcpFlags, Transport};
 use gauntlet_protocols::Protocol;
 
@@ -9,7 +10,7 @@ use super::line::Line;
 use super::settings::{Options, Settings};
 use super::{link, transaction};
 use crate::detect::Program;
-use crate::pipeline::observer::{Anomaly, AnomalyLayer, Dropped};
+use crate::pipeline::observer::{Anomaly, AnomalyLayer, Dropped, GateDecision};
 use crate::rule::{Action, RuleSet};
 
 /// Bytes of a packet that the record of an anomaly has.
@@ -114,6 +115,26 @@ pub(super) fn dropped(
             line.object("alert", |line| rule_fields(program, (rule, alert), true, line));
         }
     }
+    line
+}
+
+/// The record of what the gate decided: not Suricata's.
+pub(super) fn decided(settings: &Settings, rules: &RuleSet, it: &GateDecision<'_>) -> Line {
+    let mut line = head::of_packet(settings, rules, &it.moment, ("gauntlet", Way::Packet), None);
+    let verdict = match it.passage {
+        Passage::Inspected => "inspect",
+        Passage::Free => "allow",
+        Passage::Dropped => "drop",
+        Passage::Rejected => "reject",
+    };
+    let is_blocked = it.is_inline && !it.passage.is_open();
+    line.object("gauntlet", |line| {
+        line.string("kind", "policy");
+        line.string("verdict", verdict);
+        line.optional("rule", it.rule);
+        line.optional("reason", Some(it.reason).filter(|reason| !reason.is_empty()));
+        line.string("action", if is_blocked { "blocked" } else { "allowed" });
+    });
     line
 }
 

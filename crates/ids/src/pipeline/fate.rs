@@ -14,6 +14,8 @@ pub enum DropCause {
     Flow,
     /// The observer said so of what came with this packet ([`super::Observer::drops_flow`]).
     Observer,
+    /// The gate refused it, for this reason ([`super::Gate`]).
+    Policy(&'static str),
     /// The stream engine or an exception policy, by the name that EVE gives to the reason.
     Engine(&'static str),
 }
@@ -25,7 +27,7 @@ impl DropCause {
             DropCause::Rule => "rules",
             DropCause::Flow => "flow drop",
             DropCause::Observer => "content",
-            DropCause::Engine(name) => name,
+            DropCause::Engine(name) | DropCause::Policy(name) => name,
         }
     }
 }

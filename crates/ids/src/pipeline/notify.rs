@@ -11,6 +11,7 @@ use gauntlet_packet::tcp::Update;
 use gauntlet_packet::{Direction, Link, Packet, Time, Transport};
 use gauntlet_protocols::{Buffer, Conversation, Event as ParserEvent, FileState, Protocol};
 
+use super::gate::{functions, may_look};
 use super::learned::{Learned, moment};
 use super::observer::{
     Anomaly, AnomalyLayer, FilePart, FlowView, MailEvent, Moment, TransactionEvent,
@@ -27,7 +28,9 @@ pub(super) fn mail(
     observer: &mut dyn Observer,
 ) {
     let Some(conversation) = &mut flow.upper.conversation else { return };
-    for mail in conversation.take_mail(packet.is_none()) {
+    // What nobody is to look at is not kept, either.
+    let is_wanted = may_look(&flow.core, functions::MAIL);
+    for mail in conversation.take_mail(packet.is_none()).into_iter().filter(|_| is_wanted) {
         observer.mail(&MailEvent { core: &flow.core, packet, time, mail: &mail });
     }
 }
@@ -144,7 +147,7 @@ impl Turn<'_> {
         observer: &mut dyn Observer,
     ) {
         let Some(state) = conversation.state(place) else { return };
-        let is_open = self.wishes.requests && !state.asked;
+        let is_open = self.wishes.requests && !state.asked && self.may_look(functions::URLS);
         let is_whole = || {
             let waits = progress + 1 == asked(protocol) && is_tunnel(conversation, place);
             complete || progress >= asked(protocol) || waits
@@ -159,6 +162,11 @@ impl Turn<'_> {
         if let Some(state) = conversation.state_mut(place) {
             state.asked = true;
         }
+    }
+
+    /// Whether something may look at the flow.
+    fn may_look(&self, function: u8) -> bool {
+        self.moment.flow.is_none_or(|flow| may_look(flow.core, function))
     }
 
     fn moment<'a>(&'a self, conversation: &'a Conversation) -> Moment<'a> {

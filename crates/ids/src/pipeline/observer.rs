@@ -1,6 +1,6 @@
 //! What a pipeline tells while packets pass: alerts, transactions, files, flows, anomalies, drops.
 
-use gauntlet_packet::flow::{EndReason, FlowCore};
+use gauntlet_packet::flow::{EndReason, FlowCore, Passage};
 use gauntlet_packet::{Direction, Link, Packet, Time};
 use gauntlet_protocols::mail::Mail;
 use gauntlet_protocols::{Conversation, File, Protocol, State};
@@ -116,6 +116,11 @@ pub trait Observer {
     /// Something that should not be.
     fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
         let _ = anomaly;
+    }
+
+    /// The gate decided about a flow, or refused a packet.
+    fn decided(&mut self, decision: &GateDecision<'_>) {
+        let _ = decision;
     }
 
     /// A captured packet is dropped (inline only). Told behind [`Observer::packet`].
@@ -309,4 +314,24 @@ pub struct Dropped<'a> {
     pub flow_drops: bool,
     /// What rules said of the packet, if they were asked.
     pub verdict: Option<&'a Verdict>,
+}
+
+/// What the gate decided with a packet.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "parsers of protocols")]
+pub struct GateDecision<'a> {
+    /// The packet; its flow is not told.
+    pub moment: Moment<'a>,
+    /// The rule that decided, by its name; none if it was no rule.
+    pub rule: Option<&'a str>,
+    /// The same by its number.
+    pub number: Option<u16>,
+    /// What was decided.
+    pub passage: Passage,
+    /// Why, if the packet is refused, as records have it.
+    pub reason: &'static str,
+    /// It is carried out; else it is only noted.
+    pub is_inline: bool,
+    /// A record is to be written.
+    pub is_recorded: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gauntlet_packet::Direction;
 use gauntlet_packet::tcp::{Chunk, Orders, StreamSink};
 use gauntlet_protocols::{Carrier, Conversation, Expectation, Flow, PacketEvent, Settings, Wishes};
 
@@ -15,6 +16,8 @@ pub(super) struct Sink<'a> {
     pub(super) events: Vec<PacketEvent>,
     /// Connections that were announced.
     pub(super) expected: Vec<Expectation>,
+    /// Ports that were agreed on for connections, and who connects.
+    pub(super) agreed: Vec<(u16, Direction)>,
     /// Payload is not to be inspected any more.
     pub(super) no_payload_inspection: bool,
     /// Nothing is to be inspected any more, once what is there has been.
@@ -33,6 +36,7 @@ impl<'a> Sink<'a> {
             ports,
             events: Vec::new(),
             expected: Vec::new(),
+            agreed: Vec::new(),
             no_payload_inspection: false,
             no_inspection: false,
         }
@@ -59,6 +63,7 @@ impl StreamSink for Sink<'_> {
         };
         self.events.extend(done.events.iter().copied());
         self.expected.extend(done.wishes.expected.iter().cloned());
+        self.agreed.extend_from_slice(&done.wishes.agreed);
         self.no_payload_inspection |= done.wishes.no_payload_inspection;
         self.no_inspection |= done.wishes.no_parsing;
         let known = conversation.protocol_of(chunk.direction).is_some();

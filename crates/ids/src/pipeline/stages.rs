@@ -9,8 +9,10 @@ use gauntlet_packet::tcp::{self, DropReason, Outcome, RawPacket, Update};
 use gauntlet_packet::{Direction, Link, Packet, PacketSource, Transport};
 use gauntlet_protocols::{self as protocols, Carrier, Expectation, PacketEvent};
 
+use super::agreements::Agreements;
 use super::counters::Tally;
 use super::fate::{DropCause, Fate};
+use super::gate;
 use super::learned::{Learned, moment};
 use super::observer::{Anomaly, AnomalyLayer, Dropped, FlowFields, Moment};
 use super::sink::Sink;
@@ -30,6 +32,8 @@ pub(super) struct Stages {
     protocols: Arc<protocols::Settings>,
     /// Connections that others announced, with the addresses of the announcing flow.
     expected: VecDeque<(Expectation, [IpAddr; 2])>,
+    /// Connections that flows have agreed on and that have not come yet, if there is a gate.
+    pub(super) agreements: Agreements,
     /// Of the frame at hand.
     pub(super) fate: Fate,
     wishes: Wishes,
@@ -57,6 +61,7 @@ impl Stages {
             streams: tcp::Engine::new(settings.streams.clone()),
             protocols: Arc::new(settings.protocols.clone()),
             expected: VecDeque::new(),
+            agreements: Agreements::default(),
             fate: Fate::default(),
             wishes: settings.wishes,
             inner_dropped: false,
@@ -172,7 +177,7 @@ impl Stages {
         }
         self.fate.drop(DropCause::Observer);
         let reason = DropCause::Observer.name();
-        *self.tally.drops.entry(reason).or_default() += 1;
+        self.count_drop(reason);
         if self.wishes.drops {
             let moment = moment(flow, packet, learned, self.link);
             observer.dropped(&Dropped { moment, reason, flow_drops: true, verdict: None });
@@ -201,9 +206,10 @@ impl Stages {
         let upper = &mut flow.upper.conversation;
         let mut sink = Sink::new(upper, &self.protocols, ports(&flow.core));
         let mut outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
-        let Sink { events, no_payload_inspection, no_inspection, expected, .. } = sink;
+        let Sink { events, no_payload_inspection, no_inspection, expected, agreed, .. } = sink;
         flow.upper.note_update(facts.direction, outcome.update);
         self.expect(&flow.core, expected);
+        self.agreements.add(&flow.core, &agreed);
         outcome.protocol_changes |= flow.upper.is_changing();
         if outcome.swapped {
             flow.upper.looked.reverse();
@@ -246,6 +252,11 @@ impl Stages {
             same && expectation.port == port
         })?;
         self.expected.remove(place).map(|(expectation, _)| expectation)
+    }
+
+    /// Counts a packet that is dropped, by reason.
+    pub(super) fn count_drop(&mut self, reason: &'static str) {
+        *self.tally.drops.entry(reason).or_default() += 1;
     }
 
     fn datagram(
@@ -293,7 +304,11 @@ impl Stages {
             return;
         }
         self.fate.passes |= flow.core.passes;
-        if learned.outcome.no_inspection || flow.core.passes {
+        let is_left_alone = !gate::may_look(&flow.core, gate::functions::RULES);
+        if is_left_alone && let Some(session) = &mut flow.core.tcp {
+            session.disable_raw(learned.facts.direction);
+        }
+        if learned.outcome.no_inspection || flow.core.passes || is_left_alone {
             self.tell_drop(
                 moment(flow, packet, learned, self.link),
                 &learned.outcome,
@@ -412,7 +427,7 @@ impl Stages {
             (None, _) => return,
         };
         self.inner_dropped |= !is_outer;
-        *self.tally.drops.entry(reason).or_default() += 1;
+        self.count_drop(reason);
         self.tally.rejected += u64::from(verdict.is_some_and(|verdict| verdict.reject.is_some()));
         if !self.wishes.drops {
             return;

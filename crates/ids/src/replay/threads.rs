@@ -18,7 +18,7 @@ use super::{Replayer, Summary, next_frame};
 use crate::detect::Detector;
 use crate::eve::{Beside, Finder, Writer};
 use crate::pipeline::observer::{
-    Anomaly, Dropped, FilePart, FlowEnd, MailEvent, Moment, TransactionEvent,
+    Anomaly, Dropped, FilePart, FlowEnd, GateDecision, MailEvent, Moment, TransactionEvent,
 };
 use crate::pipeline::{Counter, Event, Observer, Pipeline};
 
@@ -285,6 +285,11 @@ impl Observer for Placing {
     fn anomaly(&mut self, anomaly: &Anomaly<'_>) {
         self.begin(&anomaly.moment);
         self.tell(|observer| observer.anomaly(anomaly));
+    }
+
+    fn decided(&mut self, decision: &GateDecision<'_>) {
+        self.begin(&decision.moment);
+        self.tell(|observer| observer.decided(decision));
     }
 
     fn dropped(&mut self, drop: &Dropped<'_>) {

@@ -1,9 +1,10 @@
 //! What is kept of a flow, beside what upper layers keep.
 
 use crate::address::{Direction, Time};
-use crate::packet::{IpVersion, Packet, PacketSource, Transport};
+use crate::packet::{IpVersion, Packet, PacketSource, TcpFlags, Transport};
 use crate::tcp::{self, Engine, FlowAction, Outcome, Session, State, StreamSink};
 
+use super::admission::Admission;
 use super::key::{self, Common, End, Key, Wanted};
 use super::settings::Settings;
 use super::state::FlowState;
@@ -87,7 +88,11 @@ pub struct FlowCore {
     pub reversed: bool,
     /// The session, of TCP.
     pub tcp: Option<Box<Session>>,
+    /// What a policy decided about it; for upper layers to set.
+    pub admission: Option<Admission>,
     seen: [bool; 2],
+    /// By direction: its last packet was seen, of a connection that is not inspected.
+    closing: [bool; 2],
 }
 
 /// A flow, and what upper layers keep of it.
@@ -127,7 +132,9 @@ impl FlowCore {
             no_payload_inspection: false,
             reversed: false,
             tcp: None,
+            admission: None,
             seen: [false; 2],
+            closing: [false; 2],
         }
     }
 
@@ -205,6 +212,21 @@ impl FlowCore {
             no_payload_inspection: self.no_payload_inspection,
             reused,
             pseudo: None,
+        }
+    }
+
+    /// Follows a flow that passes uninspected as far as its time-outs need: both directions were
+    /// seen, the connection is over (FIN both ways, or a reset).
+    pub fn follow(&mut self, packet: &Packet, direction: Direction) {
+        if let Transport::Tcp(tcp) = &packet.transport {
+            if let Some(closing) = self.closing.get_mut(direction.index()) {
+                *closing |= tcp.flags.has(TcpFlags::FIN);
+            }
+            if tcp.flags.has(TcpFlags::RST) || self.closing == [true; 2] {
+                self.state = FlowState::Closed;
+            } else if self.state == FlowState::New && self.seen == [true; 2] {
+                self.state = FlowState::Established;
+            }
         }
     }
 

@@ -132,6 +132,21 @@ pub(crate) fn wanted(packet: &Packet, settings: &Settings) -> Option<Wanted> {
     Some(Wanted { key, source, destination, common, existing_only })
 }
 
+/// The key of a flow between these ends, with a packet's VLANs and depth.
+pub(crate) fn key_between(
+    packet: &Packet,
+    ends: [End; 2],
+    protocol: u8,
+    settings: &Settings,
+) -> Key {
+    let mut vlan = [0; 3];
+    for (place, &id) in vlan.iter_mut().zip(&packet.vlan) {
+        *place = id;
+    }
+    let common = Common { protocol, depth: packet.recursion_level(), vlan, index: 0 };
+    Key::new(ends, common, settings)
+}
+
 /// ICMP of IPv4: an error about another packet.
 pub(crate) fn is_error(ip: &Ip, icmp: &Icmp) -> bool {
     ip.version == IpVersion::V4 && matches!(icmp.kind, 3 | 4 | 5 | 11 | 12)

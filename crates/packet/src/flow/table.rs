@@ -10,7 +10,7 @@ use crate::tcp::{self, ExceptionPolicy, may_replace};
 use super::core::{Flow, FlowCore, PacketFacts};
 use super::ended::{EndReason, Ended};
 use super::index::Index;
-use super::key::{Key, Wanted, wanted};
+use super::key::{End, Key, Wanted, key_between, wanted};
 use super::settings::Settings;
 use super::state::FlowState;
 
@@ -196,6 +196,27 @@ impl<S: Default> FlowTable<S> {
                 Lookup::Refused(self.settings.memory_policy)
             }
         }
+    }
+
+    /// The flow that a packet would belong to as things are: none if it would begin one, also in
+    /// the place of a flow that is over.
+    pub fn current(&self, packet: &Packet, streams: &tcp::Settings) -> Option<FlowId> {
+        let wanted = wanted(packet, &self.settings)?;
+        let slot = self.find(self.hasher.hash_one(&wanted.key), &wanted.key)?;
+        if self.fate(slot, packet, streams).is_some() {
+            return None;
+        }
+        let entry = self.slots.get(slot as usize)?.as_deref()?;
+        Some(FlowId { slot, number: entry.flow.core.number })
+    }
+
+    /// The flow between two ends, of a packet's VLANs and depth: of whatever begins a datagram or
+    /// is in an error's body.
+    pub fn between(&self, packet: &Packet, ends: [End; 2], protocol: u8) -> Option<&Flow<S>> {
+        let key = key_between(packet, ends, protocol, &self.settings);
+        let slot = self.find(self.hasher.hash_one(&key), &key)?;
+        let flow = &self.slots.get(slot as usize)?.as_deref()?.flow;
+        (!self.is_timed_out(&flow.core, packet.time)).then_some(flow)
     }
 
     fn find(&self, hash: u64, key: &Key) -> Option<u32> {

@@ -106,7 +106,7 @@ impl Session {
             place = next;
             let taken = match input.direction {
                 Direction::ToServer => self.request(&line, wishes),
-                Direction::ToClient => self.reply(&line, &mut from),
+                Direction::ToClient => self.reply(&line, &mut from, wishes),
             };
             match taken {
                 Err(Broken) => return Outcome::Failed,
@@ -229,7 +229,12 @@ impl Session {
     }
 
     /// A line of a reply.
-    fn reply(&mut self, line: &Line<'_>, from: &mut u64) -> Result<bool, Broken> {
+    fn reply(
+        &mut self,
+        line: &Line<'_>,
+        from: &mut u64,
+        wishes: &mut Wishes,
+    ) -> Result<bool, Broken> {
         let id = match self.oldest(*from) {
             Some(id) => id,
             None => {
@@ -261,6 +266,8 @@ impl Session {
             exchange.data.is_active = is_active;
             self.port = Some(port);
             self.is_active = is_active;
+            let who = if is_active { Direction::ToClient } else { Direction::ToServer };
+            wishes.agreed.push((port, who));
         }
         let is_lost = matches!(last, Some("PORT" | "EPRT")) && port.is_none();
         if !is_lost {

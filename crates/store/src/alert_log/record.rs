@@ -94,7 +94,7 @@ impl AlertRecord {
         let severity = match class.as_str() {
             "malware" | "phishing" => 1,
             "spam" | "unscannable" | "block" | "redirect" | "warn" => 2,
-            "suspect" => 3,
+            "suspect" | "drop" | "reject" => 3,
             _ => return None,
         };
         let title = match kind.as_str() {
@@ -104,6 +104,7 @@ impl AlertRecord {
                 format!("<{}> → {}", text(from), to.join(", "))
             }
             "file" => format!("{} {}", text(&found["filename"]), text(&found["detail"])),
+            "policy" => format!("{} {}", text(&found["reason"]), text(&found["rule"])),
             _ => text(&found["url"]),
         };
         let action = text(&found["action"]);

@@ -35,6 +35,9 @@ fn alerts_and_bad_findings_are_kept() {
     };
     assert_eq!(url("allow"), None);
     assert_eq!(url("block").unwrap().title, "http://x/");
+    let policy = r#"{"kind":"policy","verdict":"drop","rule":"a rule","reason":"packet policy"}"#;
+    let policy = AlertRecord::of_eve(&finding(policy)).unwrap();
+    assert_eq!((policy.title.as_str(), policy.severity), ("packet policy a rule", 3));
     for line in ["", "{}", "[1]", r#"{"event_type":"alert"}"#, r#"{"event_type":"flow"}"#] {
         assert_eq!(AlertRecord::of_eve(line), None, "{line}");
     }
