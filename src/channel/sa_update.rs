@@ -164,7 +164,7 @@ fn reversed(version: &str) -> anyhow::Result<String> {
     let is_number =
         |part: &&str| (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
     ensure!(
-        parts.len() == 3 && parts.iter().all(|part| is_number(part)),
+        parts.len() == 3 && parts.iter().all(is_number),
         "--sa-version {version:?}: a version of SpamAssassin, such as {VERSION}"
     );
     Ok(parts.into_iter().rev().collect::<Vec<_>>().join("."))
