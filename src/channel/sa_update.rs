@@ -164,7 +164,7 @@ fn reversed(version: &str) -> anyhow::Result<String> {
     let is_number =
         |part: &&str| (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
     ensure!(
-        parts.len() == 3 && parts.iter().all(|part| is_number(part)),
+        parts.len() == 3 && parts.iter().all(is_number),
         "--sa-version {version:?}: a version of SpamAssassin, such as {VERSION}"
     );
     Ok(parts.into_iter().rev().collect::<Vec<_>>().join("."))
@@ -227,7 +227,7 @@ mod tests {
             let mut order = shuffled(mirrors.clone(), seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             firsts.insert(order[0].clone());
             order.sort();
-            assert_eq!(order, names);
+            assert_eq!(order, ["http://a.example/sa/", "http://d.example", "https://b.example/"]);
         }
         assert_eq!(firsts.len(), 3, "none is always last");
         let many = "http://a.example/\n".repeat(1_000);

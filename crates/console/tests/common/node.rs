@@ -56,7 +56,9 @@ impl NodeHandle for ListNode {
     fn channel_order(&self, channel: &str, order: ChannelOrder<'_>) -> Result<String, NodeError> {
         match order {
             ChannelOrder::Promote(99) => Err(NodeError::new("there is no version 99")),
-            _ if channel == "none" => Err(NodeError::new("this node follows no such channel")),
+            _ if !["one", "c1", "c2", "c3"].contains(&channel) => {
+                Err(NodeError::new("this node follows no such channel"))
+            }
             order => {
                 let done = format!("{channel}: {order:?}");
                 self.of_channels.lock().unwrap().push(done.clone());

@@ -49,7 +49,7 @@ pub fn correct(
     let news = Corrections::open(data)?.say([said])?;
     if !spam {
         let facts = came.map(|came| &came.facts);
-        note_good(data, domains_of(&Message::parse(raw), facts), now_seconds);
+        note_good(data, &domains_of(&Message::parse(raw), facts), now_seconds);
     }
     Ok(news > 0)
 }
@@ -111,18 +111,19 @@ pub fn correct_many(data: &Path, opinions: &[Opinion]) -> Result<usize, Correcti
         let message = Message::parse(&one.raw);
         domains_of(&message, Some(&one.came.facts))
     });
-    note_good(data, domains.collect(), good.map(|one| one.at_s).max().unwrap_or_default());
+    let domains: Vec<u64> = domains.collect();
+    note_good(data, &domains, good.map(|one| one.at_s).max().unwrap_or_default());
     Ok(news)
 }
 
 /// Notes what good mail names, so that it becomes no entry of a list. The correction counts without
 /// it.
-fn note_good(data: &Path, domains: Vec<u64>, at_s: i64) {
+fn note_good(data: &Path, domains: &[u64], at_s: i64) {
     let today = u16::try_from(at_s.max(0) / DAY_SECONDS).unwrap_or(u16::MAX);
     if domains.is_empty() {
         return;
     }
-    if let Err(error) = add_good_domains(data, &domains, today) {
+    if let Err(error) = add_good_domains(data, domains, today) {
         tracing::error!(%error, "domains of good mail could not be written");
     }
 }
