@@ -190,6 +190,27 @@ fn a_worker_that_is_killed_or_hangs_is_started_anew() {
     assert!(status.success());
 }
 
+/// With `pass`, connections outlive the process that inspects them.
+#[test]
+fn a_download_goes_on_when_the_worker_is_killed() {
+    let Some(net) = Namespaces::new(Middle::Bridge) else { return };
+    let running = Running::bridge(&net, &["--on-crash", "pass"]);
+    let url = format!("http://{}/large", net.server);
+    let slow = ["-sS", "--max-time", "60", "--limit-rate", "4M", "-o", "/dev/null", "-w"];
+    let mut curl = net.command("client", "curl");
+    let curl = curl.args(slow).args(["%{size_download}", &url]).stdout(Stdio::piped());
+    let curl = curl.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let before = running.worker();
+    running.signal("-KILL", before);
+    until("a new worker", || running.worker() != before);
+    let out = curl.wait_with_output().unwrap();
+    assert!(out.status.success(), "{:?}", out.status);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), LARGE.to_string());
+    until("inspection", || net.get("/dropped", 1) == Err(28));
+    assert!(running.stop().0.success());
+}
+
 #[test]
 fn without_a_worker_nothing_passes_if_so_told() {
     let Some(net) = Namespaces::new(Middle::Bridge) else { return };

@@ -55,7 +55,15 @@ pub(super) fn options_anew(args: &Args, is_inline: bool) -> anyhow::Result<Optio
     Ok(options(args, args.settings.read()?, is_inline))
 }
 
-fn options(args: &Args, settings: config::Settings, inline: bool) -> Options {
+fn options(args: &Args, mut settings: config::Settings, inline: bool) -> Options {
+    // Suricata drops what it did not see begin, inline. Whoever has packets pass while nothing
+    // inspects them wants connections to outlive that, too.
+    let is_chosen = settings.get(MIDSTREAM_POLICY).is_some()
+        || settings.get("exception-policy").is_some_and(|policy| policy != "auto");
+    if inline && args.on_crash() == OnCrash::Pass && !is_chosen {
+        let assigned = settings.assign(&format!("{MIDSTREAM_POLICY}=ignore"));
+        debug_assert!(assigned.is_ok(), "{assigned:?}");
+    }
     Options {
         settings,
         directory: args.settings.directory(),
@@ -64,6 +72,9 @@ fn options(args: &Args, settings: config::Settings, inline: bool) -> Options {
         checksums: None,
     }
 }
+
+/// What becomes of connections whose beginning was not seen.
+const MIDSTREAM_POLICY: &str = "stream.midstream-policy";
 
 /// Longest name of a device (`IFNAMSIZ` without its NUL).
 const DEVICE_LEN_MAX: usize = 15;
