@@ -273,7 +273,7 @@ fn costly(known: &[PacketRule]) -> Markup {
                 p.hint { (t("Share of the time of detection, measured on some of the packets since the start.")) }
                 table.cards {
                     thead { tr {
-                        th scope="col" { (t("Rule")) } th scope="col" { (t("Share")) }
+                        th scope="col" { (t("Rule")) } th.number scope="col" { (t("Share")) }
                     } }
                     tbody {
                         @for (rule, cost) in rules.iter().take(COSTLY_MAX) { tr {
@@ -312,8 +312,8 @@ pub(crate) fn rules(app: &App, request: &RequestContext) -> Result<Response, Req
             h2 { (t("By number of alerts")) }
             table.cards {
                 thead { tr {
-                    th scope="col" { (t("Rule")) } th scope="col" { (t("Alerts")) }
-                    th scope="col" { (t("Share")) } th scope="col" { (t("Newest")) }
+                    th scope="col" { (t("Rule")) } th.number scope="col" { (t("Alerts")) }
+                    th.number scope="col" { (t("Share")) } th scope="col" { (t("Newest")) }
                 } }
                 tbody {
                     @for count in summary.rules.iter().take(RULES_SHOWN_MAX) { tr {
