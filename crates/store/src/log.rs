@@ -14,10 +14,13 @@ mod counts;
 mod damage;
 mod day;
 mod dictionary;
+mod feed;
 mod index;
 mod lookup;
+mod matching;
 mod pack;
 mod query;
+mod reading;
 mod report;
 mod schema;
 mod search;
@@ -39,7 +42,10 @@ use rusqlite::Connection;
 
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
+pub use feed::{Backlog, Changes};
+pub use matching::{Matcher, id_term, summary_of, terms_of};
 pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary};
+pub use reading::MessageLog;
 pub use report::{Feedback, TopKind};
 
 use crate::database;
@@ -64,6 +70,9 @@ pub struct LogOptions {
     pub queue_appends_max: usize,
     /// Move a damaged day aside. Only for the node, which owns the log; other processes skip it.
     pub sets_damaged_days_aside: bool,
+    /// Collect every change until the array's database has it ([`Log::unshipped`]). Only for the
+    /// node, which owns the log.
+    pub feeds_array: bool,
 }
 
 impl Default for LogOptions {
@@ -73,6 +82,7 @@ impl Default for LogOptions {
             batch_wait: Duration::from_millis(5),
             queue_appends_max: 1024,
             sets_damaged_days_aside: false,
+            feeds_array: false,
         }
     }
 }

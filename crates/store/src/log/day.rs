@@ -6,11 +6,12 @@ mod tallies;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use gauntlet_verdict::{Class, Disposition};
+use gauntlet_verdict::Disposition;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::addresses::{self, AddressStatus};
 use super::dictionary::{Dictionary, Trainer};
+use super::feed;
 use super::index::{self, Index};
 use super::pack::Packer;
 use super::report;
@@ -55,9 +56,15 @@ pub(crate) struct DayWriter {
 }
 
 impl DayWriter {
-    /// Opens or creates the file. A new one begins with `before` as its dictionary.
-    pub(crate) fn open(path: &Path, before: Option<&[u8]>) -> Result<Self, StoreError> {
+    /// Opens or creates the file. A new one begins with `before` as its dictionary. With `feeds`,
+    /// changes are collected for the array.
+    pub(crate) fn open(
+        path: &Path,
+        before: Option<&[u8]>,
+        feeds: bool,
+    ) -> Result<Self, StoreError> {
         let connection = database::open_busy(path, MIGRATIONS)?;
+        feed::prepare(&connection, feeds).map_err(StoreError::db(path))?;
         let found = |c: &Connection| match (Dictionary::newest(c)?, before) {
             (None, Some(dictionary)) => Dictionary::save(c, dictionary),
             (newest, _) => Ok(newest),
@@ -74,6 +81,17 @@ impl DayWriter {
             index,
             is_stale: false,
         })
+    }
+
+    /// Begins to collect changes for the array, all messages of the day so far among them. Returns
+    /// how many changes wait.
+    pub(crate) fn begin_feed(&mut self) -> rusqlite::Result<u64> {
+        feed::begin(&mut self.connection)
+    }
+
+    /// Forgets the changes up to this one. Returns how many.
+    pub(crate) fn shipped(&mut self, change: i64) -> rusqlite::Result<u64> {
+        feed::forget(&self.connection, change)
     }
 
     /// Does one step of merging the term index, so that in the end a search reads one part and not
@@ -242,7 +260,7 @@ fn push_addresses(
 ) -> Appended {
     let new = addresses.iter().filter(|p| !p.action.is_empty()).count() as u64;
     for disposition in &record.dispositions {
-        push_disposition(encoders.text, encoders.known, record.verdict.class, disposition);
+        terms::push_disposition(encoders.text, encoders.known, record.verdict.class, disposition);
     }
     for delivery in &record.deliveries {
         terms::push_name(encoders.text, Field::Outcome, delivery.outcome.name());
@@ -267,7 +285,12 @@ fn write_later(
             && insert_recipient(statements, seq, position, disposition)?
         {
             appended.new += 1;
-            push_disposition(encoders.text, encoders.known, record.verdict.class, disposition);
+            terms::push_disposition(
+                encoders.text,
+                encoders.known,
+                record.verdict.class,
+                disposition,
+            );
         } else {
             appended.known += 1;
         }
@@ -368,21 +391,6 @@ fn upsert_delivery(
     let Delivery { address, outcome, at_ms, attempts, next_hop, reply } = delivery;
     let values = params![seq, address, outcome.name(), at_ms, attempts, next_hop, reply];
     Ok(statements.delivery.execute(values)? == 1)
-}
-
-fn push_disposition(
-    text: &mut String,
-    known: &mut KnownTerms,
-    class: Class,
-    disposition: &Disposition,
-) {
-    let recipient = &disposition.recipient;
-    known.push_address(text, Field::Recipient, Field::RecipientDomain, recipient);
-    terms::push_name(text, Field::Action, disposition.end.name());
-    terms::push_class_action(text, class, disposition.end.name());
-    for rule in &disposition.rules {
-        known.push(text, Field::PolicyRule, rule);
-    }
 }
 
 /// Drops events of messages that are not in the log.

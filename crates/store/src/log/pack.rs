@@ -207,32 +207,52 @@ pub(crate) fn pack_of(rest: &[u8]) -> Option<i64> {
     number.try_into().ok().map(i64::from_le_bytes)
 }
 
-/// Decompresses the record at this position in a pack, with the dictionary that [`dictionary_of`]
-/// names.
+/// The records of a pack, decompressed.
+pub(crate) struct Unpacked {
+    records: Vec<u8>,
+    lengths: Vec<usize>,
+}
+
+impl Unpacked {
+    /// Decompresses a pack with the dictionary that [`dictionary_of`] names.
+    pub(crate) fn new(packed: &[u8], dictionary: Option<&[u8]>) -> Result<Self, UnpackError> {
+        let damaged = |why: &str| UnpackError::Pack(why.to_owned());
+        let (lengths, frame) = split_pack(packed).ok_or_else(|| damaged("no lengths"))?;
+        let dictionary = match dictionary_of(packed) {
+            Some(_) => Some(dictionary.ok_or_else(|| damaged("its dictionary is missing"))?),
+            None if packed.first() == Some(&PACK_WITHOUT_DICTIONARY) => None,
+            None => Some(DICTIONARY_2),
+        };
+        // The limit is what the pack itself claims, so that a large record does not make the others
+        // unreadable.
+        let most = lengths.iter().fold(0, |sum: usize, n| sum.saturating_add(*n));
+        let records = unpack_frame(frame, dictionary, most.min(UNPACKED_BYTES_MAX))?;
+        Ok(Unpacked { records, lengths })
+    }
+
+    /// The record at this position, as stored in a message's row.
+    pub(crate) fn record(&self, rest: &[u8]) -> Result<Rest, UnpackError> {
+        let damaged = |why: &str| UnpackError::Pack(why.to_owned());
+        let position = rest.get(9..11).and_then(|b| b.try_into().ok()).map(u16::from_le_bytes);
+        let position = usize::from(position.ok_or_else(|| damaged("no position"))?);
+        let before = self.lengths.iter().take(position);
+        let start = before.fold(0, |sum: usize, n| sum.saturating_add(*n));
+        let length = self.lengths.get(position).copied();
+        let length = length.ok_or_else(|| damaged("it ends before the record"))?;
+        let record = start.checked_add(length).and_then(|end| self.records.get(start..end));
+        let record = record.ok_or_else(|| damaged("it is cut short"))?;
+        rmp_serde::from_slice(record).map_err(|e| damaged(&e.to_string()))
+    }
+}
+
+/// Decompresses the record at this position in a pack.
+#[cfg(test)]
 pub(crate) fn unpack_from(
     packed: &[u8],
     rest: &[u8],
     dictionary: Option<&[u8]>,
 ) -> Result<Rest, UnpackError> {
-    let damaged = |why: &str| UnpackError::Pack(why.to_owned());
-    let position = rest.get(9..11).and_then(|b| b.try_into().ok()).map(u16::from_le_bytes);
-    let position = usize::from(position.ok_or_else(|| damaged("no position"))?);
-    let (lengths, frame) = split_pack(packed).ok_or_else(|| damaged("no lengths"))?;
-    let dictionary = match dictionary_of(packed) {
-        Some(_) => Some(dictionary.ok_or_else(|| damaged("its dictionary is missing"))?),
-        None if packed.first() == Some(&PACK_WITHOUT_DICTIONARY) => None,
-        None => Some(DICTIONARY_2),
-    };
-    // The limit is what the pack itself claims, so that a large record does not make the others
-    // unreadable.
-    let most = lengths.iter().fold(0, |sum: usize, n| sum.saturating_add(*n));
-    let records = unpack_frame(frame, dictionary, most.min(UNPACKED_BYTES_MAX))?;
-    let start = lengths.iter().take(position).fold(0, |sum: usize, n| sum.saturating_add(*n));
-    let length =
-        lengths.get(position).copied().ok_or_else(|| damaged("it ends before the record"))?;
-    let record = start.checked_add(length).and_then(|end| records.get(start..end));
-    let record = record.ok_or_else(|| damaged("it is cut short"))?;
-    rmp_serde::from_slice(record).map_err(|e| damaged(&e.to_string()))
+    Unpacked::new(packed, dictionary)?.record(rest)
 }
 
 /// The lengths of a pack's records, and its frame.

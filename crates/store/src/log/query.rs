@@ -86,6 +86,9 @@ pub struct Summary {
     pub recipients: Vec<RecipientSummary>,
     /// Number of all recipients.
     pub recipients_count: u64,
+    /// The node that has it, in the log of an array; empty in a node's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
 }
 
 /// A page of a search, newest message first.
@@ -106,4 +109,6 @@ pub struct LoggedMessage {
     pub record: LogRecord,
     /// Events after it was logged, in order of time.
     pub events: Vec<Event>,
+    /// The node that has it, in the log of an array; empty in a node's own.
+    pub node: String,
 }

@@ -69,7 +69,7 @@ pub enum TopKind {
 
 impl TopKind {
     /// Name in the tables.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             TopKind::Rule => "rule",
             TopKind::Sender => "sender",

@@ -1,7 +1,7 @@
 //! The tables of one day of the log.
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2, DAY_3, DAY_4];
+pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2, DAY_3, DAY_4, DAY_5];
 
 /// `seq` is received_ms * 4096 plus a tie-break, so that the row id orders and selects by time and
 /// no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it stores
@@ -107,4 +107,14 @@ CREATE TABLE tally_part (
     number INTEGER PRIMARY KEY,
     names  BLOB NOT NULL
 );
+";
+
+/// What an array's database has not got yet (see `feed.rs`): a row for each change of a message, in
+/// order. `feed` has one row while changes of this day are collected.
+const DAY_5: &str = "
+CREATE TABLE unshipped (
+    change INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq    INTEGER NOT NULL
+);
+CREATE TABLE feed (began INTEGER PRIMARY KEY);
 ";

@@ -16,7 +16,7 @@ const PAGE_MAX: usize = 500;
 /// Default number of messages of a page.
 const PAGE_DEFAULT: usize = 50;
 /// Recipients listed in a summary; the others are counted.
-const SUMMARY_RECIPIENTS_MAX: usize = 3;
+pub(super) const SUMMARY_RECIPIENTS_MAX: usize = 3;
 /// Threads of one search, so that disk reads overlap.
 const SEARCH_THREADS: usize = 4;
 /// Most days that are searched at once.
@@ -30,10 +30,8 @@ impl Log {
     /// # Errors
     /// If a file cannot be read.
     pub fn search(&self, query: &Query) -> Result<Page, StoreError> {
-        let limit = if query.limit == 0 { PAGE_DEFAULT } else { query.limit.min(PAGE_MAX) };
-        let since = seq_of(query.since_ms.unwrap_or(0).clamp(0, RECEIVED_MS_MAX));
-        let until_ms = query.until_ms.unwrap_or(RECEIVED_MS_MAX).clamp(0, RECEIVED_MS_MAX);
-        let until = query.after.map_or(seq_of(until_ms), |c| c.0.min(seq_of(until_ms)));
+        let limit = page_limit(query);
+        let (since, until) = seq_range(query);
         let terms = clauses(query);
         let range =
             |day: i64| (seq_of(day * DAY_MS).max(since), seq_of((day + 1) * DAY_MS).min(until));
@@ -98,8 +96,21 @@ impl Log {
     }
 }
 
+/// Most messages of a page of this query.
+pub(super) fn page_limit(query: &Query) -> usize {
+    if query.limit == 0 { PAGE_DEFAULT } else { query.limit.min(PAGE_MAX) }
+}
+
+/// The keys `[since, until)` that a query asks for.
+pub(super) fn seq_range(query: &Query) -> (i64, i64) {
+    let since = seq_of(query.since_ms.unwrap_or(0).clamp(0, RECEIVED_MS_MAX));
+    let until_ms = query.until_ms.unwrap_or(RECEIVED_MS_MAX).clamp(0, RECEIVED_MS_MAX);
+    let until = query.after.map_or(seq_of(until_ms), |c| c.0.min(seq_of(until_ms)));
+    (since, until)
+}
+
 /// The clauses of a query for the index, the most selective ones first.
-fn clauses(query: &Query) -> Vec<Clause> {
+pub(super) fn clauses(query: &Query) -> Vec<Clause> {
     let mut all = String::new();
     let exact = [
         (Field::MessageId, query.message_id.trim().trim_matches(['<', '>'])),
@@ -275,5 +286,6 @@ fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> 
         subject: row.get(6)?,
         recipients,
         recipients_count,
+        node: String::new(),
     })
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use gauntlet_verdict::Class;
+use gauntlet_verdict::{Class, Disposition};
 
 use crate::record::LogRecord;
 
@@ -37,6 +37,8 @@ pub(crate) enum Field {
     SubjectWord,
     Event,
     Outcome,
+    /// The id of the message: only where many logs are one, since a day's file has a column for it.
+    Id,
 }
 
 impl Field {
@@ -56,6 +58,7 @@ impl Field {
             Field::SubjectWord => 'w',
             Field::Event => 'x',
             Field::Outcome => 'o',
+            Field::Id => 'i',
         }
     }
 }
@@ -210,6 +213,22 @@ pub(crate) fn push_message(out: &mut String, record: &LogRecord, known: &mut Kno
     }
     for word in words(&record.subject) {
         push_word(out, &word);
+    }
+}
+
+/// Appends the terms of one recipient's disposition.
+pub(crate) fn push_disposition(
+    out: &mut String,
+    known: &mut KnownTerms,
+    class: Class,
+    disposition: &Disposition,
+) {
+    let recipient = &disposition.recipient;
+    known.push_address(out, Field::Recipient, Field::RecipientDomain, recipient);
+    push_name(out, Field::Action, disposition.end.name());
+    push_class_action(out, class, disposition.end.name());
+    for rule in &disposition.rules {
+        known.push(out, Field::PolicyRule, rule);
     }
 }
 

@@ -26,6 +26,10 @@ pub(crate) enum Command {
     Append { records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged, urgent: bool },
     /// Delete the days before this one; `Appended::new` is how many.
     Retain { first_kept: i64, done: OnLogged },
+    /// Collect changes of this day for the array; `Appended::new` is how many messages wait.
+    BeginFeed { day: i64, done: OnLogged },
+    /// The array has the changes of this day up to this one; `Appended::new` is how many went.
+    Shipped { day: i64, change: i64, done: OnLogged },
     /// Move this day aside if it is damaged, as a reader reports.
     SetAside { day: i64, why: String },
 }
@@ -34,7 +38,10 @@ impl Command {
     /// Reports that it failed.
     pub(crate) fn fail(self, error: StoreError) {
         match self {
-            Command::Append { done, .. } | Command::Retain { done, .. } => done(Err(error)),
+            Command::Append { done, .. }
+            | Command::Retain { done, .. }
+            | Command::BeginFeed { done, .. }
+            | Command::Shipped { done, .. } => done(Err(error)),
             Command::SetAside { .. } => {}
         }
     }
@@ -84,6 +91,12 @@ impl Writer {
         while let Some(command) = next.take() {
             match command {
                 Command::Retain { first_kept, done } => done(self.retain(first_kept)),
+                Command::BeginFeed { day, done } => {
+                    done(self.on_day(day, |writer| writer.begin_feed()));
+                }
+                Command::Shipped { day, change, done } => {
+                    done(self.on_day(day, |writer| writer.shipped(change)));
+                }
                 Command::SetAside { day, why } => {
                     self.set_aside(day, &why);
                 }
@@ -225,6 +238,20 @@ impl Writer {
         written.map_err(StoreError::db(&path))
     }
 
+    /// Runs this on a day that exists; what it returns is in `Appended::new`.
+    fn on_day(
+        &mut self,
+        day: i64,
+        run: impl FnOnce(&mut DayWriter) -> rusqlite::Result<u64>,
+    ) -> Result<Appended, StoreError> {
+        if !self.days.read().unwrap_or_else(PoisonError::into_inner).contains(&day) {
+            return Ok(Appended::default());
+        }
+        let path = day_path(&self.folder, day);
+        let new = run(self.day(day)?).map_err(StoreError::db(&path))?;
+        Ok(Appended { new, known: 0 })
+    }
+
     /// Moves a day aside that is reported as damaged; false if it is not damaged, or this process
     /// may not.
     fn set_aside(&mut self, day: i64, why: &str) -> bool {
@@ -252,7 +279,7 @@ impl Writer {
             }
             let path = day_path(&self.folder, day);
             let before = if path.exists() { None } else { self.previous_dictionary(day) };
-            let writer = DayWriter::open(&path, before.as_deref())?;
+            let writer = DayWriter::open(&path, before.as_deref(), self.options.feeds_array)?;
             let over = self.open.keys().copied().filter(|&open| open < day);
             self.unmerged.extend(over.map(|day| (day, false)));
             self.days.write().unwrap_or_else(PoisonError::into_inner).insert(day);

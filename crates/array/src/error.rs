@@ -1,0 +1,126 @@
+//! What can go wrong between a node and its array.
+
+use std::fmt::Write as _;
+
+/// Why something could not be done with the array's database.
+#[derive(Debug, thiserror::Error)]
+pub enum ArrayError {
+    /// The address of the database is not one.
+    #[error("array.database: {0}")]
+    Address(String),
+    /// The server cannot be reached, or the connection ended.
+    #[error("the array's database at {server} cannot be reached: {cause}")]
+    Unreachable {
+        /// `host:port/database`, without user and password.
+        server: String,
+        /// What the system or the server said.
+        cause: String,
+    },
+    /// The server refused the login.
+    #[error(
+        "the array's database at {server} refuses the login: {cause}; look at user and password in array.database, and at the server's pg_hba.conf"
+    )]
+    Login {
+        /// `host:port/database`.
+        server: String,
+        /// What the server said.
+        cause: String,
+    },
+    /// The tables were made by a newer program that this one does not understand.
+    #[error(
+        "the array's database has schema {found}, which needs a program that knows schema {needed}; this one knows {known}: upgrade this node"
+    )]
+    Newer {
+        /// The schema of the database.
+        found: i32,
+        /// The oldest schema that a program must know to use it.
+        needed: i32,
+        /// The newest schema that this program knows.
+        known: i32,
+    },
+    /// There are no tables yet.
+    #[error("the array's database has no tables of Gauntlet: run `gauntlet array init` once")]
+    NotMade,
+    /// The tables are older than this program needs.
+    #[error(
+        "the array's database has schema {found}, this program needs {known}: run `gauntlet array init`, which upgrades it; older nodes go on working"
+    )]
+    Older {
+        /// The schema of the database.
+        found: i32,
+        /// The schema that this program needs.
+        known: i32,
+    },
+    /// Another node has this name.
+    #[error(
+        "another node of the array is called {name} (it was last seen {seen}): give this one another node.name, or remove the other with `gauntlet array leave {name}`"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// When the other one was last seen (UTC).
+        seen: String,
+    },
+    /// The node was removed from the array.
+    #[error(
+        "this node ({name}) was removed from the array: it goes on alone; `gauntlet array join` takes it back"
+    )]
+    Removed {
+        /// Name of the node.
+        name: String,
+    },
+    /// A statement failed.
+    #[error("{doing}: {cause}")]
+    Statement {
+        /// What was to be done.
+        doing: &'static str,
+        /// What the server said.
+        cause: String,
+    },
+    /// A statement took longer than its limit.
+    #[error("{doing}: no answer of the array's database in {seconds} s (array.query_seconds_max)")]
+    Slow {
+        /// What was to be done.
+        doing: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+    /// Something in the database or the object store is damaged.
+    #[error("{what} is damaged: {cause}")]
+    Damaged {
+        /// What it is.
+        what: String,
+        /// Why it is.
+        cause: String,
+    },
+    /// The store of this node cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] gauntlet_store::StoreError),
+}
+
+impl ArrayError {
+    /// The error of a statement.
+    pub(crate) fn statement(
+        doing: &'static str,
+    ) -> impl FnOnce(tokio_postgres::Error) -> ArrayError {
+        move |error| ArrayError::Statement { doing, cause: message_of(&error) }
+    }
+}
+
+/// An error of the driver with its causes, in one line.
+pub(crate) fn message_of(error: &tokio_postgres::Error) -> String {
+    if let Some(said) = error.as_db_error() {
+        let mut text = format!("{} ({})", said.message(), said.code().code());
+        if let Some(detail) = said.detail() {
+            let _always_works = write!(text, ": {detail}");
+        }
+        return text.replace('\n', " ");
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let _always_works = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text.replace('\n', " ")
+}

@@ -1,0 +1,24 @@
+//! Many nodes that share policy, message log and quarantine, by a PostgreSQL database and an
+//! S3-compatible object store.
+//!
+//! A node keeps working from its own disk; nothing here is on the way of a message. What it logs it
+//! logs locally first; a thread of its own ships what is new ([`shipping`]) and follows what the
+//! array says ([`following`]). A manager reads what all nodes shipped ([`log`]). Nodes never talk
+//! to each other.
+
+pub mod address;
+pub mod database;
+pub mod error;
+pub mod log;
+pub mod nodes;
+pub mod pack;
+pub mod schema;
+pub mod shipping;
+mod tls;
+
+pub use address::DatabaseAddress;
+pub use database::{Database, DatabaseOptions, Session};
+pub use error::ArrayError;
+pub use log::SharedLog;
+pub use nodes::{Identity, NodeRow, NodeState};
+pub use tls::DatabaseTls;

@@ -1,0 +1,232 @@
+//! The nodes of the array: who belongs to it, and how each is.
+
+use gauntlet_store::random;
+use serde::{Deserialize, Serialize};
+
+use crate::database::Session;
+use crate::error::ArrayError;
+
+/// Who a node is. The name is for people; the identity, made once at random and kept on the node's
+/// disk, tells two nodes with one name apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// `node.name`.
+    pub name: String,
+    /// 32 hexadecimal digits.
+    pub identity: String,
+    /// Name of the group whose settings it gets beside those of all; empty for none.
+    pub group: String,
+}
+
+impl Identity {
+    /// A new identity.
+    ///
+    /// # Errors
+    /// If the system gives no random bytes.
+    pub fn make() -> std::io::Result<String> {
+        let bytes: [u8; 16] = random::array()?;
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// Whether a node takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// It takes part.
+    Active,
+    /// It left, or was removed: what it sends is refused.
+    Removed,
+}
+
+impl NodeState {
+    /// Name in the database and on pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeState::Active => "active",
+            NodeState::Removed => "removed",
+        }
+    }
+
+    fn parse(name: &str) -> Self {
+        if name == "active" { NodeState::Active } else { NodeState::Removed }
+    }
+}
+
+/// What a node tells of itself every few seconds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Version of the program.
+    pub program: String,
+    /// The newest schema of the tables that it knows.
+    pub schema: i32,
+    /// When it was started, in Unix milliseconds by its own clock.
+    pub started_ms: i64,
+    /// Its clock when it told this, in Unix milliseconds.
+    pub clock_ms: i64,
+    /// Messages in its queue.
+    pub queued: u64,
+    /// Open sessions.
+    pub sessions: u64,
+    /// It takes no new mail.
+    pub draining: bool,
+    /// Changes of its log that the array has not got.
+    pub behind: u64,
+    /// When the oldest message among those was received, in Unix milliseconds.
+    pub behind_since_ms: Option<i64>,
+    /// Version of the policy in force, and of the settings; 0 for its own.
+    pub policy: i64,
+}
+
+/// A node as the array knows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NodeRow {
+    /// Its number in the tables.
+    pub id: i16,
+    /// Its name.
+    pub name: String,
+    /// Its group; empty for none.
+    pub group: String,
+    /// Whether it takes part.
+    pub state: NodeState,
+    /// When it joined, in Unix milliseconds of the database's clock.
+    pub joined_ms: i64,
+    /// When it last told of itself, in Unix milliseconds of the database's clock.
+    pub seen_ms: i64,
+    /// Milliseconds since then, by the database's clock.
+    pub silent_ms: i64,
+    /// How far its clock was ahead of the database's when it told that, in milliseconds; the way
+    /// there included.
+    pub clock_ahead_ms: i64,
+    /// What it told.
+    pub status: Status,
+}
+
+/// Takes part as this node: the first time it is entered. Returns its number.
+///
+/// # Errors
+/// If another node has the name, or this one was removed.
+pub async fn register(session: &Session, own: &Identity) -> Result<i16, ArrayError> {
+    const DOING: &str = "entering this node in the array";
+    let known = session
+        .row(
+            DOING,
+            "UPDATE node SET name = $2, grouped = $3, seen = now() WHERE identity = $1 AND \
+         state = 'active' AND NOT EXISTS (SELECT 1 FROM node WHERE name = $2 AND identity <> $1) \
+         RETURNING id",
+            &[&own.identity, &own.name, &own.group],
+        )
+        .await?;
+    if let Some(row) = known {
+        return Ok(row.get(0));
+    }
+    let entered = session
+        .row(
+            DOING,
+            "INSERT INTO node (name, identity, grouped) SELECT $2, $1, $3 \
+         WHERE NOT EXISTS (SELECT 1 FROM node WHERE identity = $1) \
+         ON CONFLICT DO NOTHING RETURNING id",
+            &[&own.identity, &own.name, &own.group],
+        )
+        .await?;
+    if let Some(row) = entered {
+        return Ok(row.get(0));
+    }
+    let name = own.name.clone();
+    let other = session
+        .row(
+            DOING,
+            "SELECT to_char(seen, 'YYYY-MM-DD HH24:MI:SS') FROM node \
+         WHERE name = $1 AND identity <> $2",
+            &[&name, &own.identity],
+        )
+        .await?;
+    match other {
+        Some(row) => Err(ArrayError::NameTaken { name, seen: row.get(0) }),
+        None => Err(ArrayError::Removed { name }),
+    }
+}
+
+/// Tells how this node is. False if it was removed.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn tell(session: &Session, id: i16, status: &Status) -> Result<bool, ArrayError> {
+    let text = serde_json::to_string(status).unwrap_or_default();
+    let told = session
+        .execute(
+            "telling the array how this node is",
+            "UPDATE node SET seen = now(), status = $2 WHERE id = $1 AND state = 'active'",
+            &[&id, &text],
+        )
+        .await?;
+    Ok(told == 1)
+}
+
+/// All nodes, by name.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn list(session: &Session) -> Result<Vec<NodeRow>, ArrayError> {
+    let asked = session
+        .rows(
+            "reading the nodes of the array",
+            "SELECT id, name, grouped, state, (extract(epoch FROM joined) * 1000)::bigint, \
+         (extract(epoch FROM seen) * 1000)::bigint, \
+         (extract(epoch FROM now() - seen) * 1000)::bigint, status FROM node ORDER BY name",
+            &[],
+        )
+        .await?;
+    let rows = asked;
+    let node = |row: &tokio_postgres::Row| {
+        let status: Status = serde_json::from_str(row.get(7)).unwrap_or_default();
+        let seen_ms = row.get(5);
+        NodeRow {
+            id: row.get(0),
+            name: row.get(1),
+            group: row.get(2),
+            state: NodeState::parse(row.get(3)),
+            joined_ms: row.get(4),
+            seen_ms,
+            silent_ms: row.get(6),
+            clock_ahead_ms: if status.clock_ms > 0 { status.clock_ms - seen_ms } else { 0 },
+            status,
+        }
+    };
+    Ok(rows.iter().map(node).collect())
+}
+
+/// Removes a node from the array; what it shipped stays. False if there is none of this name that
+/// takes part.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn remove(session: &Session, name: &str) -> Result<bool, ArrayError> {
+    // Its name becomes free for another.
+    let removed = session
+        .execute(
+            "removing a node from the array",
+            "UPDATE node SET state = 'removed', name = name || ' (removed ' || id || ')' \
+         WHERE name = $1 AND state = 'active'",
+            &[&name],
+        )
+        .await?;
+    Ok(removed == 1)
+}
+
+/// Takes a removed node back under its name.
+///
+/// # Errors
+/// If another node has the name by now, or the statement fails.
+pub async fn take_back(session: &Session, own: &Identity) -> Result<i16, ArrayError> {
+    session
+        .execute(
+            "taking this node back into the array",
+            "UPDATE node SET state = 'active', name = $2 WHERE identity = $1 AND state = 'removed' \
+         AND NOT EXISTS (SELECT 1 FROM node WHERE name = $2 AND identity <> $1)",
+            &[&own.identity, &own.name],
+        )
+        .await?;
+    register(session, own).await
+}

@@ -1,0 +1,345 @@
+//! Packs of the shared message log: up to [`MESSAGES_MAX`] messages of one node and day, in one row.
+//!
+//! Why not a row a message: the database would hold 60 index entries for each, and take most of a
+//! core for what a node logs in a second; and a row costs the wire more than the compressed record.
+//! A pack costs the database one row, and its terms (hashes of 32 bits, each once for all messages
+//! of the pack) one entry each. A search finds packs by terms, then looks into them: each message
+//! has the list of its terms beside it, so that only what matches is decoded, and decoded messages
+//! are compared exactly. `docs/decisions/310-the-shared-log.md` has the figures.
+//!
+//! Format 1: the byte 1, then one Zstandard frame (RFC 8878) of: number of messages; for each its
+//! cursor (eight bytes, little-endian), the number of its terms, their places in the sorted list of
+//! the pack's terms (each as the distance from the one before), the length of its record; then the
+//! records (MessagePack of the fields by name, so that older and newer programs read each other).
+//! Numbers are LEB128.
+
+use std::collections::BTreeSet;
+
+use gauntlet_store::log::{Cursor, LoggedMessage, terms_of};
+use gauntlet_store::record::{Event, LogRecord};
+use serde::{Deserialize, Serialize};
+
+use crate::error::ArrayError;
+
+/// Most messages of a pack.
+pub const MESSAGES_MAX: usize = 128;
+/// Bytes of records that complete a pack.
+const RECORD_BYTES: usize = 512 << 10;
+/// Most bytes that a pack may unfold to: more is damage.
+const UNPACKED_BYTES_MAX: usize = 256 << 20;
+/// Leading byte of format 1.
+const FORMAT: u8 = 1;
+/// Zstandard's level: 3 packs a tenth tighter than 1, at 0.5 ms a pack.
+const LEVEL: i32 = 3;
+
+/// A pack, ready for the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pack {
+    /// Least cursor of its messages.
+    pub first: i64,
+    /// Greatest cursor of its messages.
+    pub last: i64,
+    /// Number of messages.
+    pub messages: usize,
+    /// Keys of all terms, ascending, each once.
+    pub terms: Vec<i32>,
+    /// The messages.
+    pub body: Vec<u8>,
+}
+
+/// The key of a term: 32 bits of its hash. Two terms with one key cost a look into a pack.
+pub fn key(term: &str) -> i32 {
+    let hash = blake3::hash(term.as_bytes());
+    let [a, b, c, d, ..] = *hash.as_bytes();
+    i32::from_le_bytes([a, b, c, d])
+}
+
+#[derive(Serialize)]
+struct StoredRef<'a> {
+    record: &'a LogRecord,
+    #[serde(skip_serializing_if = "<[Event]>::is_empty")]
+    events: &'a [Event],
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    record: LogRecord,
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+/// Packs messages of one day, in their order.
+///
+/// # Errors
+/// If a record cannot be encoded.
+pub fn pack(messages: &[LoggedMessage]) -> Result<Vec<Pack>, ArrayError> {
+    let mut packs = Vec::new();
+    let mut builder = Builder::default();
+    for message in messages {
+        builder.push(message)?;
+        if builder.messages.len() >= MESSAGES_MAX || builder.records.len() >= RECORD_BYTES {
+            packs.push(std::mem::take(&mut builder).finish()?);
+        }
+    }
+    if !builder.messages.is_empty() {
+        packs.push(builder.finish()?);
+    }
+    Ok(packs)
+}
+
+#[derive(Default)]
+struct Builder {
+    /// Cursor, keys and length of the record of each.
+    messages: Vec<(i64, BTreeSet<i32>, usize)>,
+    records: Vec<u8>,
+}
+
+impl Builder {
+    fn push(&mut self, message: &LoggedMessage) -> Result<(), ArrayError> {
+        let start = self.records.len();
+        let stored = StoredRef { record: &message.record, events: &message.events };
+        rmp_serde::encode::write_named(&mut self.records, &stored).map_err(|error| {
+            ArrayError::Damaged {
+                what: format!("the log record of {}", message.record.id),
+                cause: error.to_string(),
+            }
+        })?;
+        let keys = terms_of(message).iter().map(|term| key(term)).collect();
+        self.messages.push((message.cursor.0, keys, self.records.len() - start));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Pack, ArrayError> {
+        let all: BTreeSet<i32> =
+            self.messages.iter().flat_map(|(_, keys, _)| keys).copied().collect();
+        let terms: Vec<i32> = all.into_iter().collect();
+        let mut plain = Vec::with_capacity(self.records.len() + 64 * self.messages.len());
+        push_number(&mut plain, self.messages.len());
+        for (cursor, keys, length) in &self.messages {
+            plain.extend_from_slice(&cursor.to_le_bytes());
+            push_number(&mut plain, keys.len());
+            let mut before = 0;
+            for key in keys {
+                let place = terms.binary_search(key).unwrap_or_default();
+                push_number(&mut plain, place - before);
+                before = place;
+            }
+            push_number(&mut plain, *length);
+        }
+        plain.extend_from_slice(&self.records);
+        let mut frame = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
+        zstd_safe::compress(&mut frame, &plain, LEVEL).map_err(|code| ArrayError::Damaged {
+            what: "a pack of the log".to_owned(),
+            cause: zstd_safe::get_error_name(code).to_owned(),
+        })?;
+        let mut body = Vec::with_capacity(frame.len() + 1);
+        body.push(FORMAT);
+        body.extend_from_slice(&frame);
+        let cursors = self.messages.iter().map(|(cursor, ..)| *cursor);
+        Ok(Pack {
+            first: cursors.clone().min().unwrap_or_default(),
+            last: cursors.max().unwrap_or_default(),
+            messages: self.messages.len(),
+            terms,
+            body,
+        })
+    }
+}
+
+/// An unfolded pack.
+#[derive(Debug)]
+pub struct Unpacked {
+    plain: Vec<u8>,
+    messages: Vec<Packed>,
+}
+
+/// One message of an unfolded pack.
+#[derive(Debug)]
+struct Packed {
+    cursor: i64,
+    /// Places of its terms in the pack's list.
+    terms: Vec<u32>,
+    /// Its record's bytes.
+    start: usize,
+    end: usize,
+}
+
+impl Unpacked {
+    /// Unfolds the body of a pack.
+    ///
+    /// # Errors
+    /// If it is damaged, or of a format that a newer program made.
+    pub fn new(body: &[u8]) -> Result<Self, ArrayError> {
+        let plain = unfold(body)?;
+        let messages = directory(&plain).ok_or_else(|| damaged("its directory is cut short"))?;
+        Ok(Unpacked { plain, messages })
+    }
+
+    /// Places of messages that have, for each of these lists, at least one of the keys, newest
+    /// first. `terms` are those of the pack's row.
+    pub fn find(&self, terms: &[i32], required: &[Vec<i32>]) -> Vec<usize> {
+        let place = |key: &i32| terms.binary_search(key).ok().map(|at| at as u32);
+        let lists: Vec<Vec<u32>> =
+            required.iter().map(|any| any.iter().filter_map(place).collect()).collect();
+        let has = |message: &Packed, any: &Vec<u32>| {
+            any.iter().any(|place| message.terms.binary_search(place).is_ok())
+        };
+        let mut found: Vec<usize> = (0..self.messages.len())
+            .filter(|&at| {
+                self.messages.get(at).is_some_and(|m| lists.iter().all(|any| has(m, any)))
+            })
+            .collect();
+        found.sort_by_key(|&at| std::cmp::Reverse(self.messages.get(at).map(|m| m.cursor)));
+        found
+    }
+
+    /// The cursor of the message at this place.
+    pub fn cursor(&self, place: usize) -> Option<i64> {
+        self.messages.get(place).map(|m| m.cursor)
+    }
+
+    /// The message at this place.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn message(&self, place: usize) -> Result<LoggedMessage, ArrayError> {
+        let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
+        let record = self.plain.get(packed.start..packed.end).unwrap_or_default();
+        let stored: Stored =
+            rmp_serde::from_slice(record).map_err(|error| damaged(&error.to_string()))?;
+        let Stored { record, events } = stored;
+        Ok(LoggedMessage { cursor: Cursor(packed.cursor), record, events, node: String::new() })
+    }
+}
+
+fn damaged(cause: &str) -> ArrayError {
+    ArrayError::Damaged { what: "a pack of the array's log".to_owned(), cause: cause.to_owned() }
+}
+
+fn unfold(body: &[u8]) -> Result<Vec<u8>, ArrayError> {
+    let (&format, frame) = body.split_first().ok_or_else(|| damaged("it is empty"))?;
+    if format != FORMAT {
+        return Err(damaged(&format!("format {format} is of a newer program")));
+    }
+    let length = zstd_safe::get_frame_content_size(frame).map_err(|_| damaged("no frame"))?;
+    let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    if length > UNPACKED_BYTES_MAX {
+        return Err(damaged(&format!("it claims {length} bytes")));
+    }
+    let mut plain = Vec::with_capacity(length);
+    zstd_safe::decompress(&mut plain, frame)
+        .map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
+    Ok(plain)
+}
+
+fn directory(plain: &[u8]) -> Option<Vec<Packed>> {
+    let mut rest = plain;
+    let count = take_number(&mut rest)?;
+    let mut lengths = Vec::new();
+    let mut messages = Vec::new();
+    for _ in 0..count {
+        let (cursor, after) = rest.split_first_chunk::<8>()?;
+        rest = after;
+        let mut terms = Vec::new();
+        let mut place = 0_u32;
+        for _ in 0..take_number(&mut rest)? {
+            place = place.checked_add(u32::try_from(take_number(&mut rest)?).ok()?)?;
+            terms.push(place);
+        }
+        lengths.push(take_number(&mut rest)?);
+        let cursor = i64::from_le_bytes(*cursor);
+        messages.push(Packed { cursor, terms, start: 0, end: 0 });
+    }
+    let mut start = plain.len() - rest.len();
+    for (message, length) in messages.iter_mut().zip(lengths) {
+        let end = start.checked_add(length).filter(|end| *end <= plain.len())?;
+        (message.start, message.end) = (start, end);
+        start = end;
+    }
+    Some(messages)
+}
+
+/// Appends a number as LEB128.
+fn push_number(out: &mut Vec<u8>, mut number: usize) {
+    while number > 0x7f {
+        out.push((number as u8 & 0x7f) | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Takes a number off the front.
+fn take_number(rest: &mut &[u8]) -> Option<usize> {
+    let mut number = 0_usize;
+    for shift in (0..63).step_by(7) {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gauntlet_store::Query;
+    use gauntlet_store::log::Matcher;
+
+    fn message(n: i64) -> LoggedMessage {
+        let record = LogRecord {
+            id: format!("id-{n}"),
+            received_ms: n,
+            subject: format!("Invoice {n} of {}", n % 7),
+            message_id: format!("{n}@mail.example"),
+            from: format!("Eve <eve{}@mail.example>", n % 5),
+            ..LogRecord::default()
+        };
+        LoggedMessage { cursor: Cursor(n * 4096), record, events: Vec::new(), node: String::new() }
+    }
+
+    #[test]
+    fn what_is_packed_is_found_and_read_back() {
+        let messages: Vec<LoggedMessage> = (0..300).map(message).collect();
+        let packs = pack(&messages).unwrap();
+        assert_eq!(packs.iter().map(|p| p.messages).collect::<Vec<_>>(), [128, 128, 44]);
+        assert_eq!((packs[1].first, packs[1].last), (128 * 4096, 255 * 4096));
+        let unpacked = Unpacked::new(&packs[1].body).unwrap();
+        for (at, place) in (128..256).zip(0..) {
+            assert_eq!(unpacked.message(place).unwrap(), messages[at]);
+        }
+        let query = Query { subject: "invoice 3".to_owned(), ..Query::default() };
+        let matcher = Matcher::new(&query);
+        let required: Vec<Vec<i32>> = matcher
+            .required()
+            .iter()
+            .map(|any| any.iter().map(|term| key(term)).collect())
+            .collect();
+        let found = unpacked.find(&packs[1].terms, &required);
+        let expected: Vec<usize> = (0..128).rev().filter(|at| (128 + at) % 7 == 3).collect();
+        assert_eq!(found, expected);
+        assert_eq!(unpacked.find(&packs[1].terms, &[vec![key("w4711")]]), [0; 0]);
+    }
+
+    #[test]
+    fn damage_is_an_error_and_no_panic() {
+        let packs = pack(&(0..20).map(message).collect::<Vec<_>>()).unwrap();
+        let body = &packs[0].body;
+        for end in 0..body.len() {
+            assert!(Unpacked::new(&body[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..body.len() {
+            let mut wrong = body.clone();
+            wrong[at] ^= 0x55;
+            if let Ok(unpacked) = Unpacked::new(&wrong) {
+                for place in 0..30 {
+                    let _read_or_refused = unpacked.message(place);
+                }
+            }
+        }
+        let newer = Unpacked::new(&[9, 1, 2]).unwrap_err().to_string();
+        assert!(newer.contains("newer program"), "{newer}");
+    }
+}

@@ -1,0 +1,132 @@
+//! The tables of the array, in a schema of PostgreSQL called `gauntlet`.
+//!
+//! Changes only add: a program that knows an older schema goes on working beside a newer one, so
+//! nodes are upgraded one after the other. Where that cannot be, `needs` says the oldest schema
+//! that a program must know. Whoever comes first makes or upgrades the tables, under a lock.
+
+use tokio_postgres::error::SqlState;
+
+use crate::database::Session;
+use crate::error::ArrayError;
+
+/// Version N is made by the first N of these. Never edit one that was released: add another.
+const MIGRATIONS: &[&str] = &[TABLES_1];
+
+/// The newest schema that this program knows.
+pub const KNOWN: i32 = MIGRATIONS.len() as i32;
+
+/// The oldest schema that a program must know to use the tables of [`KNOWN`].
+const NEEDS: i32 = 1;
+
+/// Key of the advisory lock for changes of tables: "gauntlet" as a number.
+pub(crate) const TABLES_LOCK: i64 = 0x6761_756e_746c_6574;
+
+/// Nodes, log, counts, versions of policy and settings, orders, held mail.
+///
+/// `log_pack`: see [`crate::pack`]. Times are Unix milliseconds or days since 1970, as everywhere
+/// in the program, except where only people read them.
+const TABLES_1: &str = "
+CREATE TABLE node (
+    id       smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name     text NOT NULL UNIQUE,
+    identity text NOT NULL UNIQUE,
+    grouped  text NOT NULL DEFAULT '',
+    state    text NOT NULL DEFAULT 'active',
+    joined   timestamptz NOT NULL DEFAULT now(),
+    seen     timestamptz NOT NULL DEFAULT now(),
+    status   text NOT NULL DEFAULT '{}'
+);
+CREATE SEQUENCE log_pack_number;
+CREATE TABLE log_pack (
+    day      integer NOT NULL,
+    node     smallint NOT NULL,
+    number   bigint NOT NULL DEFAULT nextval('log_pack_number'),
+    first    bigint NOT NULL,
+    last     bigint NOT NULL,
+    messages smallint NOT NULL,
+    terms    integer[] NOT NULL,
+    body     bytea NOT NULL,
+    PRIMARY KEY (day, node, number)
+) PARTITION BY RANGE (day);
+ALTER TABLE log_pack ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX log_pack_last ON log_pack (last DESC, number DESC);
+CREATE INDEX log_pack_terms ON log_pack USING gin (terms);
+CREATE TABLE log_count (
+    minute   integer NOT NULL,
+    node     smallint NOT NULL,
+    class    text NOT NULL,
+    action   text NOT NULL,
+    messages bigint NOT NULL,
+    bytes    bigint NOT NULL,
+    PRIMARY KEY (minute, node, class, action)
+);
+CREATE TABLE log_day (
+    day    integer NOT NULL,
+    node   smallint NOT NULL,
+    counts bytea NOT NULL,
+    PRIMARY KEY (day, node)
+);
+";
+
+/// Makes the tables or upgrades them if that is needed. Returns the schema that is there then.
+///
+/// # Errors
+/// If they are too new for this program, or the login may not make them.
+pub async fn check(session: &Session) -> Result<i32, ArrayError> {
+    let (found, needed) = found(session).await?;
+    if needed > KNOWN {
+        return Err(ArrayError::Newer { found, needed, known: KNOWN });
+    }
+    if found >= KNOWN {
+        return Ok(found);
+    }
+    match upgrade(session).await {
+        Ok(()) => Ok(KNOWN),
+        Err(ArrayError::Statement { .. }) if found > 0 => {
+            Err(ArrayError::Older { found, known: KNOWN })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The schema of the tables and the one that they need; 0 if there are none.
+async fn found(session: &Session) -> Result<(i32, i32), ArrayError> {
+    let asked = session.client().query_one("SELECT found, needs FROM gauntlet.version", &[]);
+    match tokio::time::timeout(std::time::Duration::from_secs(30), asked).await {
+        Ok(Ok(row)) => Ok((row.get(0), row.get(1))),
+        Ok(Err(error))
+            if [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME]
+                .iter()
+                .any(|code| error.code() == Some(code)) =>
+        {
+            Ok((0, 0))
+        }
+        Ok(Err(error)) => Err(ArrayError::statement("reading the schema of the array")(error)),
+        Err(_) => Err(ArrayError::Slow { doing: "reading the schema of the array", seconds: 30 }),
+    }
+}
+
+async fn upgrade(session: &Session) -> Result<(), ArrayError> {
+    const DOING: &str = "making the tables of the array";
+    let client = session.client();
+    let begin = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock({TABLES_LOCK}); CREATE SCHEMA IF NOT EXISTS gauntlet; \
+         CREATE TABLE IF NOT EXISTS gauntlet.version (found integer NOT NULL, needs integer NOT NULL);"
+    );
+    let steps = async {
+        client.batch_execute(&begin).await?;
+        let row = client.query_opt("SELECT found FROM gauntlet.version", &[]).await?;
+        let found: i32 = row.map_or(0, |row| row.get(0));
+        let missing = MIGRATIONS.get(usize::try_from(found).unwrap_or(0)..).unwrap_or_default();
+        for step in missing {
+            client.batch_execute(step).await?;
+        }
+        let last = format!(
+            "DELETE FROM gauntlet.version WHERE found <= {KNOWN}; INSERT INTO gauntlet.version \
+             SELECT {KNOWN}, {NEEDS} WHERE NOT EXISTS (SELECT 1 FROM gauntlet.version); COMMIT"
+        );
+        client.batch_execute(&last).await
+    };
+    let done = session.within(DOING, steps).await;
+    session.undo_if(done).await
+}

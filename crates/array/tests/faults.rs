@@ -1,0 +1,137 @@
+//! What happens to the database, and to the array's list of nodes.
+
+use std::sync::Arc;
+
+use gauntlet_array::nodes::{self, Identity, NodeState, Status};
+use gauntlet_array::{ArrayError, SharedLog, schema};
+use gauntlet_store::Query;
+use gauntlet_store::log::MessageLog;
+
+use crate::logs::{DAY, Node, database, record};
+use crate::postgres::Server;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_killed_loses_and_doubles_nothing() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    let database = database(&server.uri());
+    let mut session = database.session().await.unwrap();
+    let node = Node::join("one", &session).await;
+    let mut logged = 0;
+    for round in 0..6 {
+        let records = (0..500).map(|n| record("one", logged + n, DAY + logged + n));
+        node.log.append(records.collect()).unwrap();
+        logged += 500;
+        // In the middle of it, a little later each time.
+        let part = std::time::Duration::from_millis(round * 7);
+        let _cut_short = tokio::time::timeout(part, node.ship(&session)).await;
+        server.kill();
+        let error = node.ship(&session).await.unwrap_err();
+        assert!(matches!(error, ArrayError::Unreachable { .. }), "{error}");
+        assert!(matches!(database.session().await, Err(ArrayError::Unreachable { .. })));
+        server.restart();
+        session = database.session().await.unwrap();
+    }
+    node.ship(&session).await.unwrap();
+    assert_eq!(node.log.backlog().unwrap().changes, 0);
+    let shared = SharedLog::new(database, tokio::runtime::Handle::current());
+    let found = tokio::task::spawn_blocking(move || {
+        let mut query = Query { limit: 500, ..Query::default() };
+        let mut ids = Vec::new();
+        loop {
+            let page = shared.search(&query).unwrap();
+            ids.extend(page.messages.into_iter().map(|m| m.id));
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return ids,
+            }
+        }
+    });
+    let found = found.await.unwrap();
+    let expected: Vec<String> = (0..logged).rev().map(|n| format!("one-{n}")).collect();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_join_leave_and_do_not_share_a_name() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let session = database(&server.uri()).session().await.unwrap();
+    let identity = |name: &str| Identity {
+        name: name.to_owned(),
+        identity: Identity::make().unwrap(),
+        group: "north".to_owned(),
+    };
+    let (one, other) = (identity("mx1"), identity("mx1"));
+    let id = nodes::register(&session, &one).await.unwrap();
+    assert_eq!(nodes::register(&session, &one).await.unwrap(), id, "a restart");
+    let error = nodes::register(&session, &other).await.unwrap_err();
+    assert!(matches!(error, ArrayError::NameTaken { .. }), "{error}");
+    let renamed = Identity { name: "mx2".to_owned(), ..other.clone() };
+    let second = nodes::register(&session, &renamed).await.unwrap();
+    let status = Status { queued: 7, clock_ms: 5, ..Status::default() };
+    assert!(nodes::tell(&session, second, &status).await.unwrap());
+    let listed = nodes::list(&session).await.unwrap();
+    let names: Vec<&str> = listed.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["mx1", "mx2"]);
+    assert_eq!((listed[1].status.queued, &*listed[1].group), (7, "north"));
+    assert!(listed[1].clock_ahead_ms < -1_000_000_000_000);
+    assert!(nodes::remove(&session, "mx2").await.unwrap());
+    assert!(!nodes::remove(&session, "mx2").await.unwrap());
+    assert!(!nodes::tell(&session, second, &status).await.unwrap());
+    let error = nodes::register(&session, &renamed).await.unwrap_err();
+    assert!(matches!(error, ArrayError::Removed { .. }), "{error}");
+    let listed = nodes::list(&session).await.unwrap();
+    assert_eq!(listed.iter().filter(|n| n.state == NodeState::Removed).count(), 1);
+    // Its name is free now; it comes back under it.
+    assert_eq!(nodes::take_back(&session, &renamed).await.unwrap(), second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_are_made_once_and_newer_ones_are_refused_if_they_must() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let database = Arc::new(database(&server.uri()));
+    // Twelve programs that start at once.
+    let all = (0..12).map(|_| {
+        let database = database.clone();
+        tokio::spawn(async move { database.session().await.map(drop) })
+    });
+    for made in all.collect::<Vec<_>>() {
+        made.await.unwrap().unwrap();
+    }
+    assert_eq!(server.sql("SELECT count(*) FROM gauntlet.version"), "1");
+    // A newer program added something: this one goes on.
+    server.sql("UPDATE gauntlet.version SET found = found + 1");
+    database.session().await.unwrap();
+    // A newer program changed something.
+    server.sql("UPDATE gauntlet.version SET needs = found");
+    let error = database.session().await.unwrap_err();
+    assert!(matches!(error, ArrayError::Newer { known: schema::KNOWN, .. }), "{error}");
+    assert!(error.to_string().contains("upgrade this node"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_may_not_is_told_why() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let error = database(&server.uri_of("nobody")).session().await.unwrap_err();
+    assert!(matches!(error, ArrayError::Login { .. }), "{error}");
+    assert!(error.to_string().contains("pg_hba.conf"), "{error}");
+    server.sql("CREATE ROLE reader LOGIN");
+    let error = database(&server.uri_of("reader")).session().await.unwrap_err().to_string();
+    assert!(error.contains("permission denied"), "{error}");
+}
+
+/// A server that answers no more, as behind a cut cable or a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_database_is_an_error_in_time() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let session = database(&server.uri()).session().await.unwrap();
+    let node = Node::join("one", &session).await;
+    node.log.append(vec![record("one", 1, DAY)]).unwrap();
+    let mut lock = database(&server.uri()).session().await.unwrap();
+    let held = lock.client_mut().transaction().await.unwrap();
+    held.batch_execute("LOCK TABLE log_pack").await.unwrap();
+    let error = node.ship(&session).await.unwrap_err();
+    assert!(matches!(error, ArrayError::Slow { .. }), "{error}");
+    drop(held);
+    lock.client_mut().batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(node.ship(&session).await.unwrap(), 1);
+}

@@ -1,0 +1,6 @@
+//! The array against a real PostgreSQL server.
+
+mod faults;
+mod logs;
+mod postgres;
+mod shared_log;

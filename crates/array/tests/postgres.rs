@@ -1,0 +1,137 @@
+//! A PostgreSQL server of a test's own, on a free port, in a temporary folder.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running server; ended when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// The port on 127.0.0.1.
+    pub(crate) port: u16,
+    folder: tempfile::TempDir,
+    bin: PathBuf,
+    options: Vec<String>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The newest installed server's programs.
+fn programs() -> Option<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path().join("bin"))
+        .filter(|bin| bin.join("initdb").is_file())
+        .collect();
+    found.sort();
+    found.pop()
+}
+
+/// The server refuses to run as root: then as `postgres`.
+fn as_somebody(program: &Path) -> Command {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+    if !root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+    command
+}
+
+impl Server {
+    /// Starts a server with these further options (`name=value`). None, with a loud note, if it is
+    /// not installed; then a test in CI fails.
+    pub(crate) fn start(options: &[&str]) -> Option<Server> {
+        let Some(bin) = programs() else {
+            let missing = "PostgreSQL is not installed (Debian: postgresql)";
+            assert!(std::env::var_os("CI").is_none(), "{missing}");
+            eprintln!("SKIPPED: {missing}");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), open).unwrap();
+        let made = as_somebody(&bin.join("initdb"))
+            .args(["-U", "keeper", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"])
+            .arg("-D")
+            .arg(folder.path().join("data"))
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let child = launch(&bin, folder.path(), port, &options);
+        let server = Server { child, port, folder, bin, options };
+        server.wait();
+        Some(server)
+    }
+
+    /// The address of the database for this user.
+    pub(crate) fn uri_of(&self, user: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/postgres?sslmode=disable", self.port)
+    }
+
+    /// The address of the database.
+    pub(crate) fn uri(&self) -> String {
+        self.uri_of("keeper")
+    }
+
+    /// Ends the server as a power cut does.
+    pub(crate) fn kill(&mut self) {
+        // SIGQUIT ends all its processes at once, without a checkpoint.
+        let pid = self.child.id().to_string();
+        let _it_may_be_gone = Command::new("kill").args(["-QUIT", &pid]).status();
+        let _it_may_be_gone = self.child.wait();
+    }
+
+    /// Starts it again after [`Server::kill`].
+    pub(crate) fn restart(&mut self) {
+        self.child = launch(&self.bin, self.folder.path(), self.port, &self.options);
+        self.wait();
+    }
+
+    /// What a statement gives, as `psql` prints it without a frame; its columns separated by `|`.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        let out = self.psql(text);
+        assert!(out.status.success(), "{text}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    }
+
+    fn psql(&self, text: &str) -> std::process::Output {
+        Command::new(self.bin.join("psql"))
+            .args(["-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.uri(), "-c", text])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn wait(&self) {
+        for _ in 0..600 {
+            if self.psql("SELECT 1").status.success() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("PostgreSQL does not answer");
+    }
+}
+
+fn launch(bin: &Path, folder: &Path, port: u16, options: &Vec<String>) -> Child {
+    let mut command = as_somebody(&bin.join("postgres"));
+    command.arg("-D").arg(folder.join("data"));
+    command.args(["-p", &port.to_string(), "-h", "127.0.0.1", "-k"]).arg(folder);
+    for option in options {
+        command.args(["-c", option]);
+    }
+    command.current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
