@@ -3,6 +3,7 @@
 
 mod activity;
 mod allocator;
+mod array;
 mod backup;
 mod bench;
 mod ca;
@@ -85,6 +86,8 @@ enum Command {
     Status(status::Args),
     /// Ask whether the clock is believed, or say that it is right
     Clock(clock::Args),
+    /// Make an array of nodes: list them, publish the policy, give orders
+    Array(array::Args),
     /// Print the history of one message by its id
     Trace(trace::Args),
     /// Find messages of the log
@@ -199,6 +202,7 @@ fn main() -> ExitCode {
         Command::Queue(args) => queue::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),
+        Command::Array(args) => array::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Messages(args) => messages::run(&args),
         Command::Quarantine(args) => quarantine::run(&args),

@@ -66,20 +66,32 @@ impl Node {
         Self::start_with("", "", config, Some(descriptors))
     }
 
+    /// The same as [`Node::start`], as a node of this name: one of several.
+    pub(crate) fn start_named(name: &str, config: &str) -> Self {
+        let mut node = Self::made(tempfile::tempdir().unwrap(), ("", "", config), None);
+        node.config = node.config.replacen("gw.test", name, 1);
+        node.run();
+        node
+    }
+
     fn start_with(node: &str, listener: &str, config: &str, descriptors: Option<u32>) -> Self {
-        Self::start_where(tempfile::tempdir().unwrap(), node, listener, config, descriptors)
+        let mut node =
+            Self::made(tempfile::tempdir().unwrap(), (node, listener, config), descriptors);
+        node.run();
+        node
     }
 
     /// The same as [`Node::start`], in a folder that is there already.
     pub(crate) fn start_in(folder: tempfile::TempDir, config: &str) -> Self {
-        Self::start_where(folder, "", "", config, None)
+        let mut node = Self::made(folder, ("", "", config), None);
+        node.run();
+        node
     }
 
-    fn start_where(
+    /// A node that does not run yet.
+    fn made(
         folder: tempfile::TempDir,
-        node: &str,
-        listener: &str,
-        config: &str,
+        (node, listener, config): (&str, &str, &str),
         descriptors: Option<u32>,
     ) -> Self {
         let data = folder.path().join("data");
@@ -89,7 +101,7 @@ impl Node {
              [console]\naddress = \"127.0.0.1:0\"\n{config}\n"
         );
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let mut node = Node {
+        Node {
             folder,
             config,
             child: None,
@@ -99,9 +111,7 @@ impl Node {
             places: Vec::new(),
             lines: None,
             descriptors,
-        };
-        node.run();
-        node
+        }
     }
 
     /// Starts the program again, with the configuration as it is now; on new ports.

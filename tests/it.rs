@@ -34,6 +34,8 @@ mod odd_circumstances;
 mod phrases_command;
 mod policy_replay;
 mod policy_versions;
+#[path = "../crates/array/tests/postgres.rs"]
+mod postgres;
 mod proxy_command;
 mod queue_command;
 mod same_verdict;
@@ -44,6 +46,7 @@ mod security;
 mod security_promises;
 mod serve_acme;
 mod serve_arc;
+mod serve_array;
 mod serve_canary;
 mod serve_channel_files;
 mod serve_channels;

@@ -3,14 +3,17 @@
 //!
 //! A node keeps working from its own disk; nothing here is on the way of a message. What it logs it
 //! logs locally first; a thread of its own ships what is new ([`shipping`]) and follows what the
-//! array says ([`following`]). A manager reads what all nodes shipped ([`log`]). Nodes never talk
+//! array says ([`member`]). A manager reads what all nodes shipped ([`log`]). Nodes never talk
 //! to each other.
 
 pub mod address;
 pub mod database;
+pub mod editions;
 pub mod error;
 pub mod log;
+pub mod member;
 pub mod nodes;
+pub mod orders;
 pub mod pack;
 pub mod schema;
 pub mod shipping;
@@ -20,5 +23,6 @@ pub use address::DatabaseAddress;
 pub use database::{Database, DatabaseOptions, Session};
 pub use error::ArrayError;
 pub use log::SharedLog;
+pub use member::{LocalNode, Member, MemberOptions, MemberState};
 pub use nodes::{Identity, NodeRow, NodeState};
 pub use tls::DatabaseTls;

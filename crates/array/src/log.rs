@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::database::{Database, Session};
 use crate::error::ArrayError;
+use crate::nodes::NodeRow;
 
 pub use counts::DayCounts;
 
@@ -33,6 +34,17 @@ impl SharedLog {
     /// The log in this database. `runtime` carries its connections.
     pub fn new(database: Database, runtime: Handle) -> Self {
         SharedLog { database, runtime, sessions: Mutex::new(Vec::new()) }
+    }
+
+    /// All nodes, by name.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        self.ask(|session| async {
+            let found = crate::nodes::list(&session).await;
+            (session, found)
+        })
     }
 
     /// Asks with a connection of its own.

@@ -66,6 +66,28 @@ CREATE TABLE log_day (
     counts bytea NOT NULL,
     PRIMARY KEY (day, node)
 );
+CREATE TABLE edition (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind   text NOT NULL,
+    scope  text NOT NULL,
+    body   text NOT NULL,
+    who    text NOT NULL,
+    note   text NOT NULL,
+    made   timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX edition_of ON edition (kind, scope, number);
+CREATE TABLE node_order (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node      smallint NOT NULL REFERENCES node (id),
+    kind      text NOT NULL,
+    arguments text NOT NULL,
+    who       text NOT NULL,
+    made      timestamptz NOT NULL DEFAULT now(),
+    done      timestamptz,
+    is_good   boolean,
+    outcome   text
+);
+CREATE INDEX node_order_open ON node_order (node, id) WHERE done IS NULL;
 ";
 
 /// Makes the tables or upgrades them if that is needed. Returns the schema that is there then.

@@ -140,7 +140,7 @@ impl Node {
         let first = Generation::prepare(config, &sources)?;
         let config = first.config.clone();
         let in_force = InForce::new(first);
-        let log = opening::open_log(&config.node.data)?;
+        let log = opening::open_log(&config.node.data, config.array.is_on())?;
         let quarantine = users::open_quarantine(&config)?;
         let (spool, recovery) = folder::open_spool(&config, clock.clone())?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));

@@ -6,6 +6,7 @@ use gauntlet_mail::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
+use super::array::ArraySettings;
 use super::channels::{ChannelPublishSettings, ChannelSettings};
 use super::clock::ClockSettings;
 use super::content::ContentSettings;
@@ -109,6 +110,8 @@ pub struct Config {
     pub group: Vec<GroupSettings>,
     /// Limits of questions to PostgreSQL servers.
     pub postgres: PostgresSettings,
+    /// Nodes that share policy, log and quarantine.
+    pub array: ArraySettings,
     /// How long held mail is kept, how much of it, and its encryption.
     pub quarantine: QuarantineSettings,
     /// Limits of single folders of the quarantine, one table a folder.
@@ -175,6 +178,7 @@ impl Default for Config {
             policy: PolicySettings::default(),
             group: Vec::new(),
             postgres: PostgresSettings::default(),
+            array: ArraySettings::default(),
             quarantine: QuarantineSettings::default(),
             folder: Vec::new(),
             console: ConsoleSettings::default(),

@@ -105,11 +105,12 @@ pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recover
         .max()
 }
 
-/// The message log; a thread of its own looks through its days, so that the first search is fast.
-pub(super) fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
+/// The message log, which notes what an array has not got; a thread of its own looks through its days, so that the first search is fast.
+pub(super) fn open_log(data: &std::path::Path, feeds_array: bool) -> anyhow::Result<Arc<Log>> {
     let options = LogOptions {
         batch_wait: LOG_BATCH_WAIT,
         sets_damaged_days_aside: true,
+        feeds_array,
         ..LogOptions::default()
     };
     let log = Arc::new(Log::open_with(&data.join("log"), options)?);

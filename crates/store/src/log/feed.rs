@@ -7,11 +7,15 @@
 //! read; a message that changed meanwhile has a later row, and is sent again. Sending twice is
 //! harmless: a reader takes the newest version.
 
+use std::path::Path;
+
 use rusqlite::{Connection, OptionalExtension};
 
 use super::query::LoggedMessage;
+use super::schema::MIGRATIONS;
 use super::writer::Command;
 use super::{Log, seq};
+use crate::database;
 use crate::error::StoreError;
 
 /// Changes of one day that the array has not got, oldest first.
@@ -100,6 +104,16 @@ pub(super) fn forget(connection: &Connection, change: i64) -> rusqlite::Result<u
     let forgotten =
         connection.prepare_cached("DELETE FROM unshipped WHERE change <= ?1")?.execute([change])?;
     Ok(forgotten as u64)
+}
+
+/// Whether the array lacks something of this day. A day that cannot be read waits for nothing.
+pub(super) fn waits(path: &Path) -> bool {
+    let asked = database::open_read(path, MIGRATIONS).ok().and_then(|connection| {
+        let sql = "SELECT EXISTS (SELECT 1 FROM unshipped) OR NOT EXISTS (SELECT 1 FROM feed) \
+                   AND EXISTS (SELECT 1 FROM message)";
+        connection.query_row(sql, [], |row| row.get(0)).ok()
+    });
+    asked.unwrap_or(false)
 }
 
 impl Log {
@@ -263,6 +277,25 @@ mod tests {
         let back = open(folder.path(), true);
         back.begin_feed(day(&back)).unwrap();
         assert_eq!(waiting(&back).len(), 4);
+    }
+
+    #[test]
+    fn days_that_the_array_lacks_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = open(folder.path(), true);
+        log.append((0..2).map(|n| record(n, DAY + n * 86_400_000)).collect()).unwrap();
+        let days = log.days();
+        for day in &days {
+            log.begin_feed(*day).unwrap();
+        }
+        let now = DAY + 9 * 86_400_000;
+        let all = log.unshipped(days[0], 9).unwrap().unwrap();
+        log.shipped(&all).unwrap();
+        assert_eq!(log.retain(now, 1).unwrap(), 1);
+        assert_eq!(log.days(), [days[1]], "the older one waits");
+        let all = log.unshipped(days[1], 9).unwrap().unwrap();
+        log.shipped(&all).unwrap();
+        assert_eq!(log.retain(now, 1).unwrap(), 1);
     }
 
     #[test]
