@@ -1,7 +1,8 @@
 //! The node's control socket: what `gauntlet queue` and `gauntlet trace` talk to.
 //!
 //! A Unix socket in the data folder, for its owner only. A request is one line of JSON, messages
-//! that are handed over follow it as they are; the answer is one line too, then the connection ends.
+//! that are handed over follow it as they are; the answer is one line too, then the connection
+//! ends.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -81,8 +81,8 @@ impl Draining {
         Draining { path, phase: watch::channel(phase).0, order: Mutex::new(order) }
     }
 
-    /// Notes the order, also for a restart, and gives notice; [`Draining::refuse`] follows. False if
-    /// it was given already.
+    /// Notes the order, also for a restart, and gives notice; [`Draining::refuse`] follows. False
+    /// if it was given already.
     ///
     /// # Errors
     /// If it cannot be written down; nothing is changed then.

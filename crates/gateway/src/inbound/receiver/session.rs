@@ -217,7 +217,8 @@ impl Conversation {
         }
     }
 
-    /// Between transactions of a node that drains or stops. The former does not wait for a pause in what a client pipelines: there may never be one, and no grace that runs out.
+    /// Between transactions of a node that drains or stops. The former does not wait for a pause in
+    /// what a client pipelines: there may never be one, and no grace that runs out.
     fn should_end(&self) -> bool {
         let phase = *self.phase.borrow();
         let unread = if phase == Phase::Draining { 0 } else { self.unread() };

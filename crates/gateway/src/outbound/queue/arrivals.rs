@@ -287,7 +287,6 @@ impl Arrivals {
         new
     }
 
-    #[expect(clippy::type_complexity, reason = "the answer of one message, for one caller")]
     fn put_one(
         &self,
         mut plan: Planned,
