@@ -17,6 +17,7 @@ mod dkim;
 mod dlp;
 mod dmarc;
 mod doctor;
+mod drain;
 mod examples;
 mod facts;
 mod ips;
@@ -80,8 +81,10 @@ enum Command {
     Proxy(proxy::Args),
     /// Make or show the certificate authority by which a proxy decrypts tunnels
     Ca(ca::Args),
-    /// List, show, retry, hold or delete messages that wait for delivery
+    /// List, show, retry, hold or delete messages that wait, or adopt those of a dead node
     Queue(queue::Args),
+    /// Take no new mail and deliver what waits, before maintenance; or take mail again
+    Drain(drain::Args),
     /// Say how the running node is: mail taken, queue, times, disks, where mail goes
     Status(status::Args),
     /// Ask whether the clock is believed, or say that it is right
@@ -200,6 +203,7 @@ fn main() -> ExitCode {
         Command::Proxy(args) => proxy::run(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Queue(args) => queue::run(&args),
+        Command::Drain(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),
         Command::Array(args) => array::run(&args),

@@ -1,5 +1,7 @@
 //! `gauntlet queue`: messages that wait for delivery, on a running node.
 
+mod adopt;
+
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -55,6 +57,8 @@ enum Action {
         #[arg(required = true)]
         ids: Vec<String>,
     },
+    /// Take over the mail that waits on the disk of a dead node
+    Adopt(adopt::Args),
     /// Delete messages from the queue, without reports to their senders
     Delete {
         /// Ids of messages, as `queue list` prints them
@@ -65,6 +69,7 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let request = match &args.action {
+        Action::Adopt(adopt) => return adopt::run(adopt, &args.node),
         Action::List { max, .. } => Request::List { max: *max },
         Action::Show { id, .. } => Request::Trace { id: id.clone() },
         Action::Retry { ids } => Request::Retry { ids: ids.clone() },

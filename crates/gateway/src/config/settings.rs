@@ -293,6 +293,9 @@ pub struct ReceiverSettings {
     /// Milliseconds that strangers wait for our greeting: a client that talks before it is no mail
     /// server.
     pub greeting_wait_ms: u64,
+    /// Seconds after the order to drain in which only the health checks of load balancers fail;
+    /// then clients get 421.
+    pub drain_notice_seconds: u64,
     /// Bytes of one message.
     pub message_bytes_max: u64,
     /// Recipients of one message.
@@ -344,6 +347,7 @@ impl Default for ReceiverSettings {
             shed_percent: 80,
             exempt_networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
             greeting_wait_ms: 0,
+            drain_notice_seconds: 10,
             message_bytes_max: 50 << 20,
             recipients_max: 1_000,
             messages_per_session_max: 10_000,
