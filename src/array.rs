@@ -1,6 +1,5 @@
 //! `gauntlet array`: the nodes that share policy and message log, and orders to them.
 
-pub(crate) mod access;
 pub(crate) mod member;
 
 use std::io::Write;
@@ -15,6 +14,7 @@ use gauntlet_array::orders::{self, Order, OrderRow};
 use gauntlet_array::{Session, schema};
 use gauntlet_policy::{Groups, Policy};
 
+use crate::array_access as access;
 use crate::messages::{moment, visible};
 use crate::node_args::NodeArgs;
 
@@ -156,6 +156,20 @@ enum OrderCommand {
         /// Ids of messages; none for all that wait
         ids: Vec<String>,
     },
+    /// Hand messages of the queue over to another node
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 move mx1 --wait")]
+    Move {
+        /// Name of the other node
+        to: String,
+        /// Ids of messages; none for all that wait
+        ids: Vec<String>,
+    },
+    /// Take no new mail, and finish the queue
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 drain --wait")]
+    Drain,
+    /// Take mail again
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 undrain")]
+    Undrain,
     /// Read the configuration again
     #[command(after_help = "Examples:\n  gauntlet array order mx2 reload")]
     Reload,
@@ -167,6 +181,9 @@ impl OrderCommand {
             OrderCommand::Release { item, to } => Order::Release { item, to },
             OrderCommand::Delete { item } => Order::Delete { item },
             OrderCommand::Retry { ids } => Order::Retry { ids },
+            OrderCommand::Move { to, ids } => Order::Move { to, ids },
+            OrderCommand::Drain => Order::Drain,
+            OrderCommand::Undrain => Order::Undrain,
             OrderCommand::Reload => Order::Reload,
         }
     }
@@ -180,7 +197,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     )?;
     let runtime = access::runtime(1)?;
     runtime.block_on(async {
-        let session = database.session().await?;
+        let session = schema::session(&database).await?;
         let out = &mut std::io::stdout().lock();
         match &args.command {
             Command::Init => {
@@ -213,6 +230,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             }
         }
+    })
+}
+
+/// Seconds that `gauntlet queue move` waits for the node.
+const MOVE_SECONDS_MAX: u64 = 600;
+
+/// Has the node of this configuration hand messages of its queue over to another.
+///
+/// # Errors
+/// If it is in no array, or the order cannot be given or done.
+pub(crate) fn move_queue(node: &NodeArgs, to: &str, ids: &[String]) -> anyhow::Result<ExitCode> {
+    let config = node.load()?;
+    let database = access::database(&config)?.context(
+        "array.database is not set: messages move between nodes of an array; for the disk of a \
+         node that is gone there is `gauntlet queue adopt`",
+    )?;
+    let order = Order::Move { to: to.to_owned(), ids: ids.to_vec() };
+    access::runtime(1)?.block_on(async {
+        let session = schema::session(&database).await?;
+        let out = &mut std::io::stdout().lock();
+        give(&session, out, (&config.node.host_name(), &order), Some(MOVE_SECONDS_MAX)).await
     })
 }
 

@@ -4,6 +4,7 @@
 mod activity;
 mod allocator;
 mod array;
+mod array_access;
 mod backup;
 mod bench;
 mod ca;

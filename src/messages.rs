@@ -12,7 +12,7 @@ use gauntlet_store::log::{Cursor, MessageLog};
 use gauntlet_store::{Log, Query, Summary};
 use gauntlet_verdict::Class;
 
-use crate::array::access;
+use crate::array_access as access;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\

@@ -190,8 +190,7 @@ async fn serve(
     let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets, None)));
     node.stop().await;
     // After the last lines of the log.
-    let ended = tokio::task::spawn_blocking(move || stop_paths(&(None, None, array)));
-    let _ = ended.await;
+    let _ = tokio::task::spawn_blocking(move || stop_paths(&(None, None, array))).await;
     if let Some(console) = console {
         console.stop();
     }

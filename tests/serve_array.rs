@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use crate::common::{Node, Smtp, http_get, message};
+use crate::common::{Node, Smtp, http_get, message, tokens};
 use crate::postgres::Server;
 
 /// Nothing is asked of the network, and everything happens soon.
@@ -156,4 +156,37 @@ fn a_name_is_one_node_and_a_removed_node_goes_on_alone() {
     twin.wait_until("the name is free", || is_said(&twin, "mx1.test ", "active"));
     let taken = gauntlet(&one, &["array", "rejoin"]);
     assert!(String::from_utf8_lossy(&taken.stderr).contains("another node"), "its name is not");
+}
+
+#[test]
+fn a_queue_moves_to_another_node_once_while_its_own_drains() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    // Nobody listens there: what it takes waits.
+    let stuck = format!("{}[route]\nnext_hop = \"127.0.0.1:1\"\n", settings(&server));
+    let mut one = Node::start_named("mx1.test", &stuck);
+    let two = Node::start_named("mx2.test", &settings(&server));
+    let subjects: Vec<String> = (0..30).map(|n| format!("moved-{n}")).collect();
+    for subject in &subjects {
+        assert!(send(&one, subject).starts_with("250"));
+    }
+    one.wait_until("both take part", || {
+        is_said(&one, "mx1.test", "30 queued") && is_said(&one, "mx2.test", "active")
+    });
+    let said = done(&one, &["array", "order", "mx1.test", "drain", "--wait"]);
+    assert!(said.contains("takes no new mail"), "{said}");
+    one.wait_until("it says so", || is_said(&one, "mx1.test", "draining"));
+    let said = done(&one, &["queue", "move", "--to", "mx2.test"]);
+    assert!(said.contains("30 messages are handed over to mx2.test"), "{said}");
+    // The same again, and a restart in between, moves nothing twice.
+    one.kill();
+    one.run();
+    one.wait_until("they are gone", || is_said(&two, "mx1.test", " 0 queued"));
+    // Due times move with the messages.
+    done(&one, &["array", "order", "mx2.test", "retry", "--wait"]);
+    two.wait_for_empty_queue();
+    let arrived = tokens(&two.maildir());
+    assert_eq!(arrived.len(), 30);
+    assert!(arrived.values().all(|times| *times == 1), "{arrived:?}");
+    let wrong = gauntlet(&one, &["queue", "move", "--to", "mx9.test"]);
+    assert!(!wrong.status.success());
 }

@@ -7,21 +7,23 @@ use std::time::Duration;
 use gauntlet_array::editions::{self, Edition, Kind, Scope};
 use gauntlet_array::nodes::{NodeRow, Status};
 use gauntlet_array::orders::{Order, Outcome};
-use gauntlet_array::{Database, LocalNode, Member, MemberOptions, MemberState, SharedLog};
+use gauntlet_array::transfers::Departing;
+use gauntlet_array::{Database, LocalNode, Member, MemberOptions, MemberState, SharedLog, schema};
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::Config;
+use gauntlet_gateway::outbound::queue::{Arrival, Bundle};
 use gauntlet_gateway::{Node, Release, ids};
 use gauntlet_store::log::{
     Bucket, Counts, Feedback, LoggedMessage, MessageLog, Page, Query, TopKind,
 };
-use gauntlet_store::quarantine::{Deletion, ReleaseOrder, State};
+use gauntlet_store::quarantine::{Deletion, ReleaseOrder, ReleaseRight, State};
 use gauntlet_store::{Event, Log, Policies, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::access;
+use crate::array_access as access;
 
 /// How long the end of a node waits for its membership to end.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -101,7 +103,7 @@ impl Membership {
         let runtime = runtime.as_ref().map(|runtime| runtime.handle().clone());
         let runtime = runtime.ok_or_else(|| anyhow::anyhow!("the node is stopping"))?;
         runtime.block_on(async {
-            let session = self.database.session().await?;
+            let session = schema::session(&self.database).await?;
             let scope = Scope::All;
             let made =
                 editions::publish(&session, Kind::Policy, &scope, None, (text, who, note)).await?;
@@ -301,6 +303,7 @@ impl LocalNode for RunningNode {
             started_ms: self.node.started_ms(),
             queued: self.node.queue.count() as u64,
             sessions: self.node.sessions(),
+            draining: self.node.draining_since_ms().is_some(),
             ..Status::default()
         }
     }
@@ -320,6 +323,55 @@ impl LocalNode for RunningNode {
         applied.map_err(|error| format!("{error:#}"))
     }
 
+    fn queued(&self) -> Vec<String> {
+        self.node.queue.list(usize::MAX).into_iter().map(|entry| entry.id).collect()
+    }
+
+    fn leave(&self, id: &str, to: &str) -> Result<Departing, String> {
+        let number = ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"))?;
+        let bundle = self.node.queue.leave(number, to).map_err(|error| error.to_string())?;
+        Ok(Departing { id: number, token: bundle.token().to_text(), body: bundle.encode() })
+    }
+
+    fn take_in(&self, bodies: Vec<Vec<u8>>) -> Vec<Option<String>> {
+        let mut answers: Vec<Option<Arrival>> = Vec::with_capacity(bodies.len());
+        let mut bundles = Vec::new();
+        for body in bodies {
+            match Bundle::decode(&body) {
+                Ok(bundle) => {
+                    bundles.push(bundle);
+                    answers.push(None);
+                }
+                Err(error) => answers.push(Some(Arrival::Refused { why: error.to_string() })),
+            }
+        }
+        let mut taken = self.node.queue.take_in(bundles).into_iter();
+        let one = |answer: Option<Arrival>| match answer.or_else(|| taken.next())? {
+            // It may be handed over again: the row waits.
+            Arrival::Later { .. } => None,
+            answer => serde_json::to_string(&answer).ok(),
+        };
+        answers.into_iter().map(one).collect()
+    }
+
+    fn left(&self, answers: &[(u64, String)]) {
+        for (id, answer) in answers {
+            match serde_json::from_str::<Arrival>(answer) {
+                Ok(arrival) => {
+                    self.node.queue.left(*id, &arrival);
+                    if let Arrival::Refused { why } = arrival {
+                        let id = ids::to_text(*id);
+                        tracing::warn!(id, why, "another node refused a message");
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, answer, "an answer of another node is not understood");
+                }
+            }
+        }
+        self.node.queue.sync();
+    }
+
     fn carry_out(&self, order: Order, who: &str) -> Outcome {
         let done = match order {
             Order::Release { item, to } => self.release(&item, to, who),
@@ -330,7 +382,17 @@ impl LocalNode for RunningNode {
             },
             Order::Retry { ids } => self.retry(&ids),
             Order::Reload => reload(),
-            Order::Drain | Order::Undrain => Err("this node cannot drain yet".to_owned()),
+            Order::Move { .. } => Err("the member hands messages over".to_owned()),
+            Order::Drain => match self.node.drain() {
+                Ok(true) => Ok("it takes no new mail, and finishes its queue".to_owned()),
+                Ok(false) => Ok("it was drained before".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+            Order::Undrain => match self.node.undo_drain() {
+                Ok(true) => Ok("it takes mail again".to_owned()),
+                Ok(false) => Ok("it took mail".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
         };
         match done {
             Ok(text) => Outcome { is_good: true, text },
@@ -341,7 +403,9 @@ impl LocalNode for RunningNode {
 
 impl RunningNode {
     fn release(&self, item: &str, to: Vec<String>, who: &str) -> Result<String, String> {
-        let order = ReleaseOrder { who: who.to_owned(), to, ..ReleaseOrder::default() };
+        // Whoever may write into the database is an administrator.
+        let right = ReleaseRight::Admin;
+        let order = ReleaseOrder { who: who.to_owned(), right, to, learn: false };
         match self.node.release(item, &order).map_err(|error| error.to_string())? {
             Release::Done(addresses) => Ok(format!("released to {}", addresses.join(", "))),
             // An order that is carried out a second time.

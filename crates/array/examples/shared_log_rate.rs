@@ -3,11 +3,11 @@
 //! `cargo run --release -p gauntlet-array --example shared_log_rate -- URI [MESSAGES [DAYS [NODES
 //! [BATCH]]]]`
 //!
-//! The messages are those of the example `log_rate` of `store`, which measures a node's own log: so
-//! the two can be compared. They are dealt out to the nodes, and sent in batches of BATCH messages a
-//! node (320 is what 64 messages/s give in five seconds). Prints bytes for each message on the wire
-//! and on the server's disk, then the time to the first page of each search. A database that has
-//! the messages already is only searched.
+//! The messages are those of the example `log_rate` of `store`, which measures a node's own log:
+//! so the two can be compared. They are dealt out to the nodes, and sent in batches of BATCH
+//! messages a node (320 is what 64 messages/s give in five seconds). Prints bytes for each
+//! message on the wire and on the server's disk, then the time to the first page of each search.
+//! A database that has the messages already is only searched.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use gauntlet_array::nodes::{self, Identity};
 use gauntlet_array::shipping::ship_day;
 use gauntlet_array::{
-    Database, DatabaseAddress, DatabaseOptions, DatabaseTls, Session, SharedLog, pack,
+    Database, DatabaseAddress, DatabaseOptions, DatabaseTls, Session, SharedLog, pack, schema,
 };
 use gauntlet_store::Query;
 use gauntlet_store::log::{Cursor, LoggedMessage, MessageLog};
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = database(&uri)?;
     let mut out = std::io::stdout();
     runtime.block_on(async {
-        let session = database.session().await?;
+        let session = schema::session(&database).await?;
         let count = "SELECT coalesce(sum(messages), 0)::bigint FROM log_pack";
         let row = session.row("counting", count, &[]).await?;
         let there: i64 = row.map_or(0, |row| row.get(0));

@@ -18,6 +18,7 @@ pub mod pack;
 pub mod schema;
 pub mod shipping;
 mod tls;
+pub mod transfers;
 
 pub use address::DatabaseAddress;
 pub use database::{Database, DatabaseOptions, Session};

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use crate::database::{Database, Session};
 use crate::error::ArrayError;
 use crate::nodes::NodeRow;
+use crate::schema;
 
 pub use counts::DayCounts;
 
@@ -56,7 +57,7 @@ impl SharedLog {
         let answer = self.runtime.block_on(async {
             let session = match kept {
                 Some(session) => session,
-                None => self.database.session().await?,
+                None => schema::session(&self.database).await?,
             };
             let (session, answer) = asking(session).await;
             // One that failed may still be busy with what was asked.

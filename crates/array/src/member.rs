@@ -20,6 +20,7 @@ use crate::nodes::{self, Identity, Status};
 use crate::orders::{self, Journal, Order, Outcome};
 use crate::schema;
 use crate::shipping::{self, Shipper};
+use crate::transfers::{self, Departing};
 
 /// First pause after the database could not be used; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -56,7 +57,25 @@ pub trait LocalNode: Send + Sync {
     /// Why it cannot be.
     fn apply_policy(&self, edition: &Edition) -> Result<(), String>;
 
-    /// Carries out an order. May block; harmless if it is repeated.
+    /// Ids of the messages in the queue, those among them that are leaving already.
+    fn queued(&self) -> Vec<String>;
+
+    /// Takes a message off the queue for this node; nobody delivers it here from then on, until
+    /// [`LocalNode::left`] says what became of it. May block; the same again gives the same.
+    ///
+    /// # Errors
+    /// Why it cannot leave.
+    fn leave(&self, id: &str, to: &str) -> Result<Departing, String>;
+
+    /// Takes messages in that other nodes handed over, once each. May block. Returns what became of
+    /// each, for its source; none where it may be tried again.
+    fn take_in(&self, bodies: Vec<Vec<u8>>) -> Vec<Option<String>>;
+
+    /// Other nodes answered for messages that left: their numbers in the queue, and the answers.
+    /// Durable when it returns. May block.
+    fn left(&self, answers: &[(u64, String)]);
+
+    /// Carries out an order other than [`Order::Move`]. May block; harmless if it is repeated.
     fn carry_out(&self, order: Order, who: &str) -> Outcome;
 }
 
@@ -157,7 +176,7 @@ impl Member {
 
     /// Works with one connection until it breaks; `Ok` when the node stops.
     async fn session(&self, stop: &mut watch::Receiver<bool>) -> Result<(), ArrayError> {
-        let mut session = self.database.session().await?;
+        let mut session = schema::session(&self.database).await?;
         let id = nodes::register(&session, &self.own).await?;
         let listening = session.client().batch_execute("LISTEN gauntlet");
         session.within("listening to the array", listening).await?;
@@ -279,16 +298,99 @@ impl Member {
             let (local, name) = (local.clone(), order.name());
             async move {
                 tracing::info!(order = name, who, "an order of the array");
+                if let Order::Move { to, ids } = order {
+                    return self.move_queue(session, id, &to, ids).await;
+                }
                 let carried = tokio::task::spawn_blocking(move || local.carry_out(order, &who));
-                carried.await.unwrap_or_else(|error| Outcome {
+                Ok(carried.await.unwrap_or_else(|error| Outcome {
                     is_good: false,
                     text: format!("it failed: {error}"),
-                })
+                }))
             }
         });
         let done = done.await?;
         self.lock().orders += done as u64;
-        Ok(())
+        self.take_in(session, id).await?;
+        self.follow_answers(session, id).await
+    }
+
+    /// Hands messages of the queue over to another node.
+    async fn move_queue(
+        &self,
+        session: &Session,
+        own: i16,
+        to: &str,
+        ids: Vec<String>,
+    ) -> Result<Outcome, ArrayError> {
+        let to_whom = transfers::node_of(session, to).await;
+        if !matches!(to_whom, Ok(id) if id != own) {
+            let text = to_whom.err().map_or_else(
+                || "messages do not move to the node that has them".to_owned(),
+                |error| error.to_string(),
+            );
+            return Ok(Outcome { is_good: false, text });
+        }
+        let ids = if ids.is_empty() { self.local.queued() } else { ids };
+        let (mut moved, mut stay) = (0, Vec::new());
+        for id in ids {
+            let (local, to_whom) = (self.local.clone(), to.to_owned());
+            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
+            match left.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(message) => {
+                    transfers::offer(session, own, to, &message).await?;
+                    moved += 1;
+                }
+                Err(why) => stay.push(why),
+            }
+        }
+        let first = stay.first().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = match stay.len() {
+            0 => format!("{moved} messages are handed over to {to}"),
+            n => format!("{moved} messages are handed over to {to}, {n} stay{first}"),
+        };
+        Ok(Outcome { is_good: stay.is_empty(), text })
+    }
+
+    /// Takes in what other nodes hand over.
+    async fn take_in(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        loop {
+            let (tokens, bodies): (Vec<String>, Vec<Vec<u8>>) =
+                transfers::arriving(session, id).await?.into_iter().unzip();
+            if tokens.is_empty() {
+                return Ok(());
+            }
+            let local = self.local.clone();
+            let taken = tokio::task::spawn_blocking(move || local.take_in(bodies)).await;
+            let mut waits = false;
+            for (token, answer) in tokens.iter().zip(taken.unwrap_or_default()) {
+                match answer {
+                    Some(answer) => transfers::answer(session, token, &answer).await?,
+                    None => waits = true,
+                }
+            }
+            if waits {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follows what other nodes say of messages that left this one.
+    async fn follow_answers(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        let mut tokens = Vec::new();
+        let mut answers = Vec::new();
+        for (token, message, answer) in transfers::answered(session, id).await? {
+            tokens.push(token);
+            answers.push((message, answer));
+        }
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let local = self.local.clone();
+        // Before the rows go: a node that forgets what it was told keeps its messages for ever.
+        match tokio::task::spawn_blocking(move || local.left(&answers)).await {
+            Ok(()) => transfers::forget(session, &tokens).await,
+            Err(_) => Ok(()),
+        }
     }
 
     async fn follow_policy(&self, session: &Session) -> Result<(), ArrayError> {

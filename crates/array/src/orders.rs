@@ -51,6 +51,13 @@ pub enum Order {
         /// Ids of messages.
         ids: Vec<String>,
     },
+    /// Hand messages of the queue over to another node.
+    Move {
+        /// Name of the other node.
+        to: String,
+        /// Ids of messages; empty for all that wait.
+        ids: Vec<String>,
+    },
     /// Take no new mail, and finish the queue.
     Drain,
     /// Take mail again.
@@ -67,6 +74,7 @@ impl Order {
             Order::Delete { .. } => "delete",
             Order::Learn { .. } => "learn",
             Order::Retry { .. } => "retry",
+            Order::Move { .. } => "move",
             Order::Drain => "drain",
             Order::Undrain => "undrain",
             Order::Reload => "reload",
@@ -223,7 +231,7 @@ pub async fn follow<F, T>(
 ) -> Result<usize, ArrayError>
 where
     F: FnMut(Order, String) -> T,
-    T: Future<Output = Outcome>,
+    T: Future<Output = Result<Outcome, ArrayError>>,
 {
     const DOING: &str = "following the array's orders";
     let sql = "SELECT id, arguments, who FROM node_order WHERE node = $1 AND done IS NULL \
@@ -234,7 +242,7 @@ where
         let outcome = match (journal.outcome(id), serde_json::from_str::<Order>(arguments)) {
             (Some(known), _) => known.clone(),
             (None, Ok(order)) => {
-                let mut outcome = carry_out(order, who).await;
+                let mut outcome = carry_out(order, who).await?;
                 let end = outcome.text.floor_char_boundary(OUTCOME_BYTES_MAX);
                 outcome.text.truncate(end);
                 journal.note(id, outcome.clone())?;

@@ -6,7 +6,7 @@
 
 use tokio_postgres::error::SqlState;
 
-use crate::database::Session;
+use crate::database::{Database, Session};
 use crate::error::ArrayError;
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
@@ -21,7 +21,7 @@ const NEEDS: i32 = 1;
 /// Key of the advisory lock for changes of tables: "gauntlet" as a number.
 pub(crate) const TABLES_LOCK: i64 = 0x6761_756e_746c_6574;
 
-/// Nodes, log, counts, versions of policy and settings, orders, held mail.
+/// Nodes, log, counts, editions of the policy, orders, messages that move.
 ///
 /// `log_pack`: see [`crate::pack`]. Times are Unix milliseconds or days since 1970, as everywhere
 /// in the program, except where only people read them.
@@ -88,7 +88,28 @@ CREATE TABLE node_order (
     outcome   text
 );
 CREATE INDEX node_order_open ON node_order (node, id) WHERE done IS NULL;
+CREATE TABLE transfer (
+    token   text PRIMARY KEY,
+    source  smallint NOT NULL REFERENCES node (id),
+    target  smallint NOT NULL REFERENCES node (id),
+    message bigint NOT NULL,
+    body    bytea NOT NULL,
+    answer  text,
+    made    timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX transfer_target ON transfer (target, made) WHERE answer IS NULL;
+CREATE INDEX transfer_source ON transfer (source, made) WHERE answer IS NOT NULL;
 ";
+
+/// Connects, and makes sure that this program may use the tables.
+///
+/// # Errors
+/// As [`Database::connect`] and [`check`].
+pub async fn session(database: &Database) -> Result<Session, ArrayError> {
+    let session = database.connect().await?;
+    check(&session).await?;
+    Ok(session)
+}
 
 /// Makes the tables or upgrades them if that is needed. Returns the schema that is there then.
 ///

@@ -1,9 +1,10 @@
 //! Shipping what a node logged into the array's database.
 //!
-//! What waits is on the node's disk (`store::log`, its feed), so nothing here needs to be durable: a
-//! batch is read, sent in one transaction, and forgotten locally when the server has committed it.
-//! A crash between the two sends it again, under a later pack number, which readers take instead of
-//! the first. The database away, slow or full: batches wait on disk, mail does not.
+//! What waits is on the node's disk (`store::log`, its feed), so nothing here needs to be
+//! durable: a batch is read, sent in one transaction, and forgotten locally when the server has
+//! committed it. A crash between the two sends it again, under a later pack number, which readers
+//! take instead of the first. The database away, slow or full: batches wait on disk, mail does
+//! not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -133,7 +133,8 @@ pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recover
         .max()
 }
 
-/// The message log, which notes what an array has not got; a thread of its own looks through its days, so that the first search is fast.
+/// The message log, which notes what an array has not got; a thread of its own looks through its
+/// days, so that the first search is fast.
 pub(super) fn open_log(data: &std::path::Path, feeds_array: bool) -> anyhow::Result<Arc<Log>> {
     let options = LogOptions {
         batch_wait: LOG_BATCH_WAIT,

@@ -56,6 +56,7 @@ use crate::outbound::settings::OutboundSettings;
 
 pub use self::arrivals::Arrival;
 use self::arrivals::Arrivals;
+pub use self::bundle::Bundle;
 use self::groups::groups;
 pub(crate) use changes::seals;
 pub use cut_through::CutThrough;

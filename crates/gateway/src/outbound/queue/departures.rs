@@ -158,6 +158,11 @@ impl Queue {
         true
     }
 
+    /// Waits until what was done with messages of the queue is durable. Blocks.
+    pub fn sync(&self) {
+        self.parts.spool.flush();
+    }
+
     /// Lets a message wait here again that was leaving.
     fn stay(&self, id: u64, due: i64) {
         if let Some(record) = self.show(id) {
