@@ -116,7 +116,7 @@ next_hop = "127.0.0.1:{sink}"
                                         preexec_fn=self.cage.enter)
         self.smtp = self.console = None
         for line in self.process.stdout:
-            if found := re.search(r"SMTP\S*,? inbound\s+(\S+)", line):
+            if found := re.search(r"smtp, inbound\s+(\S+)", line, re.I):
                 self.smtp = found[1]
             if found := re.search(r"console\s+http://(\S+)/", line):
                 self.console = found[1]
@@ -149,7 +149,8 @@ def run(args, count):
     before, start = list(counter.bytes), time.time()
     loads = [subprocess.Popen([args.gauntlet, "bench", "send", node.smtp, args.corpus, "--seconds",
                                str(args.seconds), "--warm-up", "3", "--json", "--connections", "8",
-                               "--no-calibration"], stdout=subprocess.PIPE, text=True) for node in nodes]
+                               "--no-calibration", *(["--rate", str(args.rate / count)] if args.rate else [])],
+                              stdout=subprocess.PIPE, text=True) for node in nodes]
     results = [json.loads(load.communicate()[0].strip().splitlines()[-1]) for load in loads]
     ended = time.time()
     while any(node.metric("array_behind_changes") for node in nodes) and time.time() < ended + 120:
@@ -169,22 +170,28 @@ def run(args, count):
             "seconds": ended - start, "behind": behind}
 
 
-def rate(result):
-    for key in ("messages_per_second", "rate", "per_second"):
-        if key in result:
-            return result[key]
-    return result
+def summary(count, done):
+    """One line: nodes, messages/s together, bytes/s and bytes a message of database traffic."""
+    rounds = [result["subjects"][0]["rounds"][0] for result in done["results"]]
+    rate = sum(one["messages_per_second"] for one in rounds)
+    cut = sum(one["failed"] + one["unsent"] for one in rounds)
+    moved, logged = sum(done["moved"]), max(done["logged"], 1)
+    return (f"{count} nodes: {rate:.1f} messages/s, {cut} failed or unsent; {done['logged']} logged, "
+            f"{done['shipped']} shipped; to the database {done['moved'][0]} bytes, from it {done['moved'][1]}: "
+            f"{moved / logged:.0f} a message, {moved / done['seconds'] / 1000:.1f} KB/s; "
+            f"log complete {done['behind']:.1f} s after the load")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gauntlet"), parser.add_argument("corpus")
     parser.add_argument("--share", type=int, default=25), parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--rate", type=float, help="open loop: messages/s for all nodes together")
     parser.add_argument("--rounds", type=int, default=3), parser.add_argument("--nodes", default="1,2,4")
     args = parser.parse_args()
     for count in [int(n) for n in args.nodes.split(",")]:
         for _ in range(args.rounds):
-            print(count, json.dumps(run(args, count)), flush=True)
+            print(summary(count, run(args, count)), flush=True)
 
 
 main()

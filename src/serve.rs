@@ -189,7 +189,6 @@ async fn serve(
     tracing::info!("stopping: no new sessions, waiting for those that are open");
     let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets, None)));
     node.stop().await;
-    // After the last lines of the log.
     let _ = tokio::task::spawn_blocking(move || stop_paths(&(None, None, array))).await;
     if let Some(console) = console {
         console.stop();

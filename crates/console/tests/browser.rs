@@ -259,6 +259,7 @@ fn the_node_its_rules_and_its_people_are_shown() {
         ("senders", "Senders"),
         ("learning", "Learning"),
         ("channels", "Channels"),
+        ("nodes", "Nodes"),
     ] {
         browser.open(&format!("http://{}/{page}", console.address));
         browser.expect("h1", title);

@@ -14,6 +14,7 @@ mod http;
 mod id_token_bytes;
 #[path = "../../mail/tests/mutate.rs"]
 mod mutate;
+mod nodes;
 mod oidc;
 mod policies;
 mod preview_bytes;

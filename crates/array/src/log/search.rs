@@ -192,7 +192,7 @@ impl Day<'_> {
         while walked < WALKED_FIRST || self.required.is_empty() {
             let packs = self.walk(before, (since, until)).await?;
             for pack in &packs {
-                self.look_into(pack, found)?;
+                self.look_into(pack, found, wanted)?;
             }
             walked += packs.len();
             match packs.last() {
@@ -210,7 +210,7 @@ impl Day<'_> {
         let candidates = self.candidates(before, (since, until)).await?;
         for chunk in candidates.chunks(CHUNK) {
             for pack in self.fetch(chunk).await? {
-                self.look_into(&pack, found)?;
+                self.look_into(&pack, found, wanted)?;
             }
             // The packs of the next chunk end here or before.
             let last = chunk.last().map_or(before.last, |place| place.last);
@@ -289,11 +289,12 @@ impl Day<'_> {
         rows.iter().map(StoredPack::read).collect()
     }
 
-    /// Adds what matches in a pack.
+    /// Adds what matches in a pack, unless so many newer ones are known that no page has it.
     fn look_into(
         &self,
         pack: &StoredPack,
         found: &mut BTreeMap<(i64, i16), Found>,
+        wanted: usize,
     ) -> Result<(), ArrayError> {
         let has_all = |any: &Vec<i32>| any.iter().any(|k| pack.terms.binary_search(k).is_ok());
         if !self.required.iter().all(has_all) {
@@ -307,6 +308,12 @@ impl Day<'_> {
                 continue;
             }
             let key = (cursor, pack.place.node);
+            // Decoding is most of a search's work, and from here on all are older.
+            if found.len() >= wanted
+                && found.keys().rev().nth(wanted - 1).is_some_and(|least| key < *least)
+            {
+                break;
+            }
             if found.get(&key).is_some_and(|known| known.pack > pack.place.number) {
                 continue;
             }

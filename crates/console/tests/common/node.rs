@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use gauntlet_console::release_answer::ReleaseOutcome;
 use gauntlet_console::{
-    ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError,
-    NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost,
-    RuleInfo, WebRequest,
+    ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute,
+    NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released,
+    RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
@@ -47,6 +47,10 @@ pub(crate) struct ListNode {
 impl NodeHandle for ListNode {
     fn packet_rules(&self) -> Vec<PacketRule> {
         crate::alerts::rules()
+    }
+
+    fn array(&self) -> Option<ArrayView> {
+        Some(crate::nodes::array())
     }
 
     fn channels(&self) -> Vec<ChannelState> {

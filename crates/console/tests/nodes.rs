@@ -1,0 +1,57 @@
+//! The page of the array's nodes.
+
+use gauntlet_console::{ArrayNode, ArrayView};
+
+use crate::common::{now_ms, start};
+
+/// An array of three nodes: one as it should be, one that is behind, one that says nothing.
+pub(crate) fn array() -> ArrayView {
+    let node = |name: &str, state: &str| ArrayNode {
+        name: name.to_owned(),
+        state: state.to_owned(),
+        seen_ms: now_ms(),
+        program: "0.1.0".to_owned(),
+        policy: 12,
+        ..ArrayNode::default()
+    };
+    let behind = ArrayNode {
+        group: "<north>".to_owned(),
+        queued: 1_234,
+        sessions: 56,
+        behind: 4_096,
+        behind_since_ms: Some(now_ms() - 60_000),
+        policy: 0,
+        policy_error: "it names group \"board\"".to_owned(),
+        ..node("mx2.example.org", "draining")
+    };
+    let silent = ArrayNode { clock_ahead_ms: -3_600_000, ..node("mx3.example.org", "silent") };
+    ArrayView {
+        server: "db.example.org:5432/gauntlet".to_owned(),
+        connected: true,
+        since_ms: now_ms() - 1_000,
+        error: String::new(),
+        nodes: vec![node("mx1.example.org", "active"), behind, silent],
+    }
+}
+
+#[test]
+fn nodes_are_shown_with_what_is_wrong_with_them() {
+    let console = start();
+    let cookie = console.sign_in("admin");
+    let page = console.request("GET", "/nodes", &cookie, "").body;
+    for shown in [
+        "db.example.org:5432/gauntlet",
+        "mx1.example.org",
+        "complete",
+        "takes no new mail",
+        "&lt;north&gt;",
+        "changes wait, since",
+        "a newer one is refused",
+        "silent",
+        "its clock is off by -3600 s",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    let rita = console.sign_in("rita");
+    assert_eq!(console.request("GET", "/nodes", &rita, "").status, 403);
+}
