@@ -7,10 +7,18 @@
 //! to each other.
 
 pub mod address;
+pub mod bodies;
 pub mod database;
 pub mod error;
+pub mod held;
+mod held_rows;
+pub mod held_shipping;
+pub mod held_sweep;
+mod http;
 pub mod log;
 pub mod nodes;
+pub mod objects;
+pub mod objects_address;
 pub mod pack;
 pub mod schema;
 pub mod shipping;
@@ -19,6 +27,10 @@ mod tls;
 pub use address::DatabaseAddress;
 pub use database::{Database, DatabaseOptions, Session};
 pub use error::ArrayError;
+pub use held::SharedQuarantine;
+pub use held_shipping::{HeldShipped, HeldShipper};
 pub use log::SharedLog;
 pub use nodes::{Identity, NodeRow, NodeState};
+pub use objects::{Objects, ObjectsOptions};
+pub use objects_address::ObjectsAddress;
 pub use tls::DatabaseTls;

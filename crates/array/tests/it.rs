@@ -1,6 +1,13 @@
-//! The array against a real PostgreSQL server.
+//! The array against a real PostgreSQL server and a real S3 server.
 
+mod bodies_bytes;
+mod bodies_walk;
 mod faults;
+mod held;
+mod held_faults;
+mod held_mail;
+mod held_simulation;
 mod logs;
 mod postgres;
+mod s3;
 mod shared_log;
