@@ -1,16 +1,20 @@
 //! What happens to the object store, and to the database in the middle of a batch: held mail waits
 //! on its node, and is neither lost nor doubled.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gauntlet_array::{ArrayError, Objects, Session, held_sweep};
+use gauntlet_array::{
+    ArrayError, DatabaseTls, Objects, ObjectsAddress, ObjectsOptions, Session, held_sweep,
+};
 use gauntlet_store::StoreError;
 use gauntlet_store::quarantine::{HeldBacklog, HeldQuery};
+use tokio_rustls::rustls;
 
 use crate::held::{Array, HeldNode, all, ask, bare, body};
-use crate::logs::DAY;
-use crate::s3::{SECRET, objects, objects_with, relay};
+use crate::logs::{DAY, tls, tls_trusting};
+use crate::s3::{S3, SECRET, objects, objects_with, relay};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -162,6 +166,39 @@ async fn what_the_store_changed_is_not_taken_for_the_message() {
     array.s3.restart();
     let error = ask(&shared, |held| held.body("one-2-q")).await.unwrap_err();
     assert!(error.to_string().contains("the object is gone"), "{error}");
+}
+
+/// The object store behind TLS: its certificate is verified, and one of somebody else refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encrypted_object_store_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (folder.path().join("cert"), folder.path().join("key"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let Some(s3) = S3::start_encrypted(&cert, &key) else { return };
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let verified = tls_trusting(roots);
+    let with = |any: &Arc<rustls::ClientConfig>, verified: &Arc<rustls::ClientConfig>, option| {
+        let uri = format!("s3://KEYID:{SECRET}@localhost:{}/mail{option}", s3.port);
+        let tls = DatabaseTls { any: any.clone(), verified: Some(verified.clone()) };
+        let options = ObjectsOptions { retries_max: 0, ..ObjectsOptions::default() };
+        Objects::new(&ObjectsAddress::parse(&uri).unwrap(), &tls, options).unwrap()
+    };
+    let trusted = with(&tls(), &verified, "");
+    for n in 0..3 {
+        trusted.put(&format!("a/{n}"), bytes::Bytes::from(vec![7; 300_000])).await.unwrap();
+        let part = trusted.get(&format!("a/{n}"), 299_990, 10).await.unwrap().unwrap();
+        assert_eq!(part, vec![7; 10]);
+    }
+    // `tls=require` goes by the other settings.
+    let required = with(&verified, &tls(), "?tls=require");
+    assert!(required.get("a/1", 0, 9).await.unwrap().is_some());
+    let error = with(&verified, &tls(), "").get("a/1", 0, 9).await.unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+    let clear = with(&verified, &verified, "?tls=off").get("a/1", 0, 9).await.unwrap_err();
+    assert!(matches!(clear, ArrayError::Objects { .. }), "{clear}");
 }
 
 /// The object is stored, the rows are not: the batch is sent again, and the first object removed.

@@ -82,7 +82,7 @@ impl Simulated {
             row.state = change.state;
             row.body = row.body.filter(|_| change.has_body);
         }
-        batch.forgotten.iter().for_each(|id| drop(self.rows.remove(id)));
+        self.rows.retain(|id, _| !batch.forgotten.contains(id));
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod bodies_bytes;
 mod bodies_walk;
 mod faults;
 mod held;
+mod held_costs;
 mod held_faults;
 mod held_mail;
 mod held_simulation;

@@ -18,6 +18,7 @@ pub(crate) struct S3 {
     child: Child,
     pub(crate) port: u16,
     folder: tempfile::TempDir,
+    options: Vec<String>,
 }
 
 impl Drop for S3 {
@@ -35,6 +36,16 @@ fn program() -> Option<PathBuf> {
 impl S3 {
     /// Starts a server. None, with a loud note, if it is not installed; then a test in CI fails.
     pub(crate) fn start() -> Option<S3> {
+        Self::start_with(&[])
+    }
+
+    /// The same with a certificate: PEM files of it and of its key.
+    pub(crate) fn start_encrypted(cert: &Path, key: &Path) -> Option<S3> {
+        let [cert, key] = [cert, key].map(|path| path.display().to_string());
+        Self::start_with(&["--cert", &cert, "--key", &key])
+    }
+
+    fn start_with(options: &[&str]) -> Option<S3> {
         if program().is_none() {
             let missing = "rclone is not installed (./check does it)";
             assert!(std::env::var_os("CI").is_none(), "{missing}");
@@ -46,7 +57,9 @@ impl S3 {
         let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let mut server = S3 { child: launch(folder.path(), port), port, folder };
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let child = launch(folder.path(), port, &options);
+        let mut server = S3 { child, port, folder, options };
         server.wait();
         Some(server)
     }
@@ -59,7 +72,7 @@ impl S3 {
     /// Starts it again; what was changed on its disk is seen then.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.child = launch(self.folder.path(), self.port);
+        self.child = launch(self.folder.path(), self.port, &self.options);
         self.wait();
     }
 
@@ -89,11 +102,12 @@ impl S3 {
     }
 }
 
-fn launch(folder: &Path, port: u16) -> Child {
+fn launch(folder: &Path, port: u16, options: &[String]) -> Child {
     Command::new(program().unwrap())
         .args(["serve", "s3", "--addr", &format!("127.0.0.1:{port}")])
         .args(["--auth-key", "KEYID,s3cr/et+key", "--vfs-cache-mode", "off"])
         .args(["--config", "/dev/null", "--log-level", "ERROR"])
+        .args(options)
         .arg(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
