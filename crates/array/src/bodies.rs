@@ -10,9 +10,9 @@
 //!
 //! `check` is the beginning of the BLAKE3 hash over the rest of the record: what storage or network
 //! changed is told from what a key does not open. `hash` is the BLAKE3 of the message in clear.
-//! `kind` says what the payload is: 1 the message, 2 the message in one Zstandard frame (RFC 8878), 3
-//! the message as its node encrypted it (`store::content`), which nobody opens without the node's
-//! key; `hash` is authenticated there, too.
+//! `kind` says what the payload is: 1 the message, 2 the message in one Zstandard frame (RFC 8878),
+//! 3 the message as its node encrypted it (`store::content`), which nobody opens without the
+//! node's key; `hash` is authenticated there, too.
 
 use gauntlet_store::quarantine::StoredBody;
 use gauntlet_store::{BodyKeys, Content, ContentHash};

@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::database::Session;
 use crate::error::ArrayError;
-use crate::held_shipping::{HeldBatch, HeldSink};
+use crate::held_batch::{HeldBatch, HeldSink};
 use crate::objects::Objects;
 
 /// The columns that [`held`] reads; `h` is the row's table, `n` its node's.

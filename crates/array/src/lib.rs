@@ -11,6 +11,7 @@ pub mod bodies;
 pub mod database;
 pub mod error;
 pub mod held;
+pub mod held_batch;
 mod held_rows;
 pub mod held_shipping;
 pub mod held_sweep;

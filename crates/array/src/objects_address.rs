@@ -5,8 +5,9 @@
 //! file:///var/lib/array-objects
 //! ```
 //!
-//! A `/`, `+`, `@` or `%` in the secret is written as `%2F`, `%2B`, `%40`, `%25`. Without `KEY:SECRET@` they
-//! are taken from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`).
+//! A `/`, `+`, `@` or `%` in the secret is written as `%2F`, `%2B`, `%40`, `%25`. Without
+//! `KEY:SECRET@` they are taken from the environment (`AWS_ACCESS_KEY_ID`,
+//! `AWS_SECRET_ACCESS_KEY`).
 
 use std::path::PathBuf;
 

@@ -70,9 +70,9 @@ CREATE TABLE log_day (
 
 /// Held mail: its index, and the objects that have the bodies.
 ///
-/// `held.seq` orders items by the second of their reception, and by arrival within it: the second in
-/// the upper bits, a running number in the lower 20. So it says where a page ends, and stays below
-/// 2^53, which JSON's readers need. An object is `writing` until its rows are there, in the same
+/// `held.seq` orders items by the second of their reception, and by arrival within it: the second
+/// in the upper bits, a running number in the lower 20. So it says where a page ends, and stays
+/// below 2^53, which JSON's readers need. An object is `writing` until its rows are there, in the same
 /// transaction `whole`, and `dropped` when nothing names it: then it is removed, and last its row.
 const TABLES_2: &str = "
 CREATE TABLE held_object (

@@ -1,5 +1,5 @@
-//! What a held message costs on the wire and in both stores. Run with `--nocapture` for the figures;
-//! the limits are far above them.
+//! What a held message costs on the wire and in both stores. Run with `--nocapture` for the
+//! figures; the limits are far above them.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

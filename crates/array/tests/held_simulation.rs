@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gauntlet_array::HeldShipper;
 use gauntlet_array::bodies;
-use gauntlet_array::held_shipping::{HeldBatch, HeldShipper, HeldSink};
+use gauntlet_array::held_batch::{HeldBatch, HeldSink};
 use gauntlet_array::nodes::Identity;
 use gauntlet_array::{ArrayError, bodies::Span};
 use gauntlet_store::Quarantine;
