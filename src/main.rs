@@ -3,6 +3,8 @@
 
 mod activity;
 mod allocator;
+mod array;
+mod array_access;
 mod backup;
 mod bench;
 mod ca;
@@ -16,6 +18,7 @@ mod dkim;
 mod dlp;
 mod dmarc;
 mod doctor;
+mod drain;
 mod examples;
 mod facts;
 mod ips;
@@ -79,12 +82,16 @@ enum Command {
     Proxy(proxy::Args),
     /// Make or show the certificate authority by which a proxy decrypts tunnels
     Ca(ca::Args),
-    /// List, show, retry, hold or delete messages that wait for delivery
+    /// List, show, retry, hold or delete messages that wait, or adopt those of a dead node
     Queue(queue::Args),
+    /// Take no new mail and deliver what waits, before maintenance; or take mail again
+    Drain(drain::Args),
     /// Say how the running node is: mail taken, queue, times, disks, where mail goes
     Status(status::Args),
     /// Ask whether the clock is believed, or say that it is right
     Clock(clock::Args),
+    /// Make an array of nodes: list them, publish the policy, give orders
+    Array(array::Args),
     /// Print the history of one message by its id
     Trace(trace::Args),
     /// Find messages of the log
@@ -197,8 +204,10 @@ fn main() -> ExitCode {
         Command::Proxy(args) => proxy::run(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Queue(args) => queue::run(&args),
+        Command::Drain(args) => drain::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Clock(args) => clock::run(&args),
+        Command::Array(args) => array::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Messages(args) => messages::run(&args),
         Command::Quarantine(args) => quarantine::run(&args),

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_gateway::text::one_line;
 use gauntlet_mail::date::{DAY_MS, day_name, day_number, time_of_day};
-use gauntlet_store::log::Cursor;
+use gauntlet_store::log::{Cursor, MessageLog};
 use gauntlet_store::{Log, Query, Summary};
 use gauntlet_verdict::Class;
 
+use crate::array_access as access;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
@@ -22,7 +24,8 @@ Exit status: 0 something was found; 1 nothing.
 Examples:
   gauntlet messages --subject invoice --class phishing
   gauntlet messages --recipient ann@example.org --since 2026-11-01 --json
-  gauntlet messages --sender @shop.example --action quarantine --limit 200";
+  gauntlet messages --sender @shop.example --action quarantine --limit 200
+  gauntlet messages --array --class spam --since 2026-11-21";
 
 /// Arguments of `gauntlet messages`.
 #[derive(Debug, clap::Args)]
@@ -72,6 +75,9 @@ pub(crate) struct Args {
     /// At most so many, newest first
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     limit: u64,
+    /// Search the log of the array that array.database names, of all its nodes
+    #[arg(long)]
+    array: bool,
     /// Print JSON, one line a message
     #[arg(long)]
     json: bool,
@@ -85,8 +91,7 @@ fn day(text: &str) -> Result<i64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
-    let log = Log::open(&config.node.data.join("log")).context("the message log")?;
+    let (log, _runtime) = open(args)?;
     let mut query = Query {
         subject: args.subject.clone(),
         sender: args.sender.clone(),
@@ -121,6 +126,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if found > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The log that is searched, with what carries its connections.
+fn open(args: &Args) -> anyhow::Result<(Arc<dyn MessageLog>, Option<tokio::runtime::Runtime>)> {
+    if !args.array {
+        let config = args.node.load_existing()?;
+        let log = Log::open(&config.node.data.join("log")).context("the message log")?;
+        return Ok((Arc::new(log), None));
+    }
+    let config = args.node.load()?;
+    let database = access::database(&config)?.context("array.database is not set")?;
+    let runtime = access::runtime(1)?;
+    Ok((access::shared_log(database, &runtime), Some(runtime)))
 }
 
 fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<()> {

@@ -4,6 +4,8 @@
 mod replay;
 mod unpacker;
 mod versions;
+
+pub(crate) use versions::author;
 mod web;
 
 use std::io::Write;

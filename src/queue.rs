@@ -1,8 +1,11 @@
 //! `gauntlet queue`: messages that wait for delivery, on a running node.
 
+mod adopt;
+
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::array;
 use crate::messages::visible;
 use crate::node_args::NodeArgs;
 use anyhow::bail;
@@ -55,6 +58,17 @@ enum Action {
         #[arg(required = true)]
         ids: Vec<String>,
     },
+    /// Take over the mail that waits on the disk of a dead node
+    Adopt(adopt::Args),
+    /// Hand messages over to another node of the array, each once
+    #[command(after_help = "Examples:\n  gauntlet queue move --to mx2.example.org")]
+    Move {
+        /// Name of the other node, as `gauntlet array nodes` prints it
+        #[arg(long)]
+        to: String,
+        /// Ids of messages; none for all that wait
+        ids: Vec<String>,
+    },
     /// Delete messages from the queue, without reports to their senders
     Delete {
         /// Ids of messages, as `queue list` prints them
@@ -65,6 +79,8 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let request = match &args.action {
+        Action::Adopt(adopt) => return adopt::run(adopt, &args.node),
+        Action::Move { to, ids } => return array::move_queue(&args.node, to, ids),
         Action::List { max, .. } => Request::List { max: *max },
         Action::Show { id, .. } => Request::Trace { id: id.clone() },
         Action::Retry { ids } => Request::Retry { ids: ids.clone() },

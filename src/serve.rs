@@ -35,6 +35,7 @@ use self::handle::Handle;
 use self::judge::judge_of;
 use self::node_state::EffectiveSettings;
 use self::packets::{PacketProcess, Packets};
+use crate::array::member::{Membership, messages};
 use crate::channel::content::Contents;
 use crate::channel::watch::{Channels, MakeJudge};
 use crate::content_process::{self, Processes};
@@ -152,13 +153,14 @@ async fn serve(
     let phrases = channels.contents().phrases();
     let web = WebPath::start(&node, web_sockets, (&processes, &secrets), &phrases)?.map(Arc::new);
     let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
+    let array = Membership::start(&node)?;
     learning::watch(&node)?;
     channels.watch(&node, users.clone(), make, web.as_ref())?;
     record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let start = |listener| {
-        let paths = (web.clone(), packets.clone());
+        let paths = (web.clone(), packets.clone(), array.clone());
         let parts = (users.clone(), settings.clone(), paths, channels.clone());
         Console::start(&node, parts, (secrets.clone(), sandbox.clone()), listener)
     };
@@ -185,8 +187,10 @@ async fn serve(
         tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
-    let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets)));
+    let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets, None)));
     node.stop().await;
+    // After the last lines of the log.
+    let _ = tokio::task::spawn_blocking(move || stop_paths(&(None, None, array))).await;
     if let Some(console) = console {
         console.stop();
     }
@@ -336,12 +340,13 @@ fn record_policy(node: &Node) {
 type Parts = (Arc<Users>, EffectiveSettings, Paths, Channels);
 
 /// What there is beside mail.
-type Paths = (Option<Arc<WebPath>>, Option<Arc<Packets>>);
+type Paths = (Option<Arc<WebPath>>, Option<Arc<Packets>>, Option<Arc<Membership>>);
 
 /// Ends them; each waits for what has begun.
-fn stop_paths((web, packets): &Paths) {
+fn stop_paths((web, packets, array): &Paths) {
     packets.iter().for_each(|packets| packets.stop());
     web.iter().for_each(|web| web.stop());
+    array.iter().for_each(|array| array.stop());
 }
 
 /// The certificate that the console shows, if it is to have one.
@@ -366,7 +371,7 @@ struct Console {
 impl Console {
     fn start(
         node: &Arc<Node>,
-        (users, settings, (web, packets), channels): Parts,
+        (users, settings, (web, packets, array), channels): Parts,
         (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
@@ -378,6 +383,7 @@ impl Console {
             tracing::error!("{danger}");
         }
         let state = ConsoleState {
+            messages: messages(node, array.as_ref()),
             log: node.log.clone(),
             quarantine: node.quarantine.clone(),
             users,
@@ -395,6 +401,7 @@ impl Console {
                 web,
                 packets,
                 channels,
+                array,
             }),
             options: console_options(&config),
             tls: console_tls(&config, node)?,

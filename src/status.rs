@@ -59,7 +59,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         writeln!(out, "ruleset      {}", status.ruleset)?;
         writeln!(out, "sessions     {}", status.sessions)?;
-        writeln!(out, "queue        {} messages, the oldest for {seconds} s", status.queued)?;
+        let held = match status.queued_held {
+            0 => String::new(),
+            held => format!(", {held} wait for a person"),
+        };
+        writeln!(out, "queue        {} messages, the oldest for {seconds} s{held}", status.queued)?;
         let (waiting, most) = (status.hold_backlog, status.hold_backlog_max);
         let full = if waiting >= most { ": full, such mail gets 451" } else { "" };
         writeln!(

@@ -51,7 +51,7 @@ impl Node {
         Self::start_listening("", config)
     }
 
-    /// The same; `node` are further keys of the node.
+    /// The same; `node` are further keys of it.
     pub(crate) fn start_as(node: &str) -> Self {
         Self::start_with(node, "", "", None)
     }
@@ -66,20 +66,32 @@ impl Node {
         Self::start_with("", "", config, Some(descriptors))
     }
 
+    /// The same as [`Node::start`], as a node of this name: one of several.
+    pub(crate) fn start_named(name: &str, config: &str) -> Self {
+        let mut node = Self::made(tempfile::tempdir().unwrap(), ("", "", config), None);
+        node.config = node.config.replacen("gw.test", name, 1);
+        node.running()
+    }
+
     fn start_with(node: &str, listener: &str, config: &str, descriptors: Option<u32>) -> Self {
-        Self::start_where(tempfile::tempdir().unwrap(), node, listener, config, descriptors)
+        let folder = tempfile::tempdir().unwrap();
+        Self::made(folder, (node, listener, config), descriptors).running()
     }
 
-    /// The same as [`Node::start`], in a folder that is there already.
+    /// The same, in a folder that is there already.
     pub(crate) fn start_in(folder: tempfile::TempDir, config: &str) -> Self {
-        Self::start_where(folder, "", "", config, None)
+        Self::made(folder, ("", "", config), None).running()
     }
 
-    fn start_where(
+    fn running(mut self) -> Self {
+        self.run();
+        self
+    }
+
+    /// A node that does not run yet.
+    fn made(
         folder: tempfile::TempDir,
-        node: &str,
-        listener: &str,
-        config: &str,
+        (node, listener, config): (&str, &str, &str),
         descriptors: Option<u32>,
     ) -> Self {
         let data = folder.path().join("data");
@@ -89,19 +101,9 @@ impl Node {
              [console]\naddress = \"127.0.0.1:0\"\n{config}\n"
         );
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let mut node = Node {
-            folder,
-            config,
-            child: None,
-            smtp: nowhere,
-            console: nowhere,
-            password: None,
-            places: Vec::new(),
-            lines: None,
-            descriptors,
-        };
-        node.run();
-        node
+        let (smtp, console, child, password) = (nowhere, nowhere, None, None);
+        let (places, lines) = (Vec::new(), None);
+        Node { folder, config, child, smtp, console, password, places, lines, descriptors }
     }
 
     /// Starts the program again, with the configuration as it is now; on new ports.

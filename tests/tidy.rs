@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["mail", "verdict", "web", "policy"]),
     ("learning", &["mail", "engine", "store"]),
     ("channel", &["mail", "verdict", "store"]),
+    ("array", &["mail", "verdict", "store"]),
     (
         "gateway",
         &[
@@ -215,8 +216,9 @@ fn functions_fit_a_screen() {
 }
 
 /// Crates that the program may be built from (issue: a fresh build stays under eight minutes on two
-/// cores). WireGuard (`boringtun`) brought 22: dalek's curve, RustCrypto's cipher, and their own.
-const CRATES_MAX: usize = 386;
+/// cores). WireGuard (`boringtun`) brought 22: dalek's curve, RustCrypto's cipher, and their own;
+/// the array 23: `tokio-postgres`, `object_store`, and what they need of dates, checksums and XML.
+const CRATES_MAX: usize = 409;
 
 /// Licences of everything the program is built from, by cargo's own account.
 #[test]

@@ -151,7 +151,9 @@ pub(super) fn questions(config: &Config, found: &mut Findings) {
         return;
     };
     for problem in &status.problems {
-        found.add(Status::Error, "node", problem.as_str());
+        // Somebody wanted it so.
+        let drains = status.draining_since_ms.is_some() && problem.starts_with("draining");
+        found.add(if drains { Status::Warning } else { Status::Error }, "node", problem.as_str());
     }
     for question in &status.questions {
         found.add(Status::Error, "clock", question.as_str());

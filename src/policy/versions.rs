@@ -114,7 +114,7 @@ fn put(config: &Config, text: &str, note: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// Who does this, for the history.
-fn author() -> String {
+pub(crate) fn author() -> String {
     let user = std::env::var("USER").unwrap_or_default();
     let fit = !user.is_empty() && user.len() <= 64 && user.bytes().all(|b| b.is_ascii_graphic());
     if fit { format!("{user} (command line)") } else { "command line".to_owned() }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use gauntlet_console::release_answer::{self, ReleaseOutcome};
 use gauntlet_console::{
-    ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError,
-    NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost,
-    RuleInfo, WebRequest,
+    ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute,
+    NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released,
+    RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
@@ -23,6 +23,7 @@ use gauntlet_web::release::ReleaseRequest;
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use super::packets::Packets;
+use crate::array::member::Membership;
 use crate::channel::overview;
 use crate::channel::watch::Channels;
 use crate::digest;
@@ -43,6 +44,8 @@ pub(super) struct Handle {
     pub(super) packets: Option<Arc<Packets>>,
     /// The channels that it follows.
     pub(super) channels: Channels,
+    /// Its membership in an array.
+    pub(super) array: Option<Arc<Membership>>,
 }
 
 impl NodeHandle for Handle {
@@ -53,7 +56,7 @@ impl NodeHandle for Handle {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ruleset: node.ruleset(),
             started_ms: node.started_ms(),
-            problems: node.problems(),
+            problems: self.problems(),
             questions: node.questions(),
             queued: node.queue.count(),
             queue_age_ms: node.queue_age_ms(),
@@ -71,7 +74,14 @@ impl NodeHandle for Handle {
             text.push_str(&packets.metrics());
         }
         text.push_str(&self.channels.metrics());
+        if let Some(array) = &self.array {
+            text.push_str(&array.metrics());
+        }
         text
+    }
+
+    fn array(&self) -> Option<ArrayView> {
+        self.array.as_ref().map(|array| array.view())
     }
 
     fn channels(&self) -> Vec<ChannelState> {
@@ -129,6 +139,13 @@ impl NodeHandle for Handle {
 
     fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError> {
         let PolicyOrder { text, base, who, note } = *order;
+        if let Some(array) = &self.array {
+            // All nodes get it, this one too; what no policy of this node can be is not published.
+            let config = self.node.config();
+            policy_source::check(&config, &self.policies, text, base)
+                .and_then(|()| array.publish_policy(text, who, note).map(drop))
+                .map_err(|e| with_causes(&e))?;
+        }
         let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
         let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
         let version = saved.map_err(|e| with_causes(&e))?;
@@ -233,6 +250,14 @@ impl NodeHandle for Handle {
 
     fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError> {
         self.node.correct(id, spam, who).map_err(NodeError::new)
+    }
+}
+
+impl Handle {
+    /// What is wrong with the node, and with its array.
+    fn problems(&self) -> Vec<String> {
+        let of_array = self.array.as_ref().and_then(|array| array.problem());
+        self.node.problems().into_iter().chain(of_array).collect()
     }
 }
 

@@ -11,7 +11,6 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 
 use crate::address::{DatabaseAddress, TlsMode};
 use crate::error::{ArrayError, message_of};
-use crate::schema;
 use crate::tls::{DatabaseTls, MakeTls};
 
 /// Notifications that may wait for their reader; more are dropped, since each says only "look".
@@ -66,7 +65,7 @@ impl Database {
         self.address.server()
     }
 
-    /// Connects, without a look at the tables.
+    /// Connects, without a look at the tables; [`crate::schema::session`] looks.
     ///
     /// # Errors
     /// If the server cannot be reached in time, or refuses the login.
@@ -80,16 +79,6 @@ impl Database {
                 Err(ArrayError::Unreachable { server, cause })
             }
         }
-    }
-
-    /// Connects, and checks that this program may use the tables.
-    ///
-    /// # Errors
-    /// As [`Database::connect`]; or the tables are not there, too new, or too old.
-    pub async fn session(&self) -> Result<Session, ArrayError> {
-        let session = self.connect().await?;
-        schema::check(&session).await?;
-        Ok(session)
     }
 
     async fn open(&self) -> Result<Session, ArrayError> {

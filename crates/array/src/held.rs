@@ -13,6 +13,7 @@ use crate::database::{Database, Session, Value};
 use crate::error::ArrayError;
 use crate::held_rows::{COLUMNS, held};
 use crate::objects::Objects;
+use crate::schema;
 
 /// Connections kept for the next question.
 const SESSIONS_KEPT: usize = 4;
@@ -53,7 +54,7 @@ impl SharedQuarantine {
         let answer = self.runtime.block_on(async {
             let session = match kept {
                 Some(session) => session,
-                None => self.database.session().await?,
+                None => schema::session(&self.database).await?,
             };
             let (session, answer) = asking(session).await;
             // One that failed may still be busy with what was asked.

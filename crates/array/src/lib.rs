@@ -3,12 +3,13 @@
 //!
 //! A node keeps working from its own disk; nothing here is on the way of a message. What it logs it
 //! logs locally first; a thread of its own ships what is new ([`shipping`]) and follows what the
-//! array says ([`following`]). A manager reads what all nodes shipped ([`log`]). Nodes never talk
+//! array says ([`member`]). A manager reads what all nodes shipped ([`log`]). Nodes never talk
 //! to each other.
 
 pub mod address;
 pub mod bodies;
 pub mod database;
+pub mod editions;
 pub mod error;
 pub mod held;
 pub mod held_batch;
@@ -17,13 +18,16 @@ pub mod held_shipping;
 pub mod held_sweep;
 mod http;
 pub mod log;
+pub mod member;
 pub mod nodes;
 pub mod objects;
 pub mod objects_address;
+pub mod orders;
 pub mod pack;
 pub mod schema;
 pub mod shipping;
 mod tls;
+pub mod transfers;
 
 pub use address::DatabaseAddress;
 pub use database::{Database, DatabaseOptions, Session};
@@ -31,6 +35,7 @@ pub use error::ArrayError;
 pub use held::SharedQuarantine;
 pub use held_shipping::{HeldShipped, HeldShipper};
 pub use log::SharedLog;
+pub use member::{LocalNode, Member, MemberOptions, MemberState};
 pub use nodes::{Identity, NodeRow, NodeState};
 pub use objects::{Objects, ObjectsOptions};
 pub use objects_address::ObjectsAddress;

@@ -14,6 +14,8 @@ use tokio::runtime::Handle;
 
 use crate::database::{Database, Session};
 use crate::error::ArrayError;
+use crate::nodes::NodeRow;
+use crate::schema;
 
 pub use counts::DayCounts;
 
@@ -35,6 +37,17 @@ impl SharedLog {
         SharedLog { database, runtime, sessions: Mutex::new(Vec::new()) }
     }
 
+    /// All nodes, by name.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
+        self.ask(|session| async {
+            let found = crate::nodes::list(&session).await;
+            (session, found)
+        })
+    }
+
     /// Asks with a connection of its own.
     fn ask<T, F>(&self, asking: impl FnOnce(Session) -> F) -> Result<T, StoreError>
     where
@@ -44,7 +57,7 @@ impl SharedLog {
         let answer = self.runtime.block_on(async {
             let session = match kept {
                 Some(session) => session,
-                None => self.database.session().await?,
+                None => schema::session(&self.database).await?,
             };
             let (session, answer) = asking(session).await;
             // One that failed may still be busy with what was asked.

@@ -75,8 +75,10 @@ pub struct Status {
     pub behind: u64,
     /// When the oldest message among those was received, in Unix milliseconds.
     pub behind_since_ms: Option<i64>,
-    /// Version of the policy in force, and of the settings; 0 for its own.
+    /// Number of the array's policy in force; 0 for its own.
     pub policy: i64,
+    /// Why a newer one is not.
+    pub policy_error: String,
 }
 
 /// A node as the array knows it.

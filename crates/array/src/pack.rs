@@ -1,4 +1,5 @@
-//! Packs of the shared message log: up to [`MESSAGES_MAX`] messages of one node and day, in one row.
+//! Packs of the shared message log: up to [`MESSAGES_MAX`] messages of one node and day, in one
+//! row.
 //!
 //! Why not a row a message: the database would hold 60 index entries for each, and take most of a
 //! core for what a node logs in a second; and a row costs the wire more than the compressed record.

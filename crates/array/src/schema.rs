@@ -6,7 +6,7 @@
 
 use tokio_postgres::error::SqlState;
 
-use crate::database::Session;
+use crate::database::{Database, Session};
 use crate::error::ArrayError;
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
@@ -21,7 +21,7 @@ const NEEDS: i32 = 1;
 /// Key of the advisory lock for changes of tables: "gauntlet" as a number.
 pub(crate) const TABLES_LOCK: i64 = 0x6761_756e_746c_6574;
 
-/// Nodes, log, counts, versions of policy and settings, orders, held mail.
+/// Nodes, log, counts, editions of the policy, orders, messages that move.
 ///
 /// `log_pack`: see [`crate::pack`]. Times are Unix milliseconds or days since 1970, as everywhere
 /// in the program, except where only people read them.
@@ -66,14 +66,48 @@ CREATE TABLE log_day (
     counts bytea NOT NULL,
     PRIMARY KEY (day, node)
 );
+CREATE TABLE edition (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind   text NOT NULL,
+    scope  text NOT NULL,
+    body   text NOT NULL,
+    who    text NOT NULL,
+    note   text NOT NULL,
+    made   timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX edition_of ON edition (kind, scope, number);
+CREATE TABLE node_order (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node      smallint NOT NULL REFERENCES node (id),
+    kind      text NOT NULL,
+    arguments text NOT NULL,
+    who       text NOT NULL,
+    made      timestamptz NOT NULL DEFAULT now(),
+    done      timestamptz,
+    is_good   boolean,
+    outcome   text
+);
+CREATE INDEX node_order_open ON node_order (node, id) WHERE done IS NULL;
+CREATE TABLE transfer (
+    token   text PRIMARY KEY,
+    source  smallint NOT NULL REFERENCES node (id),
+    target  smallint NOT NULL REFERENCES node (id),
+    message bigint NOT NULL,
+    body    bytea NOT NULL,
+    answer  text,
+    made    timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX transfer_target ON transfer (target, made) WHERE answer IS NULL;
+CREATE INDEX transfer_source ON transfer (source, made) WHERE answer IS NOT NULL;
 ";
 
 /// Held mail: its index, and the objects that have the bodies.
 ///
 /// `held.seq` orders items by the second of their reception, and by arrival within it: the second
 /// in the upper bits, a running number in the lower 20. So it says where a page ends, and stays
-/// below 2^53, which JSON's readers need. An object is `writing` until its rows are there, in the same
-/// transaction `whole`, and `dropped` when nothing names it: then it is removed, and last its row.
+/// below 2^53, which JSON's readers need. An object is `writing` until its rows are there, in the
+/// same transaction `whole`, and `dropped` when nothing names it: then it is removed, and last its
+/// row.
 const TABLES_2: &str = "
 CREATE TABLE held_object (
     id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -111,6 +145,16 @@ CREATE INDEX held_message ON held (message);
 CREATE INDEX held_recipients ON held USING gin (recipients);
 CREATE INDEX held_by_object ON held (object) WHERE object IS NOT NULL;
 ";
+
+/// Connects, and makes sure that this program may use the tables.
+///
+/// # Errors
+/// As [`Database::connect`] and [`check`].
+pub async fn session(database: &Database) -> Result<Session, ArrayError> {
+    let session = database.connect().await?;
+    check(&session).await?;
+    Ok(session)
+}
 
 /// Makes the tables or upgrades them if that is needed. Returns the schema that is there then.
 ///

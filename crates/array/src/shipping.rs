@@ -1,9 +1,10 @@
 //! Shipping what a node logged into the array's database.
 //!
-//! What waits is on the node's disk (`store::log`, its feed), so nothing here needs to be durable: a
-//! batch is read, sent in one transaction, and forgotten locally when the server has committed it.
-//! A crash between the two sends it again, under a later pack number, which readers take instead of
-//! the first. The database away, slow or full: batches wait on disk, mail does not.
+//! What waits is on the node's disk (`store::log`, its feed), so nothing here needs to be
+//! durable: a batch is read, sent in one transaction, and forgotten locally when the server has
+//! committed it. A crash between the two sends it again, under a later pack number, which readers
+//! take instead of the first. The database away, slow or full: batches wait on disk, mail does
+//! not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -77,11 +78,13 @@ impl Shipper {
         self.fed = fed;
         let Some(batch) = batch? else { return Ok(None) };
         let day = batch.changes.day;
-        if !self.tables.contains(&day) {
-            make_day(session, day).await?;
-            self.tables.insert(day);
+        if self.tables.insert(day)
+            && let Err(error) = make_day(session, day).await
+        {
+            self.tables.remove(&day);
+            return Err(error);
         }
-        send(session, self.node, &batch).await?;
+        send(session, self.node, day, (&batch.packs, &batch.counts)).await?;
         let shipped = Shipped {
             messages: batch.messages as u64,
             packs: batch.packs.len() as u64,
@@ -147,27 +150,47 @@ async fn make_day(session: &Session, day: i64) -> Result<(), ArrayError> {
     session.batch("making the table of a day of the log", &sql).await
 }
 
-async fn send(session: &Session, node: i16, batch: &Batch) -> Result<(), ArrayError> {
+/// Ships packs of one day, and counts of minutes, as one transaction.
+///
+/// # Errors
+/// If the database does not take it: then it has none of them.
+pub async fn ship_day(
+    session: &Session,
+    node: i16,
+    day: i64,
+    packs: &[Pack],
+    counts: &[Bucket],
+) -> Result<(), ArrayError> {
+    make_day(session, day).await?;
+    send(session, node, day, (packs, counts)).await
+}
+
+async fn send(
+    session: &Session,
+    node: i16,
+    day: i64,
+    (packs, counts): (&[Pack], &[Bucket]),
+) -> Result<(), ArrayError> {
     const DOING: &str = "shipping the log to the array";
     const COPY: &str = "COPY log_pack (day, node, first, last, messages, terms, body) \
                         FROM STDIN BINARY";
     let types =
         [Type::INT4, Type::INT2, Type::INT8, Type::INT8, Type::INT2, Type::INT4_ARRAY, Type::BYTEA];
-    let day = i32::try_from(batch.changes.day).unwrap_or(i32::MAX);
+    let day = i32::try_from(day).unwrap_or(i32::MAX);
     let client = session.client();
     let sending = async {
         client.batch_execute("BEGIN").await?;
         let writer = BinaryCopyInWriter::new(client.copy_in(COPY).await?, &types);
         tokio::pin!(writer);
-        for pack in &batch.packs {
+        for pack in packs {
             let messages = i16::try_from(pack.messages).unwrap_or(i16::MAX);
             let row: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
                 [&day, &node, &pack.first, &pack.last, &messages, &pack.terms, &pack.body];
             writer.as_mut().write(&row).await?;
         }
         writer.finish().await?;
-        if !batch.counts.is_empty() {
-            let columns = Columns::of(&batch.counts);
+        if !counts.is_empty() {
+            let columns = Columns::of(counts);
             client
                 .execute(
                     "INSERT INTO log_count SELECT m, $1, c, a, n, b \

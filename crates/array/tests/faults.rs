@@ -14,7 +14,7 @@ use crate::postgres::Server;
 async fn a_database_that_is_killed_loses_and_doubles_nothing() {
     let Some(mut server) = Server::start(&[]) else { return };
     let database = database(&server.uri());
-    let mut session = database.session().await.unwrap();
+    let mut session = schema::session(&database).await.unwrap();
     let node = Node::join("one", &session).await;
     let mut logged = 0;
     for round in 0..6 {
@@ -27,9 +27,9 @@ async fn a_database_that_is_killed_loses_and_doubles_nothing() {
         server.kill();
         let error = node.ship(&session).await.unwrap_err();
         assert!(matches!(error, ArrayError::Unreachable { .. }), "{error}");
-        assert!(matches!(database.session().await, Err(ArrayError::Unreachable { .. })));
+        assert!(matches!(schema::session(&database).await, Err(ArrayError::Unreachable { .. })));
         server.restart();
-        session = database.session().await.unwrap();
+        session = schema::session(&database).await.unwrap();
     }
     node.ship(&session).await.unwrap();
     assert_eq!(node.log.backlog().unwrap().changes, 0);
@@ -54,7 +54,7 @@ async fn a_database_that_is_killed_loses_and_doubles_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_join_leave_and_do_not_share_a_name() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
-    let session = database(&server.uri()).session().await.unwrap();
+    let session = schema::session(&database(&server.uri())).await.unwrap();
     let identity = |name: &str| Identity {
         name: name.to_owned(),
         identity: Identity::make().unwrap(),
@@ -92,7 +92,7 @@ async fn tables_are_made_once_and_newer_ones_are_refused_if_they_must() {
     // Twelve programs that start at once.
     let all = (0..12).map(|_| {
         let database = database.clone();
-        tokio::spawn(async move { database.session().await.map(drop) })
+        tokio::spawn(async move { schema::session(&database).await.map(drop) })
     });
     for made in all.collect::<Vec<_>>() {
         made.await.unwrap().unwrap();
@@ -100,10 +100,10 @@ async fn tables_are_made_once_and_newer_ones_are_refused_if_they_must() {
     assert_eq!(server.sql("SELECT count(*) FROM gauntlet.version"), "1");
     // A newer program added something: this one goes on.
     server.sql("UPDATE gauntlet.version SET found = found + 1");
-    database.session().await.unwrap();
+    schema::session(&database).await.unwrap();
     // A newer program changed something.
     server.sql("UPDATE gauntlet.version SET needs = found");
-    let error = database.session().await.unwrap_err();
+    let error = schema::session(&database).await.unwrap_err();
     assert!(matches!(error, ArrayError::Newer { known: schema::KNOWN, .. }), "{error}");
     assert!(error.to_string().contains("upgrade this node"), "{error}");
 }
@@ -111,11 +111,11 @@ async fn tables_are_made_once_and_newer_ones_are_refused_if_they_must() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_may_not_is_told_why() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
-    let error = database(&server.uri_of("nobody")).session().await.unwrap_err();
+    let error = schema::session(&database(&server.uri_of("nobody"))).await.unwrap_err();
     assert!(matches!(error, ArrayError::Login { .. }), "{error}");
     assert!(error.to_string().contains("pg_hba.conf"), "{error}");
     server.sql("CREATE ROLE reader LOGIN");
-    let error = database(&server.uri_of("reader")).session().await.unwrap_err().to_string();
+    let error = schema::session(&database(&server.uri_of("reader"))).await.unwrap_err().to_string();
     assert!(error.contains("permission denied"), "{error}");
 }
 
@@ -123,10 +123,10 @@ async fn a_login_that_may_not_is_told_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_database_is_an_error_in_time() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
-    let session = database(&server.uri()).session().await.unwrap();
+    let session = schema::session(&database(&server.uri())).await.unwrap();
     let node = Node::join("one", &session).await;
     node.log.append(vec![record("one", 1, DAY)]).unwrap();
-    let mut lock = database(&server.uri()).session().await.unwrap();
+    let mut lock = schema::session(&database(&server.uri())).await.unwrap();
     let held = lock.client_mut().transaction().await.unwrap();
     held.batch_execute("LOCK TABLE log_pack").await.unwrap();
     let error = node.ship(&session).await.unwrap_err();

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gauntlet_array::schema;
 use gauntlet_store::QuarantineItem;
 
 use crate::held::{Array, HeldNode, item};
@@ -64,10 +65,8 @@ fn samples() -> Vec<Vec<u8>> {
 async fn a_held_message_costs_little() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
     let (port, wire) = counter(array.server.port);
-    let session = database(&format!("postgres://keeper@127.0.0.1:{port}/postgres?sslmode=disable"))
-        .session()
-        .await
-        .unwrap();
+    let uri = format!("postgres://keeper@127.0.0.1:{port}/postgres?sslmode=disable");
+    let session = schema::session(&database(&uri)).await.unwrap();
     let (s3_port, faults) = relay(array.s3.port);
     let behind = objects(s3_port);
     let node = HeldNode::join("one", &session, false).await;

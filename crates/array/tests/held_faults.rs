@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gauntlet_array::{
-    ArrayError, DatabaseTls, Objects, ObjectsAddress, ObjectsOptions, Session, held_sweep,
+    ArrayError, DatabaseTls, Objects, ObjectsAddress, ObjectsOptions, Session, held_sweep, schema,
 };
 use gauntlet_store::StoreError;
 use gauntlet_store::quarantine::{HeldBacklog, HeldQuery};
@@ -35,7 +35,7 @@ async fn nothing_is_lost_or_doubled(array: &Array, node: &HeldNode) {
 
 async fn start(held: std::ops::Range<i64>) -> Option<(Array, Session, HeldNode)> {
     let array = Array::start(&["fsync=off"])?;
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let node = HeldNode::join("one", &session, false).await;
     node.quarantine.begin_feed().unwrap();
     node.hold(held);
@@ -226,7 +226,7 @@ async fn a_database_that_is_killed_between_object_and_rows_loses_nothing() {
     assert_eq!(array.s3.files().len(), 1);
     assert_eq!(node.quarantine.backlog().unwrap().changes, 5);
     array.server.restart();
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     assert_eq!(node.ship(&session, &array.objects).await.unwrap().bodies, 5);
     nothing_is_lost_or_doubled(&array, &node).await;
     assert_eq!(array.s3.files().len(), 2);
@@ -245,11 +245,11 @@ async fn steps_that_are_cut_short_or_doubled_change_nothing() {
         let first = 5 + 5 * i64::from(round);
         node.hold(first..first + 5);
         node.quarantine.delete(&format!("one-{first}-q"), "ada", DAY).unwrap();
-        let session = array.database.session().await.unwrap();
+        let session = schema::session(&array.database).await.unwrap();
         let part = Duration::from_millis(u64::from(round) * 3);
         let _cut_short = tokio::time::timeout(part, node.ship(&session, &array.objects)).await;
     }
-    let other = array.database.session().await.unwrap();
+    let other = schema::session(&array.database).await.unwrap();
     let (one, two) =
         tokio::join!(node.ship(&session, &array.objects), node.ship(&other, &array.objects));
     one.unwrap();
@@ -273,7 +273,7 @@ async fn rows_do_not_name_an_object_that_was_swept() {
     let (port, faults) = relay(array.s3.port);
     let behind = objects(port);
     faults.delay_ms.store(1_500, Ordering::Relaxed);
-    let other = array.database.session().await.unwrap();
+    let other = schema::session(&array.database).await.unwrap();
     let shipping = node.ship(&session, &behind);
     let sweeping = async {
         while faults.seen.lock().unwrap().is_empty() {

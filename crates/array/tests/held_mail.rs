@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gauntlet_array::{
     ArrayError, HeldShipped, Objects, ObjectsAddress, ObjectsOptions, held_sweep,
 };
-use gauntlet_array::{DatabaseTls, SharedQuarantine};
+use gauntlet_array::{DatabaseTls, SharedQuarantine, schema};
 use gauntlet_store::quarantine::{
     Begin, FolderSummary, HeldMail, HeldQuery, ReleaseOrder, ReleaseRight, State,
 };
@@ -82,8 +82,8 @@ fn answers(held: &dyn HeldMail, ids: &[String]) -> Answers {
 async fn an_array_answers_as_a_node_does() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
     for seals in [false, true] {
-        let session = array.database.session().await.unwrap();
-        array.server.sql("TRUNCATE gauntlet.held, gauntlet.held_object, gauntlet.node");
+        let session = schema::session(&array.database).await.unwrap();
+        array.server.sql("TRUNCATE gauntlet.held, gauntlet.held_object, gauntlet.node CASCADE");
         let node = HeldNode::join("one", &session, seals).await;
         node.hold(0..60);
         let q = &node.quarantine;
@@ -131,7 +131,7 @@ async fn an_array_answers_as_a_node_does() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_share_one_list() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let names = ["one", "two", "three"];
     let mut nodes = Vec::new();
     for name in names {
@@ -171,7 +171,7 @@ async fn nodes_share_one_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_alone_loses_nothing_when_it_joins() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let node = HeldNode::join("one", &session, false).await;
     node.hold(0..2_500);
     node.quarantine.delete("one-7-q", "ada", DAY).unwrap();
@@ -200,7 +200,7 @@ async fn a_node_that_was_alone_loses_nothing_when_it_joins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_that_nobody_needs_are_removed() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let node = HeldNode::join("one", &session, false).await;
     for first in [0, 10, 20] {
         node.hold(first..first + 10);
@@ -237,7 +237,7 @@ async fn objects_that_nobody_needs_are_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encrypted_body_needs_its_nodes_key() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let node = HeldNode::join("one", &session, true).await;
     node.hold(0..2);
     node.ship(&session, &array.objects).await.unwrap();
@@ -258,7 +258,7 @@ async fn an_encrypted_body_needs_its_nodes_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_body_goes_without_it_and_says_so() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let node = HeldNode::join("one", &session, false).await;
     node.hold(0..5);
     let packs = std::fs::read_dir(node.folder.path().join("quarantine/packs")).unwrap();
@@ -281,7 +281,7 @@ async fn a_damaged_body_goes_without_it_and_says_so() {
 async fn a_folder_takes_objects_too() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     let database = database(&server.uri());
-    let session = database.session().await.unwrap();
+    let session = schema::session(&database).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let address = ObjectsAddress::parse(&format!("file://{}", folder.path().display())).unwrap();
     let tls = DatabaseTls { any: tls(), verified: None };
@@ -306,7 +306,7 @@ async fn a_folder_takes_objects_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn equal_bodies_of_a_batch_are_stored_once() {
     let Some(array) = Array::start(&["fsync=off"]) else { return };
-    let session = array.database.session().await.unwrap();
+    let session = schema::session(&array.database).await.unwrap();
     let node = HeldNode::join("one", &session, false).await;
     for n in 0..50 {
         node.quarantine.put(&item("one", n), b"the same for all").unwrap();

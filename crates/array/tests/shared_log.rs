@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gauntlet_array::shipping::drop_days;
-use gauntlet_array::{Session, SharedLog};
+use gauntlet_array::{Session, SharedLog, schema};
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::{MessageLog, Query, Summary, TopKind};
 use gauntlet_store::record::{Event, Outcome};
@@ -77,7 +77,7 @@ fn queries() -> Vec<Query> {
 async fn a_manager_finds_what_each_node_finds() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     let database = database(&server.uri());
-    let session = database.session().await.unwrap();
+    let session = schema::session(&database).await.unwrap();
     let nodes = two_nodes(&session).await;
     let shared = Arc::new(SharedLog::new(database, tokio::runtime::Handle::current()));
     for query in queries() {
@@ -108,7 +108,7 @@ async fn a_manager_finds_what_each_node_finds() {
 async fn counts_are_the_sums_of_the_nodes() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     let database = database(&server.uri());
-    let session = database.session().await.unwrap();
+    let session = schema::session(&database).await.unwrap();
     let nodes = two_nodes(&session).await;
     // Sent again, nothing counts twice.
     let again = record("one", 3, DAY + 3 * 400_000);
@@ -150,7 +150,7 @@ async fn counts_are_the_sums_of_the_nodes() {
 async fn the_newest_version_of_a_message_is_shown_once() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     let database = database(&server.uri());
-    let session = database.session().await.unwrap();
+    let session = schema::session(&database).await.unwrap();
     let node = Node::join("one", &session).await;
     let records: Vec<_> = (0..300).map(|n| record("one", n, DAY + n)).collect();
     node.log.append(records.clone()).unwrap();

@@ -13,7 +13,7 @@ use crate::state::ConsoleState;
 /// Pages that are made at once; further requests wait. Keeps the console from taking the blocking
 /// threads and connections that mail needs.
 const PAGES_AT_ONCE_MAX: usize = 4;
-/// The same of `/healthz` and `/metrics`.
+/// The same of `/health/ready`, `/health/live` and `/metrics`.
 const MONITORING_AT_ONCE_MAX: usize = 2;
 
 /// What costs were measured last.

@@ -40,7 +40,9 @@ mod text;
 mod tls;
 
 pub use connection::{BoxedWait, ConnectionLimiter, ConnectionSlot};
-pub use node::{ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion};
+pub use node::{
+    ArrayNode, ArrayView, ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion,
+};
 pub use node::{
     Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
     PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,

@@ -1,5 +1,6 @@
 //! What the console may ask of the running node.
 
+mod array;
 mod channels;
 
 use gauntlet_policy::Groups;
@@ -10,6 +11,7 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 use gauntlet_web::release::ReleaseRequest;
 use serde::Serialize;
 
+pub use self::array::{ArrayNode, ArrayView};
 pub use self::channels::{
     ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion,
 };
@@ -130,6 +132,11 @@ pub trait NodeHandle: Send + Sync {
 
     /// The disks that data is on.
     fn disks(&self) -> Vec<Disk>;
+
+    /// The array that the node belongs to; none if it is alone. Asks the array's database.
+    fn array(&self) -> Option<ArrayView> {
+        None
+    }
 
     /// The channels that the node follows, in the order of its configuration.
     fn channels(&self) -> Vec<ChannelState> {

@@ -17,6 +17,7 @@ pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod messages;
 pub(crate) mod metrics;
+pub(crate) mod nodes;
 mod object_names;
 pub(crate) mod objects;
 pub(crate) mod oidc;

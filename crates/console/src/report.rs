@@ -9,8 +9,9 @@ pub mod web;
 use std::collections::BTreeMap;
 
 use gauntlet_mail::date::{DAY_MS, day_name};
+use gauntlet_store::StoreError;
+use gauntlet_store::log::MessageLog;
 use gauntlet_store::log::TopKind;
-use gauntlet_store::{Log, StoreError};
 use gauntlet_verdict::Class;
 use serde::Serialize;
 
@@ -141,7 +142,7 @@ pub fn span(days: i64, until_ms: i64) -> (i64, i64) {
 ///
 /// # Errors
 /// If the log cannot be read.
-pub fn report(log: &Log, days: i64, until_ms: i64) -> Result<Report, StoreError> {
+pub fn report(log: &dyn MessageLog, days: i64, until_ms: i64) -> Result<Report, StoreError> {
     let (since_ms, end_ms) = span(days, until_ms);
     let (first, last) = (since_ms / DAY_MS, end_ms / DAY_MS - 1);
     let mut report = Report { since: day_name(first), until: day_name(last), ..Report::default() };
@@ -170,7 +171,7 @@ fn is_unwanted(class: Class) -> bool {
 }
 
 fn accuracy(
-    log: &Log,
+    log: &dyn MessageLog,
     classes: &BTreeMap<Class, u64>,
     since_ms: i64,
     until_ms: i64,
@@ -205,7 +206,7 @@ fn most(names: BTreeMap<String, u64>) -> Vec<Name> {
     all
 }
 
-fn domains(log: &Log, since_ms: i64, until_ms: i64) -> Result<Vec<Domain>, StoreError> {
+fn domains(log: &dyn MessageLog, since_ms: i64, until_ms: i64) -> Result<Vec<Domain>, StoreError> {
     let mut found: BTreeMap<String, BTreeMap<Class, u64>> = BTreeMap::new();
     for class in Class::ALL {
         for (domain, n) in log.tops(TopKind::Ours(class), since_ms, until_ms)? {

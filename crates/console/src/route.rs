@@ -85,7 +85,7 @@ pub struct Route {
 impl Route {
     /// Programs that watch the node ask it.
     pub(crate) fn is_monitoring(&self) -> bool {
-        ["/healthz", "/metrics"].contains(&self.path)
+        ["/healthz", "/health/ready", "/health/live", "/metrics"].contains(&self.path)
     }
 }
 

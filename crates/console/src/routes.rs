@@ -3,7 +3,7 @@
 use crate::api::OPERATIONS;
 use crate::pages::{
     account, activity, alert, alerts, app_passwords, channels, files, held, link, message,
-    messages, objects, overview, quarantine,
+    messages, nodes, objects, overview, quarantine,
 };
 use crate::pages::{
     export, form, health, learning, metrics, oidc, own, pac, policy, queue, releases, replay,
@@ -52,6 +52,7 @@ const PAGES: &[Route] = &[
     get("/health", Access::Administrator, health::show),
     get("/settings", Access::Administrator, settings::show),
     get("/channels", Access::Administrator, channels::show),
+    get("/nodes", Access::Administrator, nodes::show),
     post("/channels", Access::Administrator, channels::change),
     get("/learning", Access::Administrator, learning::show),
     get("/users", Access::Administrator, users::show),
@@ -88,7 +89,9 @@ const PAGES: &[Route] = &[
     get("/sign-in/oidc/back", Access::Public, oidc::back),
     post("/sign-out", Access::SignedIn, sign_in::sign_out),
     get("/metrics", Access::Public, metrics::show),
-    get("/healthz", Access::Public, metrics::health),
+    get("/healthz", Access::Public, metrics::ready),
+    get("/health/ready", Access::Public, metrics::ready),
+    get("/health/live", Access::Public, metrics::live),
     get("/proxy.pac", Access::Public, pac::show),
     get("/wpad.dat", Access::Public, pac::show),
     get("/static/{file}", Access::Public, files::show),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gauntlet_store::log::MessageLog;
 use gauntlet_store::{AlertLog, Log, Policies, Quarantine, Users, WebLog, WebReleases};
 
 use crate::node::NodeHandle;
@@ -41,7 +42,9 @@ impl Default for ConsoleOptions {
 /// What the console works with.
 #[derive(Clone)]
 pub struct ConsoleState {
-    /// The message log, which pages search.
+    /// The messages that pages search: the node's own log, or that of its array.
+    pub messages: Arc<dyn MessageLog>,
+    /// The node's own log, which gets the events of what is done here.
     pub log: Arc<Log>,
     /// Held mail, which pages show and release.
     pub quarantine: Arc<Quarantine>,

@@ -316,6 +316,7 @@ mod tests {
             .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
             .chain(["notified", "not notified", "learned", "not learned"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam"])
+            .chain(["moved_here", "moved_away"])
             .chain(LIST_FIELDS.map(|(_, label)| label))
             .chain(ENDS.map(|(name, _)| name))
     }

@@ -91,6 +91,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         of_channels: Mutex::default(),
     });
     let mut state = ConsoleState {
+        messages: log.clone(),
         log,
         quarantine,
         users,

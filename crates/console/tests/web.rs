@@ -128,7 +128,7 @@ fn a_mailed_report_says_what_passed_of_the_web() {
     let log = console.state.web_log.as_ref().unwrap();
     (1..=3).for_each(|n| log.append(record(n)));
     log.flush();
-    let mut made = report(&console.state.log, 2, now_ms()).unwrap();
+    let mut made = report(&*console.state.log, 2, now_ms()).unwrap();
     let text = mail::summary(&made, &console.state.texts);
     assert!(!text.contains("Web:"), "only if there is a log: {text}");
     let (since_ms, end_ms) = span(2, now_ms());

@@ -6,6 +6,7 @@
 
 mod acme;
 mod address;
+mod array;
 mod channels;
 mod clock;
 mod content;
@@ -30,6 +31,7 @@ mod validate;
 mod web;
 
 pub use acme::AcmeSettings;
+pub use array::ArraySettings;
 pub use channels::{ChannelPublishSettings, ChannelSettings};
 pub use clock::ClockSettings;
 pub use content::ContentSettings;

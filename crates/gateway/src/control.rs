@@ -1,9 +1,10 @@
 //! The node's control socket: what `gauntlet queue` and `gauntlet trace` talk to.
 //!
-//! A Unix socket in the data folder, for its owner only. A request is one line of JSON, the answer
-//! too; then the connection ends.
+//! A Unix socket in the data folder, for its owner only. A request is one line of JSON, messages
+//! that are handed over follow it as they are; the answer is one line too, then the connection
+//! ends.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,8 +19,9 @@ use crate::clock::Day;
 use crate::config::Config;
 use crate::ids;
 use crate::node::{Node, Release};
-use crate::outbound::queue::QueueEntry;
 use crate::outbound::queue::administration::DeleteError;
+use crate::outbound::queue::bundle::{BUNDLE_BYTES_MAX, Bundle};
+use crate::outbound::queue::{Arrival, QueueEntry};
 use crate::reports::round::Reported;
 
 /// Longest request, in bytes.
@@ -90,6 +92,16 @@ pub enum Request {
         /// Ids of messages in the queue.
         ids: Vec<String>,
     },
+    /// Take no new mail from now on, or take it again.
+    Drain {
+        /// Take mail again.
+        undo: bool,
+    },
+    /// Take in messages of another node. They follow the line, each as a bundle.
+    TakeIn {
+        /// Bytes of each.
+        bytes: Vec<u64>,
+    },
     /// How the node is.
     Status,
     /// The clock is right, and what is too old may go.
@@ -115,6 +127,8 @@ pub enum Answer {
     Reports(Vec<Reported>),
     /// To [`Request::Status`]: how the node is.
     Status(Box<NodeStatus>),
+    /// To `TakeIn`: what became of each, in their order.
+    Arrived(Vec<Arrival>),
     /// To `Rules`: names and points.
     Rules(Vec<(String, f64)>),
     /// To the others: how many messages it concerned.
@@ -160,8 +174,14 @@ pub struct NodeStatus {
     /// What an administrator should decide.
     #[serde(default)]
     pub questions: Vec<String>,
+    /// Since when it drains, Unix milliseconds; none if it takes mail.
+    #[serde(default)]
+    pub draining_since_ms: Option<i64>,
     /// Messages in the queue.
     pub queued: u64,
+    /// Of these, those that wait for a person: held, or on their way to another node.
+    #[serde(default)]
+    pub queued_held: u64,
     /// Milliseconds that the oldest of them waits.
     pub queue_age_ms: u64,
     /// Messages to be held that wait for the quarantine.
@@ -192,9 +212,25 @@ pub fn socket_path(data: &Path) -> PathBuf {
 /// # Errors
 /// If no node runs there, or it does not answer.
 pub fn ask(data: &Path, request: &Request) -> io::Result<Answer> {
+    ask_with(data, request, &[])
+}
+
+/// Hands messages, each as a bundle, over to the node that uses this data folder.
+///
+/// # Errors
+/// As [`ask`]. The node may have them all the same: they are to be handed over again.
+pub fn hand_over(data: &Path, bundles: &[Vec<u8>]) -> io::Result<Answer> {
+    let bytes = bundles.iter().map(|bundle| bundle.len() as u64).collect();
+    ask_with(data, &Request::TakeIn { bytes }, bundles)
+}
+
+fn ask_with(data: &Path, request: &Request, bundles: &[Vec<u8>]) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket_path(data))?;
     serde_json::to_writer(&mut stream, request)?;
     stream.write_all(b"\n")?;
+    for bundle in bundles {
+        stream.write_all(bundle)?;
+    }
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
@@ -226,13 +262,14 @@ pub fn serve(node: Arc<Node>) -> io::Result<()> {
     Ok(())
 }
 
-fn serve_connection(node: &Node, mut stream: &UnixStream) -> io::Result<()> {
-    use std::io::Read;
+fn serve_connection(node: &Arc<Node>, mut stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.set_write_timeout(Some(IO_TIMEOUT))?;
     let mut line = String::new();
-    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let mut reader = BufReader::new(stream);
+    (&mut reader).take(REQUEST_BYTES_MAX).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
+        Ok(Request::TakeIn { bytes }) => take_in(node, &mut reader, &bytes)?,
         Ok(request) => answer(node, request),
         Err(error) => Answer::Failed(error.to_string()),
     };
@@ -240,8 +277,39 @@ fn serve_connection(node: &Node, mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(b"\n")
 }
 
-fn answer(node: &Node, request: Request) -> Answer {
+/// Reads messages and takes them in.
+fn take_in(node: &Node, reader: &mut impl Read, bytes: &[u64]) -> io::Result<Answer> {
+    let all = bytes.iter().fold(0, |all: u64, bytes| all.saturating_add(*bytes));
+    if all > BUNDLE_BYTES_MAX {
+        return Ok(Answer::Failed(format!("{all} bytes at once, more than {BUNDLE_BYTES_MAX}")));
+    }
+    let mut bundles = Vec::new();
+    for bytes in bytes {
+        // Grows with what comes: what is announced may be a mistake.
+        let mut bundle = Vec::new();
+        if reader.take(*bytes).read_to_end(&mut bundle)? as u64 != *bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match Bundle::decode(&bundle) {
+            Ok(bundle) => bundles.push(bundle),
+            Err(error) => return Ok(Answer::Failed(error.to_string())),
+        }
+    }
+    Ok(Answer::Arrived(node.queue.take_in(bundles)))
+}
+
+fn drain(node: &Arc<Node>, undo: bool) -> Answer {
+    let changed = if undo { node.undo_drain() } else { node.drain() };
+    match changed {
+        Ok(changed) => Answer::Done(usize::from(changed)),
+        Err(error) => Answer::Failed(format!("it cannot be written down: {error}")),
+    }
+}
+
+fn answer(node: &Arc<Node>, request: Request) -> Answer {
     match request {
+        Request::Drain { undo } => drain(node, undo),
+        Request::TakeIn { .. } => Answer::Failed("messages follow such a request".to_owned()),
         Request::List { max } => Answer::Messages(list(node, max)),
         Request::Trace { id } => trace(node, &id),
         Request::Submit { to, message } => match node.send_own(&to, message.into_bytes()) {
@@ -289,7 +357,9 @@ fn status(node: &Node) -> NodeStatus {
         started_ms: node.started_ms(),
         problems: node.problems(),
         questions: node.questions(),
+        draining_since_ms: node.draining_since_ms(),
         queued: node.queue.count(),
+        queued_held: node.queue.held(),
         queue_age_ms: node.queue_age_ms(),
         hold_backlog: node.queue.hold_backlog(),
         hold_backlog_max: node.config().quarantine.backlog_max,

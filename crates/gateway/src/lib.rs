@@ -6,6 +6,7 @@
 //! ```
 
 pub mod admin;
+pub mod adopt;
 pub mod busy;
 mod canonical;
 pub mod clock;

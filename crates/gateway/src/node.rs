@@ -2,6 +2,7 @@
 
 mod budgets;
 mod certificates;
+mod draining;
 mod folder;
 mod gauges;
 mod generation;
@@ -13,6 +14,7 @@ mod own_mail;
 mod release;
 mod reports;
 mod serving;
+pub mod stopped;
 #[cfg(test)]
 pub(crate) mod test_node;
 mod users;
@@ -36,6 +38,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};
 use crate::ids::{self, Ids};
 use crate::inbound::admission::Admission;
+use crate::inbound::draining::Draining;
 use crate::inbound::logins::Logins;
 use crate::inbound::rate_limiter::RateLimiter;
 use crate::inbound::receiver::Listener;
@@ -81,6 +84,8 @@ pub struct Node {
     good_mail: GoodMailSamples,
     outcomes: Arc<TlsOutcomes>,
     stop: watch::Sender<bool>,
+    /// Whether it takes mail.
+    draining: Draining,
     /// Notified when the configuration was read again.
     reloaded: Notify,
     addresses: Addresses,
@@ -92,7 +97,7 @@ pub struct Node {
     clock: Clock,
     /// Who holds private keys, if it is another process.
     secrets: Option<Arc<Secrets>>,
-    _lock: File,
+    _locks: (File, Option<File>),
 }
 
 impl std::fmt::Debug for Node {
@@ -140,9 +145,10 @@ impl Node {
         let first = Generation::prepare(config, &sources)?;
         let config = first.config.clone();
         let in_force = InForce::new(first);
-        let log = opening::open_log(&config.node.data)?;
+        let draining = Draining::open(&config.node.data);
+        let log = opening::open_log(&config.node.data, config.array.is_on())?;
         let quarantine = users::open_quarantine(&config)?;
-        let (spool, recovery) = folder::open_spool(&config, clock.clone())?;
+        let (spool, recovery, spool_lock) = folder::open_spool(&config, clock.clone())?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let newest_ms = || opening::newest_mail_ms(&log, &quarantine, &recovery);
         let retention = housekeeping::Retention::open(&config, clock.clone(), newest_ms);
@@ -175,6 +181,7 @@ impl Node {
             good_mail,
             outcomes,
             stop: watch::channel(false).0,
+            draining,
             reloaded: Notify::new(),
             addresses,
             services: services.iter().map(|s| (s.protocol(), s.address().to_owned())).collect(),
@@ -184,7 +191,7 @@ impl Node {
             retention,
             runtime: tokio::runtime::Handle::current(),
             secrets,
-            _lock: lock,
+            _locks: (lock, spool_lock),
         });
         node.begin(listeners, services, proofs)
     }
@@ -229,6 +236,7 @@ impl Node {
     /// stores. What is left waits in the spool.
     pub async fn stop(&self) {
         self.stop.send_replace(true);
+        self.draining.stop();
         let limit = Duration::from_secs(self.config().node.drain_seconds_max);
         let start = Instant::now();
         let drain = Drain::within(limit);

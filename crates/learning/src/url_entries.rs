@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn made(sightings: &[Sighting]) -> Entries {
-        entries(sightings, &EntryRules::default(), |domain| domain == "library.org")
+        entries(sightings, &EntryRules::default(), |domain| domain == "museum.org")
     }
 
     fn three(class: &str, urls: [&str; 3]) -> Entries {
@@ -264,7 +264,7 @@ mod tests {
             ("bit.ly/abc", "a shared host"),
             ("u1.ct.sendgrid.net/ls/click", "a shared host"),
             ("www.paypal.com/signin", "a shared host"),
-            ("news.library.org/loan", "good mail names it"),
+            ("news.museum.org/visit", "good mail names it"),
             ("intranet/x", "no host of the public internet"),
             ("wiki.corp.localdomain/x", "no host of the public internet"),
             ("co.uk/x", "no host of the public internet"),

@@ -125,7 +125,7 @@ impl StoreError {
     }
 
     /// Makes an [`StoreError::Io`] of this path.
-    pub(crate) fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| StoreError::Io { path, what, source }
     }

@@ -10,6 +10,7 @@
 //! called, a record is not logged, and the caller keeps the message in its spool.
 
 mod addresses;
+mod backlog;
 mod counts;
 mod damage;
 mod day;
@@ -40,9 +41,9 @@ use std::time::Duration;
 use gauntlet_mail::date::{DAY_MS, day_name, day_number};
 use rusqlite::Connection;
 
+pub use backlog::{Backlog, Changes};
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
-pub use feed::{Backlog, Changes};
 pub use matching::{Matcher, id_term, summary_of, terms_of};
 pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary};
 pub use reading::MessageLog;

@@ -39,7 +39,7 @@ use crate::clock::Clock;
 use crate::inbox::{Inbox, inbox};
 pub use error::SpoolError;
 use load::load;
-pub use medium::{Disk, Medium, MediumFile, Ram, Volatile};
+pub use medium::{Disk, Medium, MediumFile, Ram, ReadOnlyDisk, Volatile};
 pub use options::SpoolOptions;
 use record::{Format, HEAD_BYTES, Head};
 use recover::Entry;
@@ -240,7 +240,8 @@ impl Spool {
 
     /// Stores a message. `done` is called once it is durable, or failed.
     ///
-    /// `id` must be new; `due` is the due time of the first action, in Unix milliseconds.
+    /// `due` is the due time of the first action, in Unix milliseconds. An id that is there already
+    /// is refused: it would take the place of another message.
     pub fn put(&self, id: u64, due: i64, meta: Vec<u8>, body: Bytes, done: OnDurable) {
         let command = Command::Put { id, due, meta, body, done };
         if let Some(Command::Put { done, .. }) = self.send(command) {
@@ -271,6 +272,42 @@ impl Spool {
         self.shared.write_state(&mut unwritten, id, due, &state);
     }
 
+    /// Records the states of durable messages, each with the due time of its next action, and makes
+    /// them durable: for what must not be forgotten by a power failure either.
+    ///
+    /// # Errors
+    /// If one is not there any more, or could not be written or synced. What was written before
+    /// may be in force.
+    pub fn set_states_durably(&self, states: &[(u64, i64, Vec<u8>)]) -> Result<(), SpoolError> {
+        let mut unwritten = self.shared.states_lock();
+        let mut segments = BTreeMap::new();
+        for (id, due, state) in states {
+            let failed = |source| SpoolError::Io {
+                path: self.shared.medium.describe(),
+                what: "write a state in",
+                source,
+            };
+            let segment = self.shared.try_write_state(&mut unwritten, *id, *due, state);
+            let segment = segment.map_err(failed)?.ok_or(SpoolError::Unknown(*id))?;
+            segments.insert(segment, ());
+        }
+        for number in segments.into_keys() {
+            let file = self.shared.index().segments.get(&number).and_then(|s| s.states.clone());
+            let synced = file.map_or(Ok(()), |(file, _)| file.sync());
+            synced.map_err(|source| SpoolError::Io {
+                path: file_name(number, STATES),
+                what: "sync",
+                source,
+            })?;
+        }
+        // The names of state files that this began.
+        self.shared.medium.sync_folder().map_err(|source| SpoolError::Io {
+            path: self.shared.medium.describe(),
+            what: "sync",
+            source,
+        })
+    }
+
     /// Records that a durable message is done. Written with the next state of its segment, at the
     /// latest when the spool is idle: after a crash its last state shows that nothing is left to
     /// do.
@@ -295,6 +332,11 @@ impl Spool {
             }
             None => Some(command),
         }
+    }
+
+    /// A message of this id is there and not done.
+    pub fn contains(&self, id: u64) -> bool {
+        self.shared.index().entries.contains_key(&id)
     }
 
     /// Reads a message.

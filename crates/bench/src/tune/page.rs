@@ -180,7 +180,8 @@ fn shared(report: &parallel::Report, program: Program) -> Table {
     table
 }
 
-fn rounded(value: &Estimate) -> String {
+/// A rate with its interval, without decimals.
+pub(crate) fn rounded(value: &Estimate) -> String {
     let mut text = format!("{:.0}", value.mean);
     if let (Some(low), Some(high)) = (value.low, value.high) {
         text.push_str(&format!(" ({low:.0} to {high:.0})"));

@@ -51,7 +51,7 @@ fn numbers(metrics: &str) -> serde_json::Map<String, serde_json::Value> {
 
 /// `GET /api/v1/messages`: fields as in the filter of the page, and `after`, `limit`.
 pub(crate) fn messages(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let page = app.state.log.search(&messages::query(request)?)?;
+    let page = app.state.messages.search(&messages::query(request)?)?;
     done(&page)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn message(app: &App, request: &RequestContext) -> Result<Response, R
     let unknown = RequestError::NotFound(translatable(
         "There is no such message in the log, or it is forgotten.",
     ));
-    let logged = app.state.log.get(request.param("id"))?.ok_or(unknown)?;
+    let logged = app.state.messages.get(request.param("id"))?.ok_or(unknown)?;
     let value = json!({ "record": logged.record, "events": logged.events });
     done(&value)
 }
@@ -69,8 +69,11 @@ pub(crate) fn message(app: &App, request: &RequestContext) -> Result<Response, R
 pub(crate) fn counts(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let hours = number(request, "hours")?.unwrap_or(HOURS_DEFAULT).clamp(1, HOURS_MAX);
     let span: u32 = number(request, "span_minutes")?.unwrap_or(60);
-    let counts =
-        app.state.log.counts(request.now_ms - hours * 3_600_000, request.now_ms + 60_000, span)?;
+    let counts = app.state.messages.counts(
+        request.now_ms - hours * 3_600_000,
+        request.now_ms + 60_000,
+        span,
+    )?;
     done(&counts)
 }
 

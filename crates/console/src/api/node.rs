@@ -53,3 +53,8 @@ pub(super) fn measure(app: &App, request: &RequestContext) -> Result<Response, R
 pub(super) fn report(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     done(&reports::asked(app, request)?)
 }
+
+/// `GET /api/v1/nodes`.
+pub(super) fn nodes(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
+    done(&json!({ "array": app.state.node.array() }))
+}

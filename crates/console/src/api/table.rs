@@ -189,6 +189,9 @@ pub static OPERATIONS: &[Operation] = &[
     administrator(Get, "/api/v1/learning", Scope::StatusRead, node::learning)
         .summary("What the site's good mail says of its thresholds: promised, found, in force.")
         .answer(&[("calibration", "object")]),
+    administrator(Get, "/api/v1/nodes", Scope::StatusRead, node::nodes)
+        .summary("The nodes of the array: state, queue, how far each log is behind; null alone.")
+        .answer(&[("array", "object")]),
     administrator(Get, "/api/v1/channels", Scope::PolicyRead, channels::list)
         .summary("The channels that the node follows: versions, failures, and the trial of a version.")
         .answer(&[("channels", "array")]),

@@ -27,7 +27,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let mut out = HEAD.to_owned();
     let mut lines = 0;
     loop {
-        let page = app.state.log.search(&query)?;
+        let page = app.state.messages.search(&query)?;
         for message in page.messages.iter().take(LINES_MAX - lines) {
             push(&mut out, message);
             lines += 1;

@@ -28,7 +28,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let (held, user) = (&seen.held, request.role() == Role::User);
     let item = &held.item;
     let raw = app.state.quarantine.body(&item.id)?;
-    let logged = app.state.log.get(&item.message)?;
+    let logged = app.state.messages.get(&item.message)?;
     let mut audit = app.state.quarantine.audit_log(&item.id, AUDIT_MAX)?;
     if user {
         // What others did with it may name other recipients.

@@ -22,7 +22,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let unknown = RequestError::NotFound(translatable(
         "There is no such message in the log, or it is forgotten.",
     ));
-    let logged = app.state.log.get(request.param("id"))?.ok_or(unknown)?;
+    let logged = app.state.messages.get(request.param("id"))?.ok_or(unknown)?;
     let query = HeldQuery { message: logged.record.id.clone(), ..HeldQuery::default() };
     let held = app.state.quarantine.search(&query)?.items;
     let mut kept = None;
@@ -37,7 +37,10 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let subject = format::plain(&record.subject);
     let title = layout::subject(&subject);
     let body = html! {
-        p.crumbs { a href="/messages" { (t("Messages")) } }
+        p.crumbs {
+            a href="/messages" { (t("Messages")) }
+            @if !logged.node.is_empty() { " · " (format::plain(&logged.node)) }
+        }
         h1 { (title) }
         div.columns {
             div {

@@ -79,7 +79,7 @@ pub(crate) fn number<T: std::str::FromStr>(
 /// `GET /messages`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let query = query(request)?;
-    let page = app.state.log.search(&query)?;
+    let page = app.state.messages.search(&query)?;
     let live = query.after.is_none();
     let body = html! {
         div.title {
@@ -150,7 +150,10 @@ fn row(message: &Summary) -> Markup {
     let subject = format::plain(&message.subject);
     html! {
         tr {
-            td.when data-label=(t("Received")) { (format::time(message.received_ms)) }
+            td.when data-label=(t("Received")) {
+                (format::time(message.received_ms))
+                @if !message.node.is_empty() { " " span.more { (format::plain(&message.node)) } }
+            }
             td.verdict data-label=(t("Verdict")) {
                 (layout::class_pill(message.class))
                 span.score title=(t("score")) { (format::points(message.score)) }

@@ -1,4 +1,4 @@
-//! For machines: `/metrics` and `/healthz`. Neither names users or messages.
+//! For machines: `/metrics`, `/health/ready` and `/health/live`. None names users or messages.
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -15,9 +15,15 @@ pub(crate) fn show(app: &App, _: &RequestContext) -> Result<Response, RequestErr
     Ok(response::respond(StatusCode::OK, "text/plain; version=0.0.4", Body::from(text)))
 }
 
-/// `GET /healthz`: 200 when the node takes mail (with what an administrator should decide), else
-/// 503 and why.
-pub(crate) fn health(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
+/// `GET /health/live`: 200 as long as the process answers, whether it takes mail or not: a
+/// supervisor that restarted a node for its full disk, or while it drains, would help nobody.
+pub(crate) fn live(_: &App, _: &RequestContext) -> Result<Response, RequestError> {
+    Ok(response::respond(StatusCode::OK, "text/plain; charset=utf-8", Body::from("ok\n")))
+}
+
+/// `GET /health/ready` and, as older set-ups ask, `/healthz`: 200 when the node takes mail (with
+/// what an administrator should decide), else 503 and why.
+pub(crate) fn ready(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let status = app.state.node.status();
     let (problems, questions) = (status.problems, status.questions);
     let (status, text) = if problems.is_empty() {

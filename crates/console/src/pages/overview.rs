@@ -48,7 +48,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     if request.role() == Role::User {
         return Ok(response::redirect("/quarantine"));
     }
-    let log = &app.state.log;
+    let log = &app.state.messages;
     let until = (request.now_ms.div_euclid(HOUR_MS) + 1) * HOUR_MS;
     let counts = log.counts(until - HOURS * HOUR_MS, until, 60)?;
     let minute = request.now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;

@@ -31,7 +31,7 @@ pub(crate) fn asked(app: &App, request: &RequestContext) -> Result<Report, Reque
     }
     let until = super::messages::day(request, "until")?.unwrap_or(request.now_ms);
     let until = until.min(request.now_ms);
-    let mut report = report(&app.state.log, days, until)?;
+    let mut report = report(&*app.state.messages, days, until)?;
     // Who may see the web log sees what it comes to.
     let log = app.state.web_log.as_ref().filter(|_| request.role() == Role::Administrator);
     if let Some(log) = log {

@@ -43,7 +43,8 @@ pub(crate) struct Usage {
 
 /// What the rules did in the last days, those that hit most first.
 pub(crate) fn usage(app: &App, days: i64, now_ms: i64) -> Result<Vec<Usage>, RequestError> {
-    let mut hits = app.state.log.tops(TopKind::Rule, now_ms - days * DAY_MS, now_ms + DAY_MS)?;
+    let mut hits =
+        app.state.messages.tops(TopKind::Rule, now_ms - days * DAY_MS, now_ms + DAY_MS)?;
     let measured = app.measured();
     let cost = |name: &str| {
         let found = measured.as_ref().filter(|m| m.messages > 0)?;

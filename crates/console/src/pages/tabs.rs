@@ -4,7 +4,7 @@ use crate::text::{t, translatable};
 use maud::{Markup, html};
 
 /// Name and path of each page.
-const TABS: [(&str, &str); 8] = [
+const TABS: [(&str, &str); 9] = [
     (translatable("Health"), "/health"),
     (translatable("Settings"), "/settings"),
     (translatable("Users"), "/users"),
@@ -12,6 +12,7 @@ const TABS: [(&str, &str); 8] = [
     (translatable("Senders"), "/senders"),
     (translatable("Learning"), "/learning"),
     (translatable("Channels"), "/channels"),
+    (translatable("Nodes"), "/nodes"),
     (translatable("Activity"), "/activity"),
 ];
 

@@ -124,6 +124,27 @@ pub struct Wanted<'a> {
     pub now_ms: i64,
 }
 
+/// Checks that a policy could be saved: it is one, and nobody was faster. Changes nothing.
+///
+/// # Errors
+/// Why it could not be.
+pub fn check(
+    config: &Config,
+    policies: &Policies,
+    text: &str,
+    base: Option<i64>,
+) -> anyhow::Result<()> {
+    Policy::parse(text, &groups::load(config)?)?;
+    match policies.newest()? {
+        Some(newest) if base.is_some_and(|base| base != newest.version.number) => bail!(
+            "the policy was changed meanwhile: version {} by {}; look at it, then save again",
+            newest.version.number,
+            newest.version.who
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Checks a policy and makes it the one in force, for all that read it next: the version first,
 /// then the file if there is one.
 ///

@@ -24,7 +24,8 @@ use gauntlet_sandbox::seccomp;
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that
 /// is there.
-const OWN_FOLDERS: [&str; 17] = [
+const OWN_FOLDERS: [&str; 18] = [
+    "array",
     "log",
     "queue",
     "quarantine",

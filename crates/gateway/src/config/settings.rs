@@ -6,6 +6,7 @@ use gauntlet_mail::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
+use super::array::ArraySettings;
 use super::channels::{ChannelPublishSettings, ChannelSettings};
 use super::clock::ClockSettings;
 use super::content::ContentSettings;
@@ -109,6 +110,8 @@ pub struct Config {
     pub group: Vec<GroupSettings>,
     /// Limits of questions to PostgreSQL servers.
     pub postgres: PostgresSettings,
+    /// Nodes that share policy, log and quarantine.
+    pub array: ArraySettings,
     /// How long held mail is kept, how much of it, and its encryption.
     pub quarantine: QuarantineSettings,
     /// Limits of single folders of the quarantine, one table a folder.
@@ -175,6 +178,7 @@ impl Default for Config {
             policy: PolicySettings::default(),
             group: Vec::new(),
             postgres: PostgresSettings::default(),
+            array: ArraySettings::default(),
             quarantine: QuarantineSettings::default(),
             folder: Vec::new(),
             console: ConsoleSettings::default(),
@@ -289,6 +293,9 @@ pub struct ReceiverSettings {
     /// Milliseconds that strangers wait for our greeting: a client that talks before it is no mail
     /// server.
     pub greeting_wait_ms: u64,
+    /// Seconds after the order to drain in which only the health checks of load balancers fail;
+    /// then clients get 421.
+    pub drain_notice_seconds: u64,
     /// Bytes of one message.
     pub message_bytes_max: u64,
     /// Recipients of one message.
@@ -340,6 +347,7 @@ impl Default for ReceiverSettings {
             shed_percent: 80,
             exempt_networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
             greeting_wait_ms: 0,
+            drain_notice_seconds: 10,
             message_bytes_max: 50 << 20,
             recipients_max: 1_000,
             messages_per_session_max: 10_000,

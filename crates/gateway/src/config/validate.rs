@@ -336,6 +336,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         }
     }
     super::channels::check(&config.channel)?;
+    config.array.check()?;
     config.channel_publish.check()?;
     config.learning.check(&config.recipients.known)?;
     super::web::check(config.web_listeners(), (&config.proxy, &config.url_list), &config.web)?;

@@ -21,6 +21,7 @@ use crate::config::{ListenerRole, ListenerSettings, StressSettings};
 use crate::current::Current;
 use crate::ids::Ids;
 use crate::inbound::admission::Admission;
+use crate::inbound::draining::Phase;
 use crate::inbound::intake::Intake;
 use crate::inbound::logins::Logins;
 use crate::inbound::rate_limiter::RateLimiter;
@@ -67,8 +68,10 @@ pub struct Receiver {
     pub logins: Arc<Logins>,
     /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// True once the node stops: sessions end after their transaction.
+    /// True once the node stops.
     pub stopping: watch::Receiver<bool>,
+    /// Whether the node takes mail.
+    pub phase: watch::Receiver<Phase>,
 }
 
 /// A listener that is bound.
@@ -228,9 +231,14 @@ impl Receiver {
             return self.admit(client, stream);
         }
         tokio::spawn(async move {
-            match proxy::client(&mut stream, peer).await {
+            match proxy::client(&mut stream).await {
+                // The balancer's own check: it hears of a drain before clients do.
+                Ok(None) if *self.phase.borrow() == Phase::Notice => {
+                    let reply = format!("421 4.3.2 {}\r\n", Phase::Notice.text());
+                    let _sent_or_not = stream.try_write(reply.as_bytes());
+                }
                 Ok(real) => {
-                    let address = real.ip().to_canonical();
+                    let address = real.unwrap_or(peer).ip().to_canonical();
                     self.admit(Client { address, ..client }, stream);
                 }
                 Err(error) => tracing::warn!(balancer = %address, %error, "no PROXY header"),
@@ -368,6 +376,29 @@ mod tests {
         assert!(node.connect().await.1.contains("too many connections a minute"));
         node.clock.advance(Duration::from_secs(120));
         assert!(node.connect().await.1.starts_with("220 "));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_drains_ends_sessions_after_their_transaction() {
+        let node = TestNode::start("[receiver]\ndrain_notice_seconds = 0\n");
+        let mut idle = node.client().await;
+        let mut busy = node.client().await;
+        assert!(busy.say("MAIL FROM:<ann@example.org>").await.starts_with("250"));
+        assert!(node.node.drain().unwrap());
+        assert!(idle.reply().await.starts_with("421 4.3.2 no new mail"));
+        assert_eq!(idle.reply().await, "", "it is closed");
+        let (_, refusal) = node.connect().await;
+        assert!(refusal.starts_with("421 4.3.2 no new mail"), "{refusal}");
+        assert!(node.node.problems()[0].starts_with("draining"));
+        assert!(busy.say("RCPT TO:<bob@example.net>").await.starts_with("250"));
+        assert!(busy.say("DATA").await.starts_with("354"));
+        // The next transaction is there already when this one ends.
+        let reply = busy.say("Subject: x\r\n\r\ny\r\n.\r\nMAIL FROM:<ann@example.org>").await;
+        assert!(reply.starts_with("250"), "{reply}");
+        assert!(busy.reply().await.starts_with("421 4.3.2 no new mail"));
+        assert!(node.node.undo_drain().unwrap());
+        assert!(node.connect().await.1.starts_with("220 "));
+        assert!(node.node.problems().is_empty());
     }
 
     #[tokio::test]

@@ -322,6 +322,12 @@ impl HopTls {
         Ok(HopTls { any, verified: Some(client(verifier.with_context(named)?)?) })
     }
 
+    /// What encrypts and takes any certificate, and what verifies it if there are roots: for
+    /// clients that speak another protocol.
+    pub fn configurations(&self) -> (Arc<ClientConfig>, Option<Arc<ClientConfig>>) {
+        (self.any.clone(), self.verified.clone())
+    }
+
     /// Certificates can be verified: there are roots.
     pub fn can_verify(&self) -> bool {
         self.verified.is_some()

@@ -37,17 +37,36 @@ pub(super) fn lock(data: &Path) -> anyhow::Result<File> {
     }
 }
 
+/// Locks a spool's folder for this process, wherever it is: whoever takes over the mail of a dead
+/// node may be given that folder alone.
+pub(super) fn lock_spool(folder: &Path) -> anyhow::Result<File> {
+    let path = folder.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.with_context(|| path.display().to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
+            "spool.path {}: another process uses this folder: a node, or `gauntlet queue adopt`",
+            folder.display()
+        ),
+        Err(std::fs::TryLockError::Error(error)) => Err(error).context(path.display().to_string()),
+    }
+}
+
+/// A spool that was opened, what was read back of it, and the lock on its folder.
+pub(super) type OpenSpool = (Arc<Spool>, gauntlet_store::spool::Recovery, Option<File>);
+
 /// Opens the spool and reads back what is in it.
-pub(super) fn open_spool(
-    config: &Config,
-    clock: Clock,
-) -> anyhow::Result<(Arc<Spool>, gauntlet_store::spool::Recovery)> {
+pub(super) fn open_spool(config: &Config, clock: Clock) -> anyhow::Result<OpenSpool> {
     let settings = &config.spool;
+    let mut lock = None;
     let medium: Arc<dyn Medium> = match settings.backend {
         SpoolBackend::Disk => {
             let path = config.node.inside(&settings.path);
             let disk = Disk::open(&path);
-            Arc::new(disk.with_context(|| format!("spool.path {}", path.display()))?)
+            let disk = disk.with_context(|| format!("spool.path {}", path.display()))?;
+            lock = Some(lock_spool(&path)?);
+            Arc::new(disk)
         }
         SpoolBackend::Ram | SpoolBackend::Null => Arc::new(Ram::default()),
     };
@@ -70,5 +89,5 @@ pub(super) fn open_spool(
                     is stopped, or have what is missing sent again";
         tracing::error!(damaged, folder = %folder.display(), hint, "the spool is damaged");
     }
-    Ok((Arc::new(spool), recovery))
+    Ok((Arc::new(spool), recovery, lock))
 }

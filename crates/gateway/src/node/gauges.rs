@@ -22,6 +22,16 @@ impl Node {
                 "Age of the oldest message in the queue in milliseconds",
                 self.queue_age_ms(),
             ),
+            (
+                "queue_held_messages",
+                "Messages in the queue that wait for a person: held, or on their way to another node",
+                self.queue.held(),
+            ),
+            (
+                "draining",
+                "1 while the node drains and takes no new mail, else 0",
+                u64::from(self.draining_since_ms().is_some()),
+            ),
             ("spool_messages", "Messages in the spool", usage.messages),
             ("spool_bytes", "Bytes of all spool segments", usage.bytes),
             ("spool_segments", "Spool segments", usage.segments),

@@ -57,7 +57,7 @@ impl Node {
         let failed = self.spool.last_failure().map(|why| {
             format!("the spool could not write: {why}; it is tried again every few seconds")
         });
-        full.into_iter().chain(failed).collect()
+        self.drain_problem().into_iter().chain(full).chain(failed).collect()
     }
 
     /// What an administrator should decide before anything is deleted for its age; nothing is the

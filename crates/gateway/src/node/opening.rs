@@ -8,6 +8,7 @@ use gauntlet_store::spool::Recovery;
 use gauntlet_store::{Log, LogOptions, Quarantine, Spool, StoreError};
 
 use super::{Addresses, folder};
+use crate::clock::Clock;
 use crate::clock::steady::SteadyClock;
 use crate::config::{Config, ListenerRole, SpoolBackend};
 use crate::current::Current;
@@ -18,6 +19,7 @@ use crate::outbound::disarming::Disarming;
 use crate::outbound::exchangers::Ourselves;
 use crate::outbound::hold::Holder;
 use crate::outbound::mta_sts::MtaSts;
+use crate::outbound::queue::arrivals::{ArrivalParts, Arrivals};
 use crate::outbound::queue::cut_through_journal::CutThroughJournal;
 use crate::outbound::queue::in_flight::InFlight;
 use crate::outbound::queue::{Queue, QueueParts};
@@ -65,7 +67,11 @@ pub(super) fn queue(
     (ids, metrics, clock): (Arc<Ids>, Arc<Metrics>, Arc<SteadyClock>),
     (sender, settings): (Arc<Sender>, Current<OutboundSettings>),
 ) -> anyhow::Result<Arc<Queue>> {
+    let body_ms_max = config.receiver.body_seconds_max.saturating_mul(1_000);
+    let body_ms_max = Some(i64::try_from(body_ms_max).unwrap_or(i64::MAX));
+    let stores = (spool, log, quarantine);
     Ok(Queue::new(QueueParts {
+        arrivals: arrivals(config, stores, &ids, (clock.clock(), body_ms_max))?,
         spool: spool.clone(),
         log: log.clone(),
         holder: Holder::start(quarantine.clone())?,
@@ -81,6 +87,28 @@ pub(super) fn queue(
         clock,
         null: is_null(config),
     }))
+}
+
+/// Takes in what other nodes hand over, and finishes what a crash interrupted of it.
+pub(super) fn arrivals(
+    config: &Config,
+    (spool, log, quarantine): (&Arc<Spool>, &Arc<Log>, &Arc<Quarantine>),
+    ids: &Arc<Ids>,
+    (clock, body_ms_max): (&Clock, Option<i64>),
+) -> anyhow::Result<Arrivals> {
+    let folder = config.node.data.join("queue");
+    let parts = ArrivalParts {
+        spool: spool.clone(),
+        log: log.clone(),
+        quarantine: quarantine.clone(),
+        ids: ids.clone(),
+        clock: clock.clone(),
+        body_ms_max,
+        is_durable: config.spool.backend == SpoolBackend::Disk,
+    };
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| Arrivals::open(&folder, parts))
+        .with_context(|| format!("{}/arrivals", folder.display()))
 }
 
 /// How connections to others were encrypted.
@@ -105,11 +133,13 @@ pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recover
         .max()
 }
 
-/// The message log; a thread of its own looks through its days, so that the first search is fast.
-pub(super) fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
+/// The message log, which notes what an array has not got; a thread of its own looks through its
+/// days, so that the first search is fast.
+pub(super) fn open_log(data: &std::path::Path, feeds_array: bool) -> anyhow::Result<Arc<Log>> {
     let options = LogOptions {
         batch_wait: LOG_BATCH_WAIT,
         sets_damaged_days_aside: true,
+        feeds_array,
         ..LogOptions::default()
     };
     let log = Arc::new(Log::open_with(&data.join("log"), options)?);

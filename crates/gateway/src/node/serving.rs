@@ -77,6 +77,7 @@ impl Node {
             logins: self.logins.clone(),
             metrics: metrics.clone(),
             stopping: self.stop.subscribe(),
+            phase: self.draining.subscribe(),
         });
         tokio::spawn(self.queue.clone().run());
         tokio::spawn(receiver.clone().watch_stress());

@@ -13,14 +13,18 @@
 
 pub mod accept;
 pub mod administration;
+pub mod arrivals;
 mod backlog;
+pub mod bundle;
 mod changes;
 mod cut_through;
 pub mod cut_through_journal;
 mod deliver;
+pub mod departures;
 pub mod drain;
 mod groups;
 pub mod in_flight;
+mod ledger;
 mod notifications;
 mod removals;
 mod reports;
@@ -50,6 +54,9 @@ use crate::outbound::queued_message::{News, QueuedMessage};
 use crate::outbound::sender::{Sender, Settled};
 use crate::outbound::settings::OutboundSettings;
 
+pub use self::arrivals::Arrival;
+use self::arrivals::Arrivals;
+pub use self::bundle::Bundle;
 use self::groups::groups;
 pub(crate) use changes::seals;
 pub use cut_through::CutThrough;
@@ -93,6 +100,8 @@ pub struct QueueParts {
     pub in_flight: InFlight,
     /// Outcomes that no spool remembers, until they are logged.
     pub cut_through_journal: Arc<CutThroughJournal>,
+    /// Takes in what other nodes hand over.
+    pub arrivals: Arrivals,
     /// The time that messages age by.
     pub clock: Arc<SteadyClock>,
     /// The spool keeps nothing: every message is dropped once it is accepted.
@@ -160,6 +169,8 @@ pub struct QueueEntry {
 
 /// Due time of a message that an administrator holds.
 const HELD: i64 = i64::MAX;
+/// Due time of a message that is on its way to another node.
+const LEAVING: i64 = HELD - 1;
 
 impl Queue {
     /// An empty queue; what the spool has is to be put into it.
@@ -186,7 +197,7 @@ impl Queue {
         for (id, due) in messages {
             self.parts.ids.see(*id);
             let mut due = *due;
-            if unproven.contains(id) && due != HELD {
+            if unproven.contains(id) && due < LEAVING {
                 let name = ids::to_text(*id);
                 tracing::error!(
                     id = name,
@@ -195,7 +206,7 @@ impl Queue {
                 );
                 self.parts.spool.set_due(*id, HELD);
                 due = HELD;
-            } else if aside.contains(id) && due != HELD {
+            } else if aside.contains(id) && due < LEAVING {
                 let name = ids::to_text(*id);
                 tracing::error!(
                     id = name,
@@ -204,7 +215,7 @@ impl Queue {
                 );
                 self.parts.spool.set_due(*id, HELD);
                 due = HELD;
-            } else if suspects.contains(id) {
+            } else if suspects.contains(id) && due < LEAVING {
                 // One after the other: the message that ends the process again is known by that.
                 due = due.max(alone_from);
                 alone_from += SUSPECT_PAUSE_MS;
@@ -295,7 +306,7 @@ impl Queue {
         let Some(&(due, id)) = state.waiting.first() else { return Err(LOG_AFTER) };
         let early = due.saturating_sub(self.now_ms());
         // Later than any attempt is put: the clock was ahead when this was written, and went back.
-        let early = if due != HELD && early > self.pause_max_ms() { 0 } else { early };
+        let early = if due < LEAVING && early > self.pause_max_ms() { 0 } else { early };
         if early > 0 || full {
             let early = Duration::from_millis(early.max(10).cast_unsigned());
             return Err(early.min(LOG_AFTER));

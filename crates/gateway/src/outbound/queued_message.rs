@@ -82,6 +82,20 @@ pub struct QueuedMessage {
     /// Token of the release from quarantine that brought it here.
     #[serde(default)]
     pub release: Option<String>,
+    /// The move from another node's queue that brought it here; none if it was accepted here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+}
+
+/// Where a message comes from that another node accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Token of the move, 32 hexadecimal digits.
+    pub token: String,
+    /// Name of the other node; empty if that is not known.
+    pub from: String,
+    /// Its id there.
+    pub id: String,
 }
 
 impl QueuedMessage {
@@ -101,6 +115,7 @@ impl QueuedMessage {
             ret_full: mail.ret.map(|ret| ret == Ret::Full),
             envid: mail.envid.clone(),
             release: None,
+            moved: None,
         }
     }
 

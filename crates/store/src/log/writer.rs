@@ -11,7 +11,7 @@ use gauntlet_mail::date::{DAY_MS, day_name};
 use super::day::{Appended, DayWriter};
 use super::schema::MIGRATIONS;
 use super::seq::tie_break;
-use super::{LogOptions, OnLogged, day_path, dictionary};
+use super::{LogOptions, OnLogged, day_path, dictionary, feed};
 use crate::database;
 use crate::error::StoreError;
 use crate::inbox::{Reader, RecvError};
@@ -302,8 +302,14 @@ impl Writer {
         self.open.retain(|day, _| *day >= first_kept);
         let mut days = self.days.write().unwrap_or_else(PoisonError::into_inner);
         let mut removed = Appended::default();
-        while let Some(day) = days.first().copied().filter(|d| *d < first_kept) {
+        let old: Vec<i64> = days.range(..first_kept).copied().collect();
+        for day in old {
             let path = day_path(&self.folder, day);
+            if self.options.feeds_array && feed::waits(&path) {
+                let day = day_name(day);
+                tracing::warn!(day, "a day of the log is kept: the array has not got all of it");
+                continue;
+            }
             std::fs::remove_file(&path).map_err(StoreError::io(&path, "remove"))?;
             for suffix in ["-wal", "-shm"] {
                 let mut beside = path.clone().into_os_string();

@@ -47,6 +47,9 @@ pub enum SpoolError {
     /// There is no such message, or it is done.
     #[error("message {0:x} is not in the spool")]
     Unknown(u64),
+    /// Another message has this id.
+    #[error("the spool has another message {0:x} already")]
+    Taken(u64),
     /// There is no space: retry later.
     #[error("the spool is full: {free} bytes are free, {used} are used")]
     Full {

@@ -108,6 +108,76 @@ impl Medium for Disk {
     }
 }
 
+/// A folder of the file system that is looked at and not changed: what would change it is left
+/// undone, and a new file is refused. For a look at the disk of another node.
+#[derive(Debug)]
+pub struct ReadOnlyDisk {
+    folder: PathBuf,
+}
+
+impl ReadOnlyDisk {
+    /// Uses this folder, which must exist.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        std::fs::read_dir(folder)?;
+        Ok(ReadOnlyDisk { folder: folder.to_owned() })
+    }
+}
+
+impl Medium for ReadOnlyDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        Disk { folder: self.folder.clone() }.list()
+    }
+
+    fn create(&self, _: &str) -> io::Result<Arc<dyn MediumFile>> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
+        Ok(Arc::new(ReadOnlyFile(DiskFile(File::open(self.folder.join(name))?))))
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    fn describe(&self) -> String {
+        self.folder.display().to_string()
+    }
+}
+
+#[derive(Debug)]
+struct ReadOnlyFile(DiskFile);
+
+impl MediumFile for ReadOnlyFile {
+    fn append(&self, _: &[&[u8]]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 struct DiskFile(File);
 

@@ -32,23 +32,30 @@ impl Shared {
         due: i64,
         state: &[u8],
     ) {
-        let Some(entry) = self.index().entries.get(&id).copied() else { return };
+        if let Err(error) = self.try_write_state(unwritten, id, due, state) {
+            tracing::error!(%error, id, "the spool cannot write a state");
+        }
+    }
+
+    /// The same; returns the message's segment, none if it is not there. The caller holds the lock.
+    pub(super) fn try_write_state(
+        &self,
+        unwritten: &mut UnwrittenDone,
+        id: u64,
+        due: i64,
+        state: &[u8],
+    ) -> io::Result<Option<u64>> {
+        let Some(entry) = self.index().entries.get(&id).copied() else { return Ok(None) };
         let number = entry.location.segment;
         let head = Head::new(Kind::State, id, due, 0, &[state]);
         let finished = unwritten.remove(&number).unwrap_or_default();
-        match self.append_states(number, &finished, Some((&head, state))) {
-            Ok(offset) => {
-                if let Some(entry) = self.index().entries.get_mut(&id) {
-                    entry.due = due;
-                    let bytes = head.payload;
-                    entry.state = Some(RecordLocation { segment: number, offset, bytes });
-                }
-            }
-            Err(error) => {
-                let path = file_name(number, STATES);
-                tracing::error!(%error, path, "the spool cannot write a state");
-            }
+        let offset = self.append_states(number, &finished, Some((&head, state)))?;
+        if let Some(entry) = self.index().entries.get_mut(&id) {
+            entry.due = due;
+            let bytes = head.payload;
+            entry.state = Some(RecordLocation { segment: number, offset, bytes });
         }
+        Ok(Some(number))
     }
 
     /// Appends records that these messages are done, then a state if there is one. Returns the

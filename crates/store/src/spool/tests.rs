@@ -45,6 +45,59 @@ fn put(spool: &Spool, id: u64, body: &[u8]) -> Result<(), SpoolError> {
     durable.recv().unwrap()
 }
 
+#[test]
+fn an_id_is_taken_until_its_message_is_done() {
+    let medium = Faulty::default();
+    let (spool, _) = open(&medium);
+    put(&spool, 7, b"first").unwrap();
+    assert!(matches!(put(&spool, 7, b"second"), Err(SpoolError::Taken(7))));
+    assert!(spool.contains(7) && !spool.contains(8));
+    assert_eq!(spool.read(7).unwrap().body, b"first");
+    spool.done(7);
+    put(&spool, 7, b"third").unwrap();
+    assert_eq!(spool.read(7).unwrap().body, b"third");
+}
+
+#[test]
+fn states_that_must_be_durable_are_or_it_is_said() {
+    let medium = Faulty::default();
+    let (spool, _) = open(&medium);
+    put(&spool, 7, b"body").unwrap();
+    spool.set_states_durably(&[(7, 99, b"leaving".to_vec())]).unwrap();
+    let gone = spool.set_states_durably(&[(8, 99, Vec::new())]);
+    assert!(matches!(gone, Err(SpoolError::Unknown(8))));
+    let (spool, recovery) = open(&medium.power_cut(|_| 0));
+    assert_eq!(recovery.messages, [(7, 99)]);
+    assert_eq!(spool.read(7).unwrap().state.unwrap(), b"leaving");
+}
+
+#[test]
+fn a_look_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let disk = Disk::open(folder.path()).unwrap();
+        let (spool, _) = Spool::open(Arc::new(disk), small()).unwrap();
+        put(&spool, 7, b"body").unwrap();
+        spool.set_state(7, 5, b"state");
+    }
+    let content = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path());
+        let all: BTreeMap<_, _> = entries.map(|p| (p.clone(), std::fs::read(p).unwrap())).collect();
+        all
+    };
+    let last = content().into_keys().find(|p| p.extension().unwrap() == "seg").unwrap();
+    let whole = std::fs::read(&last).unwrap();
+    std::fs::write(&last, [&whole[..], b"torn"].concat()).unwrap();
+    let before = content();
+    let disk = ReadOnlyDisk::open(folder.path()).unwrap();
+    let (spool, recovery) = Spool::open(Arc::new(disk), small()).unwrap();
+    assert_eq!((recovery.messages, recovery.torn_bytes), (vec![(7, 5)], 4));
+    assert_eq!(spool.read(7).unwrap().state.unwrap(), b"state");
+    assert!(put(&spool, 8, b"new").is_err());
+    drop(spool);
+    assert!(content() == before);
+}
+
 /// xorshift64*: small, and the same everywhere.
 struct Random(u64);
 

@@ -88,6 +88,10 @@ impl Writer {
         match command {
             Command::Put { id, due, meta, body, done } => {
                 let meta_bytes = u32::try_from(meta.len()).unwrap_or(u32::MAX);
+                let same = |pending: &Pending| pending.head.id == id;
+                if self.batch.iter().any(same) || self.shared.index().entries.contains_key(&id) {
+                    return done(Err(SpoolError::Taken(id)));
+                }
                 let head = Head::new(Kind::Message, id, due, meta_bytes, &[&meta, &body]);
                 self.batch_bytes += head.record_bytes();
                 self.batch.push(Pending { head, meta, body, done });

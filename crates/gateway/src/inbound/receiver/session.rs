@@ -20,6 +20,7 @@ use super::overflow::Overflow;
 use super::pace::Pace;
 use super::{Client, Receiver};
 use crate::inbound::admission::Admitted;
+use crate::inbound::draining::Phase;
 use crate::memory::MemoryShare;
 use crate::outbound::queue::drain::Drain;
 use crate::text_log::RECEIVER;
@@ -80,8 +81,8 @@ struct Conversation {
     used: usize,
     memory: MemoryShare,
     admitted: Admitted,
-    /// Becomes true when the node stops.
-    stopping: watch::Receiver<bool>,
+    /// Whether the node takes mail.
+    phase: watch::Receiver<Phase>,
     incoming: Option<Incoming>,
     messages: usize,
     /// When a chunk began that belongs to no message.
@@ -101,7 +102,7 @@ impl Conversation {
         if client.may_xclient {
             session.trust_xclient();
         }
-        let stopping = receiver.stopping.clone();
+        let phase = receiver.phase.clone();
         Conversation {
             receiver,
             client,
@@ -112,7 +113,7 @@ impl Conversation {
             used: 0,
             memory,
             admitted,
-            stopping,
+            phase,
             incoming: None,
             messages: 0,
             skipping_since: None,
@@ -124,9 +125,15 @@ impl Conversation {
 
     async fn run(mut self) -> io::Result<&'static str> {
         if self.client.tls.as_ref().is_some_and(|tls| tls.implicit) {
+            // Before anything is said: in the clear, its client could not read it.
             Box::pin(self.start_tls()).await?;
             self.session.tls_started();
-        } else if self.is_early_talker().await? {
+        }
+        if self.should_end() {
+            self.receiver.metrics.connections_refused.add_one();
+            return self.end().await;
+        }
+        if self.tls.is_none() && self.is_early_talker().await? {
             Reply::new(554, (5, 7, 0), "talked before its turn").write(&mut self.out);
             self.flush().await?;
             return Ok("early talker");
@@ -154,12 +161,26 @@ impl Conversation {
                     other => event = self.handle_event(other).await?,
                 }
             }
-            if self.should_stop() {
-                Reply::new(421, (4, 3, 2), "shutting down").write(&mut self.out);
-                self.flush().await?;
-                return Ok("node stops");
+            if self.should_end() {
+                return self.end().await;
             }
         }
+    }
+
+    /// Ends the session as RFC 5321 section 3.8 allows: with 421, whatever the client said last.
+    async fn end(&mut self) -> io::Result<&'static str> {
+        let why = self.phase.borrow().text();
+        Reply::new(421, (4, 3, 2), why).write(&mut self.out);
+        self.flush().await?;
+        if self.unread() > 0 {
+            Box::pin(self.linger()).await;
+        }
+        Ok("node drains or stops")
+    }
+
+    /// Bytes that the client said and that are not looked at yet.
+    fn unread(&self) -> usize {
+        self.pending.len().saturating_sub(self.used)
     }
 
     /// Makes the connection a TLS one.
@@ -196,11 +217,12 @@ impl Conversation {
         }
     }
 
-    /// Between transactions of a node that stops.
-    fn should_stop(&self) -> bool {
-        let unread = self.pending.len().saturating_sub(self.used);
-        Drain::ends_session(self.session.in_transaction(), unread)
-            && *self.receiver.stopping.borrow()
+    /// Between transactions of a node that drains or stops. The former does not wait for a pause in
+    /// what a client pipelines: there may never be one, and no grace that runs out.
+    fn should_end(&self) -> bool {
+        let phase = *self.phase.borrow();
+        let unread = if phase == Phase::Draining { 0 } else { self.unread() };
+        phase.ends_sessions() && Drain::ends_session(self.session.in_transaction(), unread)
     }
 
     /// The next event, or none when the client closed the connection.
@@ -231,7 +253,7 @@ impl Conversation {
         if may_leave {
             self.admitted.wait();
         }
-        let Conversation { wire, session, out, pending, admitted, incoming, stopping, .. } = self;
+        let Conversation { wire, session, out, pending, admitted, incoming, phase, .. } = self;
         let read = read_with(wire, |mut input| {
             if let Some(incoming) = incoming {
                 incoming.pace.count(input.len());
@@ -242,7 +264,9 @@ impl Conversation {
         });
         let read = tokio::select! {
             read = tokio::time::timeout(limit, read) => Some(read),
-            _ = stopping.wait_for(|stop| *stop), if idle => return Ok(Some(Event::More)),
+            _ = phase.wait_for(|now| now.ends_sessions()), if idle => {
+                return Ok(Some(Event::More));
+            }
             () = admitted.evicted(), if may_leave => None,
         };
         let stays = self.admitted.work();

@@ -2,7 +2,7 @@
 
 use gauntlet_store::{LogRecord, Outcome, StoreError};
 
-use super::{HELD, Queue, QueueEntry, saved_progress};
+use super::{HELD, LEAVING, Queue, QueueEntry, saved_progress};
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
 
@@ -35,8 +35,13 @@ impl Queue {
     fn set_due(&self, ids: &[u64], due: i64) -> usize {
         let all: Vec<u64> = {
             let state = self.state();
-            let chosen = |id: &&u64| ids.is_empty() || ids.contains(id);
-            state.due.keys().filter(chosen).copied().collect()
+            // What is on its way to another node is kept here only if it is named: that node may
+            // have it.
+            let chosen = |(id, due): &(&u64, &i64)| match ids.is_empty() {
+                true => **due != LEAVING,
+                false => ids.contains(id),
+            };
+            state.due.iter().filter(chosen).map(|(id, _)| *id).collect()
         };
         for id in &all {
             // Only what is held is written down: a retry that a crash forgets is no harm.
@@ -53,7 +58,7 @@ impl Queue {
     }
 
     fn is_held(&self, id: u64) -> bool {
-        self.state().due.get(&id) == Some(&HELD)
+        self.state().due.get(&id).is_some_and(|due| *due >= LEAVING)
     }
 
     /// Takes a waiting message out of the queue: its open deliveries end as deleted.
@@ -93,7 +98,7 @@ impl Queue {
         all.sort_unstable();
         let one = |(id, due): (u64, Option<i64>)| QueueEntry {
             id: ids::to_text(id),
-            due_ms: due.filter(|due| *due != HELD),
+            due_ms: due.filter(|due| *due < LEAVING),
             active: due.is_none(),
         };
         all.into_iter().take(max).map(one).collect()

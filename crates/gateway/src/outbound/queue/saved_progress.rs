@@ -18,18 +18,41 @@ struct Saved<'a> {
     spooled_us: Option<u64>,
     #[serde(default)]
     latency_ms: u32,
+    /// It is on its way to another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leaving: Option<Leaving>,
+}
+
+/// What a node remembers of a message that it hands to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Leaving {
+    /// Name of the other node.
+    pub to: String,
+    /// When something was to be done with the message here, Unix milliseconds.
+    pub due_ms: i64,
 }
 
 /// The state of a message that has got as far as its record says.
 pub(super) fn encode(record: &LogRecord) -> Vec<u8> {
+    encode_leaving(record, None)
+}
+
+/// The same of one that is on its way to another node.
+pub(super) fn encode_leaving(record: &LogRecord, leaving: Option<Leaving>) -> Vec<u8> {
     let spooled = record.stages.iter().find(|stage| stage.name == SPOOLED);
     let saved = Saved {
         deliveries: Cow::Borrowed(&record.deliveries),
         spooled_us: spooled.map(|stage| stage.at_us),
         latency_ms: record.latency_ms,
+        leaving,
     };
     // Numbers, names and texts can always be encoded.
     serde_json::to_vec(&saved).unwrap_or_default()
+}
+
+/// To which node the message of this state is on its way; none if it is not.
+pub(super) fn leaving(state: Option<&[u8]>) -> Option<Leaving> {
+    state.and_then(decode)?.leaving
 }
 
 /// Adds what the spool keeps to a record as it was accepted, for this many addresses. A state of
@@ -38,7 +61,8 @@ pub(super) fn apply(state: Option<&[u8]>, targets: usize, record: &mut LogRecord
     let saved = state.and_then(decode).filter(|saved| saved.deliveries.len() == targets);
     let Some(saved) = saved else { return add_unknown_time(record) };
     record.deliveries = saved.deliveries.into_owned();
-    if let Some(at_us) = saved.spooled_us {
+    let is_new = !record.stages.iter().any(|stage| stage.name == SPOOLED);
+    if let Some(at_us) = saved.spooled_us.filter(|_| is_new) {
         record.stages.push(Stage { name: SPOOLED.to_owned(), at_us, detail: String::new() });
         record.latency_ms = saved.latency_ms;
     }
@@ -48,13 +72,21 @@ pub(super) fn apply(state: Option<&[u8]>, targets: usize, record: &mut LogRecord
 fn decode(state: &[u8]) -> Option<Saved<'static>> {
     serde_json::from_slice(state).ok().or_else(|| {
         let deliveries: Vec<Delivery> = serde_json::from_slice(state).ok()?;
-        Some(Saved { deliveries: deliveries.into(), spooled_us: None, latency_ms: 0 })
+        Some(Saved {
+            deliveries: deliveries.into(),
+            spooled_us: None,
+            latency_ms: 0,
+            leaving: None,
+        })
     })
 }
 
 /// The process ended before anything was saved: the message is durable, but since when is lost.
 fn add_unknown_time(record: &mut LogRecord) {
     let Some(last) = record.stages.last() else { return };
+    if record.stages.iter().any(|stage| stage.name == SPOOLED) {
+        return;
+    }
     let detail = "or later: the node ended before it was noted".to_owned();
     let stage = Stage { name: SPOOLED.to_owned(), at_us: last.at_us, detail };
     record.stages.push(stage);
@@ -102,6 +134,23 @@ mod tests {
         let mut read = accepted();
         apply(Some(&state), 2, &mut read);
         assert_eq!(read.deliveries, outcomes());
+    }
+
+    #[test]
+    fn what_another_node_handed_over_keeps_its_stages_and_says_where_it_goes() {
+        let mut record = accepted();
+        record.stages.push(stage("spooled", 70));
+        record.deliveries = outcomes();
+        let mut read = record.clone();
+        apply(None, 2, &mut read);
+        assert_eq!(read, record);
+        let to = Leaving { to: "mx2.example".to_owned(), due_ms: 9 };
+        let state = encode_leaving(&record, Some(to.clone()));
+        apply(Some(&state), 2, &mut read);
+        assert_eq!(read, record);
+        assert_eq!(leaving(Some(&state)), Some(to));
+        assert_eq!(leaving(Some(&encode(&record))), None);
+        assert_eq!(leaving(None), None);
     }
 
     #[test]

@@ -1,0 +1,489 @@
+//! A node as a member of the array: one thread that ships, tells, and follows.
+//!
+//! Nothing waits for it. The database away: it tries again, with growing pauses, and what is to be
+//! shipped waits on the node's disk.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gauntlet_mail::date::DAY_MS;
+use gauntlet_store::log::Backlog;
+use gauntlet_store::{Clock, Log};
+use tokio::sync::watch;
+
+use crate::database::{Database, Notifications, Session};
+use crate::editions::{self, CHANNEL, Edition, Kind};
+use crate::error::ArrayError;
+use crate::log::DayCounts;
+use crate::nodes::{self, Identity, Status};
+use crate::orders::{self, Journal, Order, Outcome};
+use crate::schema;
+use crate::shipping::{self, Shipper};
+use crate::transfers::{self, Departing};
+
+/// First pause after the database could not be used; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long the end of a node waits for a last shipment.
+const LAST_SHIPMENT_MAX: Duration = Duration::from_secs(3);
+
+/// What a member does when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberOptions {
+    /// Between two shipments of the log.
+    pub ship_every: Duration,
+    /// Between two reports of how the node is.
+    pub status_every: Duration,
+    /// Between two looks for editions and orders that no notification told of.
+    pub poll_every: Duration,
+    /// Between two shipments of the counts of a day (names, recipients, feedback).
+    pub counts_every: Duration,
+    /// Days of the array's log that are kept, if this node drops older ones.
+    pub log_days: Option<u32>,
+    /// Folder for the journal of orders and the number of the policy in force.
+    pub folder: PathBuf,
+}
+
+/// The node that is a member.
+pub trait LocalNode: Send + Sync {
+    /// How it is. Quick.
+    fn status(&self) -> Status;
+
+    /// Makes this policy the one in force. May block.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    fn apply_policy(&self, edition: &Edition) -> Result<(), String>;
+
+    /// Ids of the messages in the queue, those among them that are leaving already.
+    fn queued(&self) -> Vec<String>;
+
+    /// Takes a message off the queue for this node; nobody delivers it here from then on, until
+    /// [`LocalNode::left`] says what became of it. May block; the same again gives the same.
+    ///
+    /// # Errors
+    /// Why it cannot leave.
+    fn leave(&self, id: &str, to: &str) -> Result<Departing, String>;
+
+    /// Takes messages in that other nodes handed over, once each. May block. Returns what became of
+    /// each, for its source; none where it may be tried again.
+    fn take_in(&self, bodies: Vec<Vec<u8>>) -> Vec<Option<String>>;
+
+    /// Other nodes answered for messages that left: their numbers in the queue, and the answers.
+    /// Durable when it returns. May block.
+    fn left(&self, answers: &[(u64, String)]);
+
+    /// Carries out an order other than [`Order::Move`]. May block; harmless if it is repeated.
+    fn carry_out(&self, order: Order, who: &str) -> Outcome;
+}
+
+/// How the membership is, for the console, metrics and `doctor`.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+pub struct MemberState {
+    /// Name of the database's server: `host:port/database`.
+    pub server: String,
+    /// The database is there, and takes what this node ships.
+    pub is_connected: bool,
+    /// Unix milliseconds since when it is so, or is not.
+    pub since_ms: i64,
+    /// Why it is not.
+    pub error: String,
+    /// Messages shipped since the start, changed ones again.
+    pub shipped_messages: u64,
+    /// Bytes of the rows that they became.
+    pub shipped_bytes: u64,
+    /// Shipments that failed.
+    pub failures: u64,
+    /// Changes that wait to be shipped.
+    pub behind: u64,
+    /// When the oldest message among them was received, in Unix milliseconds.
+    pub behind_since_ms: Option<i64>,
+    /// Number of the array's policy in force; 0 for the node's own.
+    pub policy: i64,
+    /// Why a newer edition of the policy is not in force.
+    pub policy_error: String,
+    /// Orders carried out since the start.
+    pub orders: u64,
+}
+
+/// A member, ready to run.
+pub struct Member {
+    database: Database,
+    own: Identity,
+    log: Arc<Log>,
+    local: Arc<dyn LocalNode>,
+    options: MemberOptions,
+    clock: Clock,
+    state: Arc<Mutex<MemberState>>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("own", &self.own).finish_non_exhaustive()
+    }
+}
+
+/// When what is due next.
+struct Due {
+    ship: Instant,
+    status: Instant,
+    poll: Instant,
+    counts: Instant,
+}
+
+impl Member {
+    /// A member of the array in this database.
+    pub fn new(
+        database: Database,
+        own: Identity,
+        log: Arc<Log>,
+        local: Arc<dyn LocalNode>,
+        (options, clock): (MemberOptions, Clock),
+    ) -> Self {
+        let state = MemberState { server: database.server(), ..MemberState::default() };
+        let state = Arc::new(Mutex::new(state));
+        Member { database, own, log, local, options, clock, state }
+    }
+
+    /// How it is, now and later.
+    pub fn state(&self) -> Arc<Mutex<MemberState>> {
+        self.state.clone()
+    }
+
+    /// Runs until `stop` is true.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut pause = PAUSE_MIN;
+        while !*stop.borrow() {
+            let began = Instant::now();
+            let Err(error) = self.session(&mut stop).await else { return };
+            // One that worked for a while is not one that never does.
+            if began.elapsed() > PAUSE_MAX {
+                pause = PAUSE_MIN;
+            }
+            self.note_failure(&error);
+            let random =
+                f64::from(gauntlet_store::random::array().map_or(0, |[byte]: [u8; 1]| byte));
+            let spread = pause.mul_f64(0.75 + random / 512.0);
+            tokio::select! {
+                () = tokio::time::sleep(spread) => {}
+                _ = stop.changed() => {}
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Works with one connection until it breaks; `Ok` when the node stops.
+    async fn session(&self, stop: &mut watch::Receiver<bool>) -> Result<(), ArrayError> {
+        let mut session = schema::session(&self.database).await?;
+        let id = nodes::register(&session, &self.own).await?;
+        let listening = session.client().batch_execute("LISTEN gauntlet");
+        session.within("listening to the array", listening).await?;
+        let mut told = session.take_notifications();
+        let mut journal = Journal::open(&self.options.folder.join("orders.json"))?;
+        let mut shipper = Shipper::new(self.log.clone(), id);
+        let now = Instant::now();
+        let mut due = Due { ship: now, status: now, poll: now, counts: now };
+        loop {
+            self.work(&session, id, &mut shipper, &mut journal, &mut due).await?;
+            self.note_success();
+            let next = due.ship.min(due.status).min(due.poll).min(due.counts);
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                () = notified(&mut told) => due.poll = Instant::now(),
+                _ = stop.changed() => {
+                    let last = self.ship(&session, &mut shipper);
+                    let _the_rest_waits_on_disk = tokio::time::timeout(LAST_SHIPMENT_MAX, last).await;
+                    return Ok(());
+                }
+            }
+            if session.is_closed() {
+                let cause = "the connection ended".to_owned();
+                return Err(ArrayError::Unreachable { server: self.database.server(), cause });
+            }
+        }
+    }
+
+    /// Does what is due.
+    async fn work(
+        &self,
+        session: &Session,
+        id: i16,
+        shipper: &mut Shipper,
+        journal: &mut Journal,
+        due: &mut Due,
+    ) -> Result<(), ArrayError> {
+        let now = Instant::now();
+        if due.poll <= now {
+            self.follow(session, id, journal).await?;
+            due.poll = Instant::now() + self.options.poll_every;
+        }
+        if due.status <= now {
+            self.tell(session, id).await?;
+            due.status = Instant::now() + self.options.status_every;
+        }
+        if due.ship <= now {
+            let more = self.ship(session, shipper).await?;
+            let pause = if more { Duration::ZERO } else { self.options.ship_every };
+            due.ship = Instant::now() + pause;
+        }
+        if due.counts <= now {
+            self.ship_counts(session, id).await?;
+            due.counts = Instant::now() + self.options.counts_every;
+        }
+        Ok(())
+    }
+
+    /// Ships once; true if more waits.
+    async fn ship(&self, session: &Session, shipper: &mut Shipper) -> Result<bool, ArrayError> {
+        let shipped = shipper.step(session).await?;
+        let backlog = self.blocking({
+            let log = self.log.clone();
+            move || log.backlog()
+        });
+        let backlog: Backlog = backlog.await?;
+        let mut state = self.lock();
+        (state.behind, state.behind_since_ms) = (backlog.changes, backlog.oldest_ms);
+        let Some(shipped) = shipped else { return Ok(false) };
+        state.shipped_messages += shipped.messages;
+        state.shipped_bytes += shipped.bytes;
+        Ok(shipped.is_full)
+    }
+
+    /// Ships the counts of today and yesterday; drops days that are too old.
+    async fn ship_counts(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        let now_ms = self.clock.unix_ms();
+        let today = now_ms.div_euclid(DAY_MS);
+        for day in self.log.days().into_iter().filter(|day| *day >= today - 1) {
+            let log = self.log.clone();
+            let counted = tokio::task::spawn_blocking(move || DayCounts::of(&log, day)).await;
+            let counted = counted.map_err(|error| ArrayError::Damaged {
+                what: "the counts of a day".to_owned(),
+                cause: error.to_string(),
+            })?;
+            counted?.ship(session, id, day).await?;
+        }
+        if let Some(days) = self.options.log_days {
+            shipping::drop_days(session, now_ms, days).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        let mut status = self.local.status();
+        status.schema = schema::KNOWN;
+        status.clock_ms = self.clock.unix_ms();
+        {
+            let state = self.lock();
+            (status.behind, status.behind_since_ms) = (state.behind, state.behind_since_ms);
+            (status.policy, status.policy_error) = (state.policy, state.policy_error.clone());
+        }
+        match nodes::tell(session, id, &status).await? {
+            true => Ok(()),
+            false => Err(ArrayError::Removed { name: self.own.name.clone() }),
+        }
+    }
+
+    /// Takes over the policy, and carries out orders.
+    async fn follow(
+        &self,
+        session: &Session,
+        id: i16,
+        journal: &mut Journal,
+    ) -> Result<(), ArrayError> {
+        self.follow_policy(session).await?;
+        let local = self.local.clone();
+        let done = orders::follow(session, id, journal, |order, who| {
+            let (local, name) = (local.clone(), order.name());
+            async move {
+                tracing::info!(order = name, who, "an order of the array");
+                if let Order::Move { to, ids } = order {
+                    return self.move_queue(session, id, &to, ids).await;
+                }
+                let carried = tokio::task::spawn_blocking(move || local.carry_out(order, &who));
+                Ok(carried.await.unwrap_or_else(|error| Outcome {
+                    is_good: false,
+                    text: format!("it failed: {error}"),
+                }))
+            }
+        });
+        let done = done.await?;
+        self.lock().orders += done as u64;
+        self.take_in(session, id).await?;
+        self.follow_answers(session, id).await
+    }
+
+    /// Hands messages of the queue over to another node.
+    async fn move_queue(
+        &self,
+        session: &Session,
+        own: i16,
+        to: &str,
+        ids: Vec<String>,
+    ) -> Result<Outcome, ArrayError> {
+        let to_whom = transfers::node_of(session, to).await;
+        if !matches!(to_whom, Ok(id) if id != own) {
+            let text = to_whom.err().map_or_else(
+                || "messages do not move to the node that has them".to_owned(),
+                |error| error.to_string(),
+            );
+            return Ok(Outcome { is_good: false, text });
+        }
+        let ids = if ids.is_empty() { self.local.queued() } else { ids };
+        let (mut moved, mut stay) = (0, Vec::new());
+        for id in ids {
+            let (local, to_whom) = (self.local.clone(), to.to_owned());
+            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
+            match left.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(message) => {
+                    transfers::offer(session, own, to, &message).await?;
+                    moved += 1;
+                }
+                Err(why) => stay.push(why),
+            }
+        }
+        let first = stay.first().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = match stay.len() {
+            0 => format!("{moved} messages are handed over to {to}"),
+            n => format!("{moved} messages are handed over to {to}, {n} stay{first}"),
+        };
+        Ok(Outcome { is_good: stay.is_empty(), text })
+    }
+
+    /// Takes in what other nodes hand over.
+    async fn take_in(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        loop {
+            let (tokens, bodies): (Vec<String>, Vec<Vec<u8>>) =
+                transfers::arriving(session, id).await?.into_iter().unzip();
+            if tokens.is_empty() {
+                return Ok(());
+            }
+            let local = self.local.clone();
+            let taken = tokio::task::spawn_blocking(move || local.take_in(bodies)).await;
+            let mut waits = false;
+            for (token, answer) in tokens.iter().zip(taken.unwrap_or_default()) {
+                match answer {
+                    Some(answer) => transfers::answer(session, token, &answer).await?,
+                    None => waits = true,
+                }
+            }
+            if waits {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follows what other nodes say of messages that left this one.
+    async fn follow_answers(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        let mut tokens = Vec::new();
+        let mut answers = Vec::new();
+        for (token, message, answer) in transfers::answered(session, id).await? {
+            tokens.push(token);
+            answers.push((message, answer));
+        }
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let local = self.local.clone();
+        // Before the rows go: a node that forgets what it was told keeps its messages for ever.
+        match tokio::task::spawn_blocking(move || local.left(&answers)).await {
+            Ok(()) => transfers::forget(session, &tokens).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn follow_policy(&self, session: &Session) -> Result<(), ArrayError> {
+        let path = self.options.folder.join("policy.json");
+        let known = std::fs::read(&path).ok();
+        let known: Option<i64> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let found = editions::in_force(session, Kind::Policy, &self.own).await?;
+        let Some(edition) = found else {
+            self.lock().policy = 0;
+            return Ok(());
+        };
+        if known == Some(edition.number) {
+            let mut state = self.lock();
+            (state.policy, state.policy_error) = (edition.number, String::new());
+            return Ok(());
+        }
+        let number = edition.number;
+        let local = self.local.clone();
+        let applied = tokio::task::spawn_blocking(move || local.apply_policy(&edition)).await;
+        let applied = applied.unwrap_or_else(|error| Err(error.to_string()));
+        if let Err(error) = applied {
+            let mut state = self.lock();
+            if state.policy_error != error {
+                tracing::error!(number, error, "the array's policy is not in force on this node");
+            }
+            state.policy_error = error;
+            return Ok(());
+        }
+        tracing::info!(number, "the array's policy is in force");
+        let written = gauntlet_store::files::write_durably(&path, number.to_string().as_bytes());
+        written.map_err(gauntlet_store::StoreError::io(&path, "write"))?;
+        let mut state = self.lock();
+        (state.policy, state.policy_error) = (number, String::new());
+        Ok(())
+    }
+
+    /// Runs something that blocks.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        run: impl FnOnce() -> Result<T, gauntlet_store::StoreError> + Send + 'static,
+    ) -> Result<T, ArrayError> {
+        let done = tokio::task::spawn_blocking(run).await;
+        let done = done.map_err(|error| ArrayError::Damaged {
+            what: "the log of this node".to_owned(),
+            cause: error.to_string(),
+        })?;
+        Ok(done?)
+    }
+
+    fn note_failure(&self, error: &ArrayError) {
+        let now_ms = self.clock.unix_ms();
+        let mut state = self.lock();
+        let text = error.to_string();
+        if state.is_connected || state.error != text {
+            let hint = "mail is not affected; what was logged waits on this node's disk";
+            tracing::warn!(error = text, hint, "the array cannot be used");
+        }
+        if state.is_connected || state.since_ms == 0 {
+            state.since_ms = now_ms;
+        }
+        state.is_connected = false;
+        state.error = text;
+        state.failures += 1;
+    }
+
+    fn note_success(&self) {
+        let now_ms = self.clock.unix_ms();
+        let mut state = self.lock();
+        if !state.is_connected {
+            tracing::info!(server = state.server, "the array is there");
+            state.since_ms = now_ms;
+        }
+        state.is_connected = true;
+        state.error.clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, MemberState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the database says that something is new.
+async fn notified(told: &mut Option<Notifications>) {
+    let Some(receiver) = told else { return std::future::pending().await };
+    loop {
+        match receiver.recv().await {
+            Some((channel, _)) if channel == CHANNEL => return,
+            Some(_) => {}
+            None => {
+                // The connection ended: whoever asks next sees it.
+                *told = None;
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Orders of a manager to a node: rows that the node takes, carries out, and acknowledges.
+//!
+//! A node may be told the same order twice: it died after it carried it out and before the database
+//! had its answer, or the database did. So it keeps a journal of the last orders and their
+//! outcomes, and answers from it; and what an order does is harmless to repeat, for the moment
+//! between doing it and writing the journal (a message that was released is not released again).
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use gauntlet_store::{StoreError, files};
+use serde::{Deserialize, Serialize};
+
+use crate::database::Session;
+use crate::editions::CHANNEL;
+use crate::error::ArrayError;
+
+/// Orders that a node reads at once.
+const AT_ONCE: i64 = 100;
+/// Outcomes that the journal keeps.
+const KEPT: usize = 10_000;
+/// Longest outcome, in bytes.
+const OUTCOME_BYTES_MAX: usize = 4_096;
+
+/// What a node is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Order {
+    /// Release a held message.
+    Release {
+        /// Id of the item.
+        item: String,
+        /// To these addresses; empty for those it is held for.
+        to: Vec<String>,
+    },
+    /// Delete a held message.
+    Delete {
+        /// Id of the item.
+        item: String,
+    },
+    /// A held message is spam, or is not: train the classifier.
+    Learn {
+        /// Id of the item.
+        item: String,
+        /// What it is.
+        spam: bool,
+    },
+    /// Try to deliver these messages of the queue now; all that wait if none is named.
+    Retry {
+        /// Ids of messages.
+        ids: Vec<String>,
+    },
+    /// Hand messages of the queue over to another node.
+    Move {
+        /// Name of the other node.
+        to: String,
+        /// Ids of messages; empty for all that wait.
+        ids: Vec<String>,
+    },
+    /// Take no new mail, and finish the queue.
+    Drain,
+    /// Take mail again.
+    Undrain,
+    /// Read the configuration again.
+    Reload,
+}
+
+impl Order {
+    /// One word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Order::Release { .. } => "release",
+            Order::Delete { .. } => "delete",
+            Order::Learn { .. } => "learn",
+            Order::Retry { .. } => "retry",
+            Order::Move { .. } => "move",
+            Order::Drain => "drain",
+            Order::Undrain => "undrain",
+            Order::Reload => "reload",
+        }
+    }
+}
+
+/// An order in the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OrderRow {
+    /// Its number.
+    pub id: i64,
+    /// Name of the node.
+    pub node: String,
+    /// One word for it.
+    pub kind: String,
+    /// Who gave it.
+    pub who: String,
+    /// When, in Unix milliseconds by the database's clock.
+    pub made_ms: i64,
+    /// When the node acknowledged it; none while it is open.
+    pub done_ms: Option<i64>,
+    /// Whether it could be done.
+    pub is_good: Option<bool>,
+    /// What came of it.
+    pub outcome: Option<String>,
+}
+
+/// Gives an order to the node of this name. Returns its number.
+///
+/// # Errors
+/// If there is no such node, or a statement fails.
+pub async fn give(
+    session: &Session,
+    node: &str,
+    order: &Order,
+    who: &str,
+) -> Result<i64, ArrayError> {
+    const DOING: &str = "giving an order to a node";
+    let arguments = serde_json::to_string(order).unwrap_or_default();
+    let sql = "INSERT INTO node_order (node, kind, arguments, who) \
+               SELECT id, $2, $3, $4 FROM node WHERE name = $1 AND state = 'active' RETURNING id";
+    let row = session.row(DOING, sql, &[&node, &order.name(), &arguments, &who]).await?;
+    let row = row.ok_or_else(|| ArrayError::Statement {
+        doing: DOING,
+        cause: format!("the array has no node {node}; `gauntlet array nodes` lists them"),
+    })?;
+    session.rows(DOING, "SELECT pg_notify($1, 'order')", &[&CHANNEL]).await?;
+    Ok(row.get(0))
+}
+
+/// An order by its number.
+///
+/// # Errors
+/// If a statement fails.
+pub async fn get(session: &Session, id: i64) -> Result<Option<OrderRow>, ArrayError> {
+    let sql = format!("{SELECT} WHERE o.id = $1");
+    let row = session.row("reading an order", &sql, &[&id]).await?;
+    Ok(row.as_ref().map(order_row))
+}
+
+/// The newest orders, newest first.
+///
+/// # Errors
+/// If a statement fails.
+pub async fn list(session: &Session, max: u32) -> Result<Vec<OrderRow>, ArrayError> {
+    let sql = format!("{SELECT} ORDER BY o.id DESC LIMIT $1");
+    let rows = session.rows("reading orders", &sql, &[&i64::from(max)]).await?;
+    Ok(rows.iter().map(order_row).collect())
+}
+
+const SELECT: &str = "SELECT o.id, n.name, o.kind, o.who, \
+     (extract(epoch FROM o.made) * 1000)::bigint, (extract(epoch FROM o.done) * 1000)::bigint, \
+     o.is_good, o.outcome FROM node_order o JOIN node n ON n.id = o.node";
+
+fn order_row(row: &tokio_postgres::Row) -> OrderRow {
+    OrderRow {
+        id: row.get(0),
+        node: row.get(1),
+        kind: row.get(2),
+        who: row.get(3),
+        made_ms: row.get(4),
+        done_ms: row.get(5),
+        is_good: row.get(6),
+        outcome: row.get(7),
+    }
+}
+
+/// What came of an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Whether it could be done.
+    pub is_good: bool,
+    /// A sentence on it.
+    pub text: String,
+}
+
+/// The orders that this node carried out, on its disk.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    done: BTreeMap<i64, Outcome>,
+}
+
+impl Journal {
+    /// Opens the journal in this file; none there is an empty one.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is damaged.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let done = match std::fs::read(path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| StoreError::Damaged {
+                path: path.to_owned(),
+                what: "the journal of orders".to_owned(),
+                cause: format!(
+                    "{error}; remove it: orders that were not acknowledged are then \
+                                carried out again, which is harmless"
+                ),
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(StoreError::io(path, "read")(error)),
+        };
+        Ok(Journal { path: path.to_owned(), done })
+    }
+
+    /// What came of this order, if it was carried out.
+    pub fn outcome(&self, id: i64) -> Option<&Outcome> {
+        self.done.get(&id)
+    }
+
+    /// Notes durably what came of an order.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn note(&mut self, id: i64, outcome: Outcome) -> Result<(), StoreError> {
+        self.done.insert(id, outcome);
+        while self.done.len() > KEPT {
+            self.done.pop_first();
+        }
+        let bytes = serde_json::to_vec(&self.done).unwrap_or_default();
+        files::write_durably(&self.path, &bytes).map_err(StoreError::io(&self.path, "write"))
+    }
+}
+
+/// Carries out the orders that are open for this node, oldest first. Returns how many.
+///
+/// # Errors
+/// If a statement fails, or the journal cannot be written: then the order is carried out again.
+pub async fn follow<F, T>(
+    session: &Session,
+    node: i16,
+    journal: &mut Journal,
+    mut carry_out: F,
+) -> Result<usize, ArrayError>
+where
+    F: FnMut(Order, String) -> T,
+    T: Future<Output = Result<Outcome, ArrayError>>,
+{
+    const DOING: &str = "following the array's orders";
+    let sql = "SELECT id, arguments, who FROM node_order WHERE node = $1 AND done IS NULL \
+               ORDER BY id LIMIT $2";
+    let rows = session.rows(DOING, sql, &[&node, &AT_ONCE]).await?;
+    for row in &rows {
+        let (id, arguments, who): (i64, &str, String) = (row.get(0), row.get(1), row.get(2));
+        let outcome = match (journal.outcome(id), serde_json::from_str::<Order>(arguments)) {
+            (Some(known), _) => known.clone(),
+            (None, Ok(order)) => {
+                let mut outcome = carry_out(order, who).await?;
+                let end = outcome.text.floor_char_boundary(OUTCOME_BYTES_MAX);
+                outcome.text.truncate(end);
+                journal.note(id, outcome.clone())?;
+                outcome
+            }
+            (None, Err(_)) => Outcome {
+                is_good: false,
+                text: "this node does not know the order: it is of a newer version".to_owned(),
+            },
+        };
+        let sql = "UPDATE node_order SET done = now(), is_good = $2, outcome = $3 \
+                   WHERE id = $1 AND done IS NULL";
+        session.execute(DOING, sql, &[&id, &outcome.is_good, &outcome.text]).await?;
+    }
+    Ok(rows.len())
+}

@@ -1,0 +1,47 @@
+//! The array that a node belongs to, as pages and the API show it.
+
+use serde::Serialize;
+
+/// An array of nodes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ArrayView {
+    /// Where its database is: `host:port/database`.
+    pub server: String,
+    /// The database is there.
+    pub connected: bool,
+    /// Unix milliseconds since when it is so, or is not.
+    pub since_ms: i64,
+    /// Why it is not; empty if it is.
+    pub error: String,
+    /// Its nodes, by name; empty while the database is away.
+    pub nodes: Vec<ArrayNode>,
+}
+
+/// A node of an array.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ArrayNode {
+    /// Its name.
+    pub name: String,
+    /// Its group; empty for none.
+    pub group: String,
+    /// `active`, `draining`, `silent` (it told nothing for a minute) or `removed`.
+    pub state: String,
+    /// When it last told of itself, in Unix milliseconds of the database's clock.
+    pub seen_ms: i64,
+    /// Milliseconds by which its clock is ahead of the database's.
+    pub clock_ahead_ms: i64,
+    /// Version of its program.
+    pub program: String,
+    /// Messages in its queue.
+    pub queued: u64,
+    /// Its open sessions.
+    pub sessions: u64,
+    /// Changes of its log that are not in the array yet.
+    pub behind: u64,
+    /// When the oldest message among them was received, in Unix milliseconds.
+    pub behind_since_ms: Option<i64>,
+    /// Number of the array's policy in force there; 0 for its own.
+    pub policy: i64,
+    /// Why a newer one is not.
+    pub policy_error: String,
+}

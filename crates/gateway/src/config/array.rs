@@ -1,0 +1,85 @@
+//! Settings of an array: many nodes with one policy, message log and quarantine.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::ConfigError;
+
+/// Longest name of a group.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The array that the node belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArraySettings {
+    /// Where its database is: `postgres://user:password@host:5432/database`. Empty is a node alone.
+    pub database: String,
+    /// Name of the group whose policy the node takes before that of all; empty for none.
+    pub group: String,
+    /// Seconds between two shipments of what was logged.
+    pub ship_seconds: u64,
+    /// Seconds between two reports of how the node is.
+    pub status_seconds: u64,
+    /// Seconds between two looks for policies and orders that no notification told of.
+    pub poll_seconds: u64,
+    /// Seconds between two shipments of the counts of a day.
+    pub counts_seconds: u64,
+    /// Days of the array's log; a node with a console drops older ones.
+    pub log_days: u32,
+    /// Seconds until a connection is open, encrypted and signed in.
+    pub connect_seconds_max: u64,
+    /// Seconds for one statement.
+    pub query_seconds_max: u64,
+}
+
+impl Default for ArraySettings {
+    fn default() -> Self {
+        ArraySettings {
+            database: String::new(),
+            group: String::new(),
+            ship_seconds: 5,
+            status_seconds: 10,
+            poll_seconds: 30,
+            counts_seconds: 600,
+            log_days: 100,
+            connect_seconds_max: 10,
+            query_seconds_max: 30,
+        }
+    }
+}
+
+impl ArraySettings {
+    /// Whether the node belongs to an array.
+    pub fn is_on(&self) -> bool {
+        !self.database.is_empty()
+    }
+
+    /// Checks the settings.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let ranges = [
+            ("array.ship_seconds", self.ship_seconds, 3_600),
+            ("array.status_seconds", self.status_seconds, 3_600),
+            ("array.poll_seconds", self.poll_seconds, 3_600),
+            ("array.counts_seconds", self.counts_seconds, 86_400),
+            ("array.log_days", u64::from(self.log_days), 36_500),
+            ("array.connect_seconds_max", self.connect_seconds_max, 3_600),
+            ("array.query_seconds_max", self.query_seconds_max, 3_600),
+        ];
+        for (key, value, most) in ranges {
+            if !(1..=most).contains(&value) {
+                let message = format!("{value} is not between 1 and {most}");
+                return Err(ConfigError::invalid(key, message));
+            }
+        }
+        let is_postgres = ["postgres://", "postgresql://"];
+        if self.is_on() && !is_postgres.iter().any(|scheme| self.database.starts_with(scheme)) {
+            let message = "it does not begin with postgres://".to_owned();
+            return Err(ConfigError::invalid("array.database", message));
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.group.len() > NAME_BYTES_MAX || !self.group.chars().all(is_name) {
+            let message = "letters, digits, - _ . only, at most 64".to_owned();
+            return Err(ConfigError::invalid("array.group", message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,404 @@
+//! `gauntlet array`: the nodes that share policy and message log, and orders to them.
+
+pub(crate) mod member;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use gauntlet_array::editions::{self, Kind, Scope};
+use gauntlet_array::nodes::{self, NodeRow, NodeState};
+use gauntlet_array::orders::{self, Order, OrderRow};
+use gauntlet_array::{Session, schema};
+use gauntlet_policy::{Groups, Policy};
+
+use crate::array_access as access;
+use crate::messages::{moment, visible};
+use crate::node_args::NodeArgs;
+
+const AFTER_HELP: &str = "\
+The commands work on the database that array.database of the configuration names; no node needs to
+run here. docs/array.md leads from one machine to two.
+
+Examples:
+  gauntlet array init --config /etc/gauntlet/gauntlet.toml
+  gauntlet array nodes
+  gauntlet array policy publish policy.toml --note 'shops are bulk'
+  gauntlet array order mx2 release 0ABC-1 --wait";
+
+/// Arguments of `gauntlet array`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make the tables in the database, or upgrade them
+    #[command(after_help = "Examples:\n  gauntlet array init --config gauntlet.toml")]
+    Init,
+    /// List the nodes, and how far behind each is
+    #[command(
+        after_help = "Examples:\n  gauntlet array nodes\n  gauntlet array nodes --json | jq ."
+    )]
+    Nodes {
+        /// Print JSON, one line a node
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a node; what it logged stays
+    #[command(after_help = "Examples:\n  gauntlet array leave mx3")]
+    Leave {
+        /// Name of the node
+        name: String,
+    },
+    /// Take back this node, which was removed
+    #[command(after_help = "Examples:\n  gauntlet array rejoin --config gauntlet.toml")]
+    Rejoin,
+    /// Publish the policy to nodes, list and withdraw what was published
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
+    /// Give a node an order
+    #[command(after_help = ORDER_HELP)]
+    Order {
+        /// Name of the node
+        node: String,
+        /// What it is to do
+        #[command(subcommand)]
+        order: OrderCommand,
+        /// Wait until it is done, at most so many seconds
+        #[arg(long, num_args = 0..=1, default_missing_value = "60", value_name = "SECONDS", global = true)]
+        wait: Option<u64>,
+    },
+    /// List the last orders and what came of them
+    #[command(after_help = "Examples:\n  gauntlet array orders --limit 5")]
+    Orders {
+        /// At most so many, newest first
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Print JSON, one line an order
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const ORDER_HELP: &str = "\
+An order waits in the database until the node takes it; it is carried out once, however often either
+side fails meanwhile.
+
+Examples:
+  gauntlet array order mx2 release 0ABC-1 --wait
+  gauntlet array order mx2 retry
+  gauntlet array order mx2 reload --wait 10";
+
+#[derive(Debug, clap::Subcommand)]
+enum PolicyCommand {
+    /// Check a policy and publish it
+    #[command(after_help = "Examples:\n  gauntlet array policy publish policy.toml\n  \
+                            gauntlet array policy publish trial.toml --scope node:mx2")]
+    Publish {
+        /// The policy file
+        file: PathBuf,
+        /// Whom it is for: all, group:NAME or node:NAME
+        #[arg(long, default_value = "all")]
+        scope: Scope,
+        /// Why, for those who look at the list
+        #[arg(long, default_value = "")]
+        note: String,
+    },
+    /// Take back what was published for a group or a node: it goes by the wider one again
+    #[command(after_help = "Examples:\n  gauntlet array policy withdraw --scope node:mx2")]
+    Withdraw {
+        /// Whom it was for: all, group:NAME or node:NAME
+        #[arg(long)]
+        scope: Scope,
+    },
+    /// List what was published
+    #[command(after_help = "Examples:\n  gauntlet array policy list --limit 5")]
+    List {
+        /// At most so many, newest first
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Print JSON, one line an edition
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Clone, clap::Subcommand)]
+enum OrderCommand {
+    /// Release a held message
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 release 0ABC-1 --wait")]
+    Release {
+        /// Id of the held item
+        item: String,
+        /// To this address instead of the recipients; repeat for more
+        #[arg(long)]
+        to: Vec<String>,
+    },
+    /// Delete a held message
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 delete 0ABC-1")]
+    Delete {
+        /// Id of the held item
+        item: String,
+    },
+    /// Try to deliver messages of the queue now
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 retry")]
+    Retry {
+        /// Ids of messages; none for all that wait
+        ids: Vec<String>,
+    },
+    /// Hand messages of the queue over to another node
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 move mx1 --wait")]
+    Move {
+        /// Name of the other node
+        to: String,
+        /// Ids of messages; none for all that wait
+        ids: Vec<String>,
+    },
+    /// Take no new mail, and finish the queue
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 drain --wait")]
+    Drain,
+    /// Take mail again
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 undrain")]
+    Undrain,
+    /// Read the configuration again
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 reload")]
+    Reload,
+}
+
+impl OrderCommand {
+    fn order(&self) -> Order {
+        match self.clone() {
+            OrderCommand::Release { item, to } => Order::Release { item, to },
+            OrderCommand::Delete { item } => Order::Delete { item },
+            OrderCommand::Retry { ids } => Order::Retry { ids },
+            OrderCommand::Move { to, ids } => Order::Move { to, ids },
+            OrderCommand::Drain => Order::Drain,
+            OrderCommand::Undrain => Order::Undrain,
+            OrderCommand::Reload => Order::Reload,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load()?;
+    let database = access::database(&config)?.context(
+        "array.database is not set: name the array's PostgreSQL server there, as \
+         postgres://user:password@host/database",
+    )?;
+    let runtime = access::runtime(1)?;
+    runtime.block_on(async {
+        let session = schema::session(&database).await?;
+        let out = &mut std::io::stdout().lock();
+        match &args.command {
+            Command::Init => {
+                let (server, found) = (database.server(), schema::check(&session).await?);
+                writeln!(out, "{server}: the tables of the array are there, schema {found}")?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Nodes { json } => list_nodes(&session, out, *json).await,
+            Command::Leave { name } => {
+                if !nodes::remove(&session, name).await? {
+                    bail!("the array has no node {name}; `gauntlet array nodes` lists them");
+                }
+                writeln!(out, "{name} is removed; set its array.database to \"\" and restart it")?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Rejoin => {
+                let own = access::identity(&config)?;
+                nodes::take_back(&session, &own).await?;
+                writeln!(out, "{} takes part again", own.name)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Policy { command } => policy(&session, out, command).await,
+            Command::Order { node, order, wait } => {
+                give(&session, out, (node, &order.order()), *wait).await
+            }
+            Command::Orders { limit, json } => {
+                for row in orders::list(&session, *limit).await? {
+                    print_order(out, &row, *json)?;
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    })
+}
+
+/// Seconds that `gauntlet queue move` waits for the node.
+const MOVE_SECONDS_MAX: u64 = 600;
+
+/// Has the node of this configuration hand messages of its queue over to another.
+///
+/// # Errors
+/// If it is in no array, or the order cannot be given or done.
+pub(crate) fn move_queue(node: &NodeArgs, to: &str, ids: &[String]) -> anyhow::Result<ExitCode> {
+    let config = node.load()?;
+    let database = access::database(&config)?.context(
+        "array.database is not set: messages move between nodes of an array; for the disk of a \
+         node that is gone there is `gauntlet queue adopt`",
+    )?;
+    let order = Order::Move { to: to.to_owned(), ids: ids.to_vec() };
+    access::runtime(1)?.block_on(async {
+        let session = schema::session(&database).await?;
+        let out = &mut std::io::stdout().lock();
+        give(&session, out, (&config.node.host_name(), &order), Some(MOVE_SECONDS_MAX)).await
+    })
+}
+
+async fn list_nodes(
+    session: &Session,
+    out: &mut impl Write,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    for node in nodes::list(session).await? {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&node)?)?;
+        } else {
+            print_node(out, &node)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A node silent for longer is probably gone, in milliseconds.
+const SILENT_MS: i64 = 60_000;
+/// Difference of clocks that is worth a word, in milliseconds.
+const CLOCK_MS: i64 = 5_000;
+
+/// One word for how a node is.
+fn state_of(node: &NodeRow) -> &'static str {
+    match (node.state, node.silent_ms > SILENT_MS, node.status.draining) {
+        (NodeState::Removed, ..) => "removed",
+        (_, true, _) => "silent",
+        (_, _, true) => "draining",
+        _ => "active",
+    }
+}
+
+fn print_node(out: &mut impl Write, node: &NodeRow) -> std::io::Result<()> {
+    let status = &node.status;
+    let state = state_of(node);
+    write!(out, "{:<20} {state:<9}", visible(&node.name))?;
+    if !node.group.is_empty() {
+        write!(out, " group {}", visible(&node.group))?;
+    }
+    write!(out, " seen {}", moment(node.seen_ms))?;
+    write!(out, ", {} queued, {} sessions", status.queued, status.sessions)?;
+    match (status.behind, status.behind_since_ms) {
+        (0, _) => write!(out, ", log complete")?,
+        (changes, Some(since)) => {
+            write!(out, ", log behind by {changes} changes since {}", moment(since))?;
+        }
+        (changes, None) => write!(out, ", log behind by {changes} changes")?,
+    }
+    match status.policy {
+        0 => write!(out, ", its own policy")?,
+        number => write!(out, ", policy {number}")?,
+    }
+    if !status.policy_error.is_empty() {
+        write!(out, " (a newer one is not in force: {})", visible(&status.policy_error))?;
+    }
+    if node.clock_ahead_ms.abs() > CLOCK_MS {
+        write!(out, ", CLOCK {:+.0} s", node.clock_ahead_ms as f64 / 1_000.0)?;
+    }
+    writeln!(out)
+}
+
+async fn policy(
+    session: &Session,
+    out: &mut impl Write,
+    command: &PolicyCommand,
+) -> anyhow::Result<ExitCode> {
+    let who = crate::policy::author();
+    match command {
+        PolicyCommand::Publish { file, scope, note } => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("the policy {}", file.display()))?;
+            // Groups of a node's databases are known to the node alone.
+            Policy::parse(&text, &Groups::default())
+                .with_context(|| format!("the policy {}", file.display()))?;
+            let number =
+                editions::publish(session, Kind::Policy, scope, None, (&text, &who, note)).await?;
+            writeln!(out, "policy {number} is published for {}", scope.name())?;
+        }
+        PolicyCommand::Withdraw { scope } => {
+            editions::publish(session, Kind::Policy, scope, None, ("", &who, "withdrawn")).await?;
+            writeln!(out, "the policy for {} is withdrawn", scope.name())?;
+        }
+        PolicyCommand::List { limit, json } => {
+            for edition in editions::list(session, Kind::Policy, *limit).await? {
+                if *json {
+                    writeln!(out, "{}", serde_json::to_string(&edition)?)?;
+                    continue;
+                }
+                let lines = edition.body.lines().count();
+                let (who, note) = (visible(&edition.who), visible(&edition.note));
+                let made = moment(edition.made_ms);
+                let scope = visible(&edition.scope);
+                writeln!(
+                    out,
+                    "{:>6} {made} {scope:<16} {who:<16} {lines} lines  {note}",
+                    edition.number
+                )?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn give(
+    session: &Session,
+    out: &mut impl Write,
+    (node, order): (&str, &Order),
+    wait: Option<u64>,
+) -> anyhow::Result<ExitCode> {
+    let id = orders::give(session, node, order, &crate::policy::author()).await?;
+    let Some(seconds) = wait else {
+        writeln!(out, "order {id} is given; `gauntlet array orders` says what comes of it")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        if let Some(row) = orders::get(session, id).await?
+            && row.done_ms.is_some()
+        {
+            print_order(out, &row, false)?;
+            let good = row.is_good == Some(true);
+            return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        if Instant::now() > deadline {
+            bail!(
+                "{node} has not done order {id} in {seconds} s; it stays, and is done as soon as \
+                 the node takes it"
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn print_order(out: &mut impl Write, row: &OrderRow, json: bool) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string(row)?)?;
+        return Ok(());
+    }
+    let state = match (row.done_ms, row.is_good) {
+        (None, _) => "open",
+        (_, Some(true)) => "done",
+        _ => "FAILED",
+    };
+    let (node, kind, who) = (visible(&row.node), visible(&row.kind), visible(&row.who));
+    let outcome = row.outcome.as_deref().unwrap_or_default();
+    let outcome = visible(outcome);
+    let made = moment(row.made_ms);
+    writeln!(out, "{:>6} {made} {node:<16} {kind:<8} {state:<6} by {who}  {outcome}", row.id)?;
+    Ok(())
+}

@@ -1,0 +1,458 @@
+//! The running node as a member of its array.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gauntlet_array::editions::{self, Edition, Kind, Scope};
+use gauntlet_array::nodes::{NodeRow, Status};
+use gauntlet_array::orders::{Order, Outcome};
+use gauntlet_array::transfers::Departing;
+use gauntlet_array::{Database, LocalNode, Member, MemberOptions, MemberState, SharedLog, schema};
+use gauntlet_console::{ArrayNode, ArrayView};
+use gauntlet_gateway::admin::policy_source::{self, Wanted};
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::Config;
+use gauntlet_gateway::outbound::queue::{Arrival, Bundle};
+use gauntlet_gateway::{Node, Release, ids};
+use gauntlet_store::log::{
+    Bucket, Counts, Feedback, LoggedMessage, MessageLog, Page, Query, TopKind,
+};
+use gauntlet_store::quarantine::{Deletion, ReleaseOrder, ReleaseRight, State};
+use gauntlet_store::{Event, Log, Policies, StoreError};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::array_access as access;
+
+/// How long the end of a node waits for its membership to end.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// A node's membership, until it is dropped or [`Membership::stop`]ped.
+pub(crate) struct Membership {
+    state: Arc<Mutex<MemberState>>,
+    database: Database,
+    log: Arc<SharedLog>,
+    stop: watch::Sender<bool>,
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Membership {
+    /// Makes the node take part in the array that its configuration names, if it does.
+    ///
+    /// # Errors
+    /// If the address is none, or the node's own folder cannot be used. A database that is away is
+    /// no error: the node begins without it.
+    pub(crate) fn start(node: &Arc<Node>) -> anyhow::Result<Option<Arc<Self>>> {
+        let config = node.config();
+        let Some(database) = access::database(&config)? else { return Ok(None) };
+        let own = access::identity(&config)?;
+        let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
+        let local = Arc::new(RunningNode { node: node.clone(), policies });
+        let array = &config.array;
+        let options = MemberOptions {
+            ship_every: Duration::from_secs(array.ship_seconds),
+            status_every: Duration::from_secs(array.status_seconds),
+            poll_every: Duration::from_secs(array.poll_seconds),
+            counts_every: Duration::from_secs(array.counts_seconds),
+            log_days: (!config.console.address.is_empty()).then_some(array.log_days),
+            folder: access::folder(&config),
+        };
+        let clock = gauntlet_store::Clock::system();
+        let member = Member::new(database.clone(), own, node.log.clone(), local, (options, clock));
+        let runtime = access::runtime(1)?;
+        let state = member.state();
+        let (stop, stopped) = watch::channel(false);
+        let task = runtime.spawn(member.run(stopped));
+        Ok(Some(Arc::new(Membership {
+            state,
+            log: access::shared_log(database.clone(), &runtime),
+            database,
+            stop,
+            task: Mutex::new(Some(task)),
+            runtime: Mutex::new(Some(runtime)),
+        })))
+    }
+
+    /// How the membership is.
+    pub(crate) fn state(&self) -> MemberState {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ships once more, and ends.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+        let take =
+            |task: &Mutex<Option<_>>| task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task: Option<tokio::task::JoinHandle<()>> = take(&self.task);
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(runtime), Some(task)) = (runtime, task) {
+            let ending = async { tokio::time::timeout(END_MAX, task).await };
+            let _the_rest_waits_on_disk = runtime.block_on(ending);
+            runtime.shutdown_background();
+        }
+    }
+
+    /// Publishes a policy for all nodes. Blocks. Returns its number.
+    ///
+    /// # Errors
+    /// If the database cannot be used: then no node has it.
+    pub(crate) fn publish_policy(&self, text: &str, who: &str, note: &str) -> anyhow::Result<i64> {
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let runtime = runtime.as_ref().map(|runtime| runtime.handle().clone());
+        let runtime = runtime.ok_or_else(|| anyhow::anyhow!("the node is stopping"))?;
+        runtime.block_on(async {
+            let session = schema::session(&self.database).await?;
+            let scope = Scope::All;
+            let made =
+                editions::publish(&session, Kind::Policy, &scope, None, (text, who, note)).await?;
+            Ok(made)
+        })
+    }
+
+    /// The array as pages show it. Asks the database.
+    pub(crate) fn view(&self) -> ArrayView {
+        let state = self.state();
+        let mut view = ArrayView {
+            server: state.server,
+            connected: state.is_connected,
+            since_ms: state.since_ms,
+            error: state.error,
+            nodes: Vec::new(),
+        };
+        if view.connected {
+            match self.log.nodes() {
+                Ok(nodes) => view.nodes = nodes.into_iter().map(node_view).collect(),
+                Err(error) => view.error = error.to_string(),
+            }
+        }
+        view
+    }
+
+    /// A sentence for the console if something is wrong; none if nothing is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let state = self.state();
+        if !state.is_connected && !state.error.is_empty() {
+            return Some(format!(
+                "array: {}. Mail goes on; pages show the messages of this node alone.",
+                state.error
+            ));
+        }
+        let number = state.policy;
+        let refused = !state.policy_error.is_empty();
+        refused.then(|| format!("array: policy {number} stays in force: {}", state.policy_error))
+    }
+
+    /// Metrics in Prometheus' text format.
+    pub(crate) fn metrics(&self) -> String {
+        let state = self.state();
+        let behind_s = state.behind_since_ms.map_or(0, |since| (now_ms() - since).max(0) / 1_000);
+        let all = [
+            (
+                "array_connected",
+                "Whether the array's database is there",
+                "gauge",
+                u64::from(state.is_connected),
+            ),
+            (
+                "array_shipped_messages_total",
+                "Messages shipped, changed ones again",
+                "counter",
+                state.shipped_messages,
+            ),
+            (
+                "array_shipped_bytes_total",
+                "Bytes of the rows that they became",
+                "counter",
+                state.shipped_bytes,
+            ),
+            ("array_failures_total", "Connections that failed or broke", "counter", state.failures),
+            (
+                "array_behind_changes",
+                "Changes of the log that wait to be shipped",
+                "gauge",
+                state.behind,
+            ),
+            (
+                "array_behind_seconds",
+                "Age of the oldest message among them",
+                "gauge",
+                behind_s.cast_unsigned(),
+            ),
+            (
+                "array_policy_number",
+                "The array's policy in force; 0: the node's own",
+                "gauge",
+                state.policy.cast_unsigned(),
+            ),
+            ("array_orders_total", "Orders carried out", "counter", state.orders),
+        ];
+        let mut text = String::new();
+        for (name, help, kind, value) in all {
+            text.push_str(&format!(
+                "# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} {kind}\ngauntlet_{name} {value}\n"
+            ));
+        }
+        text
+    }
+}
+
+fn node_view(node: NodeRow) -> ArrayNode {
+    let status = node.status.clone();
+    ArrayNode {
+        state: super::state_of(&node).to_owned(),
+        name: node.name,
+        group: node.group,
+        seen_ms: node.seen_ms,
+        clock_ahead_ms: node.clock_ahead_ms,
+        program: status.program,
+        queued: status.queued,
+        sessions: status.sessions,
+        behind: status.behind,
+        behind_since_ms: status.behind_since_ms,
+        policy: status.policy,
+        policy_error: status.policy_error,
+    }
+}
+
+/// What pages search: the log of the array, and without its database the node's own.
+pub(crate) fn messages(node: &Node, array: Option<&Arc<Membership>>) -> Arc<dyn MessageLog> {
+    match array {
+        Some(array) => Arc::new(EitherLog { array: array.clone(), own: node.log.clone() }),
+        None => node.log.clone(),
+    }
+}
+
+/// The array's log while its database is there.
+struct EitherLog {
+    array: Arc<Membership>,
+    own: Arc<Log>,
+}
+
+impl EitherLog {
+    fn ask<T>(
+        &self,
+        question: impl Fn(&dyn MessageLog) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if self.array.state().is_connected {
+            match question(&*self.array.log) {
+                Err(StoreError::Remote { message, retry: true }) => {
+                    tracing::warn!(error = message, "the array's log cannot be asked");
+                }
+                answer => return answer,
+            }
+        }
+        question(&*self.own)
+    }
+}
+
+impl MessageLog for EitherLog {
+    fn search(&self, query: &Query) -> Result<Page, StoreError> {
+        self.ask(|log| log.search(query))
+    }
+
+    fn get(&self, id: &str) -> Result<Option<LoggedMessage>, StoreError> {
+        // What was logged a moment ago is not in the array yet.
+        match self.ask(|log| log.get(id))? {
+            Some(found) => Ok(Some(found)),
+            None => self.own.get(id),
+        }
+    }
+
+    fn volume(&self, since: i64, until: i64, span: u32) -> Result<Vec<Bucket>, StoreError> {
+        self.ask(|log| log.volume(since, until, span))
+    }
+
+    fn counts(&self, since: i64, until: i64, span: u32) -> Result<Counts, StoreError> {
+        self.ask(|log| log.counts(since, until, span))
+    }
+
+    fn tops(
+        &self,
+        kind: TopKind,
+        since: i64,
+        until: i64,
+    ) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.ask(|log| log.tops(kind, since, until))
+    }
+
+    fn top_recipients(&self, since: i64, until: i64) -> Result<BTreeMap<String, u64>, StoreError> {
+        self.ask(|log| log.top_recipients(since, until))
+    }
+
+    fn feedback(&self, since: i64, until: i64) -> Result<Vec<Feedback>, StoreError> {
+        self.ask(|log| log.feedback(since, until))
+    }
+
+    fn oldest_ms(&self) -> Result<Option<i64>, StoreError> {
+        self.ask(|log| log.oldest_ms())
+    }
+}
+
+/// The node, as the array asks of it.
+struct RunningNode {
+    node: Arc<Node>,
+    policies: Arc<Policies>,
+}
+
+impl LocalNode for RunningNode {
+    fn status(&self) -> Status {
+        Status {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            started_ms: self.node.started_ms(),
+            queued: self.node.queue.count() as u64,
+            sessions: self.node.sessions(),
+            draining: self.node.draining_since_ms().is_some(),
+            ..Status::default()
+        }
+    }
+
+    fn apply_policy(&self, edition: &Edition) -> Result<(), String> {
+        let note = format!("edition {} of the array: {}", edition.number, edition.note);
+        let wanted = Wanted {
+            text: &edition.body,
+            base: None,
+            who: &edition.who,
+            note: note.trim_end_matches([':', ' ']),
+            now_ms: now_ms(),
+        };
+        let config: Arc<Config> = self.node.config();
+        let applied = policy_source::save(&config, &self.policies, &wanted)
+            .and_then(|_version| self.node.reload_policy());
+        applied.map_err(|error| format!("{error:#}"))
+    }
+
+    fn queued(&self) -> Vec<String> {
+        self.node.queue.list(usize::MAX).into_iter().map(|entry| entry.id).collect()
+    }
+
+    fn leave(&self, id: &str, to: &str) -> Result<Departing, String> {
+        let number = ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"))?;
+        let bundle = self.node.queue.leave(number, to).map_err(|error| error.to_string())?;
+        Ok(Departing { id: number, token: bundle.token().to_text(), body: bundle.encode() })
+    }
+
+    fn take_in(&self, bodies: Vec<Vec<u8>>) -> Vec<Option<String>> {
+        let mut answers: Vec<Option<Arrival>> = Vec::with_capacity(bodies.len());
+        let mut bundles = Vec::new();
+        for body in bodies {
+            match Bundle::decode(&body) {
+                Ok(bundle) => {
+                    bundles.push(bundle);
+                    answers.push(None);
+                }
+                Err(error) => answers.push(Some(Arrival::Refused { why: error.to_string() })),
+            }
+        }
+        let mut taken = self.node.queue.take_in(bundles).into_iter();
+        let one = |answer: Option<Arrival>| match answer.or_else(|| taken.next())? {
+            // It may be handed over again: the row waits.
+            Arrival::Later { .. } => None,
+            answer => serde_json::to_string(&answer).ok(),
+        };
+        answers.into_iter().map(one).collect()
+    }
+
+    fn left(&self, answers: &[(u64, String)]) {
+        for (id, answer) in answers {
+            match serde_json::from_str::<Arrival>(answer) {
+                Ok(arrival) => {
+                    self.node.queue.left(*id, &arrival);
+                    if let Arrival::Refused { why } = arrival {
+                        let id = ids::to_text(*id);
+                        tracing::warn!(id, why, "another node refused a message");
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, answer, "an answer of another node is not understood");
+                }
+            }
+        }
+        self.node.queue.sync();
+    }
+
+    fn carry_out(&self, order: Order, who: &str) -> Outcome {
+        let done = match order {
+            Order::Release { item, to } => self.release(&item, to, who),
+            Order::Delete { item } => self.delete(&item, who),
+            Order::Learn { item, spam } => match self.node.correct(&item, spam, who) {
+                Ok(()) => Ok("learned".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+            Order::Retry { ids } => self.retry(&ids),
+            Order::Reload => reload(),
+            Order::Move { .. } => Err("the member hands messages over".to_owned()),
+            Order::Drain => match self.node.drain() {
+                Ok(true) => Ok("it takes no new mail, and finishes its queue".to_owned()),
+                Ok(false) => Ok("it was drained before".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+            Order::Undrain => match self.node.undo_drain() {
+                Ok(true) => Ok("it takes mail again".to_owned()),
+                Ok(false) => Ok("it took mail".to_owned()),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        match done {
+            Ok(text) => Outcome { is_good: true, text },
+            Err(text) => Outcome { is_good: false, text },
+        }
+    }
+}
+
+impl RunningNode {
+    fn release(&self, item: &str, to: Vec<String>, who: &str) -> Result<String, String> {
+        // Whoever may write into the database is an administrator.
+        let right = ReleaseRight::Admin;
+        let order = ReleaseOrder { who: who.to_owned(), right, to, learn: false };
+        match self.node.release(item, &order).map_err(|error| error.to_string())? {
+            Release::Done(addresses) => Ok(format!("released to {}", addresses.join(", "))),
+            // An order that is carried out a second time.
+            Release::NotHeld(State::Released | State::Releasing) => {
+                Ok("it was released before".to_owned())
+            }
+            Release::NotHeld(state) => Err(format!("it is {} already", state.name())),
+            Release::NotAllowed => Err("it may not be released".to_owned()),
+            Release::Unknown => Err(format!("nothing is held as {item}")),
+        }
+    }
+
+    fn delete(&self, item: &str, who: &str) -> Result<String, String> {
+        let now = now_ms();
+        let held = self.node.quarantine.get(item).map_err(|error| error.to_string())?;
+        match self.node.quarantine.delete(item, who, now).map_err(|error| error.to_string())? {
+            Deletion::Done => {
+                if let Some(held) = held {
+                    let deleted = Event {
+                        id: held.item.message,
+                        received_ms: held.item.received_ms,
+                        at_ms: now,
+                        kind: "deleted".to_owned(),
+                        recipient: held.item.recipients.join(", "),
+                        detail: format!("by {who}"),
+                    };
+                    self.node.log.append_then(Vec::new(), vec![deleted], Box::new(|_| {}));
+                }
+                Ok("deleted".to_owned())
+            }
+            Deletion::NotHeld(State::Deleted) => Ok("it was deleted before".to_owned()),
+            Deletion::NotHeld(state) => Err(format!("it is {} already", state.name())),
+            Deletion::Unknown => Err(format!("nothing is held as {item}")),
+        }
+    }
+
+    fn retry(&self, ids: &[String]) -> Result<String, String> {
+        let parse = |id: &String| ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"));
+        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, String>>()?;
+        Ok(format!("{} messages are tried now", self.node.queue.retry(&ids)))
+    }
+}
+
+/// Reads the configuration again, as a hang-up signal does.
+fn reload() -> Result<String, String> {
+    let own = rustix::process::getpid();
+    rustix::process::kill_process(own, rustix::process::Signal::HUP)
+        .map_err(|error| error.to_string())?;
+    Ok("the configuration is read again; the node's log says with what result".to_owned())
+}

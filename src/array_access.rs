@@ -1,0 +1,89 @@
+//! The way from a configuration to its array.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use gauntlet_array::{
+    Database, DatabaseAddress, DatabaseOptions, DatabaseTls, Identity, SharedLog,
+};
+use gauntlet_gateway::config::{Config, trust_roots};
+use gauntlet_gateway::net::tls::HopTls;
+use gauntlet_store::files;
+
+/// The array's database; none if the node is alone.
+///
+/// # Errors
+/// If the address or the trusted roots cannot be used.
+pub(crate) fn database(config: &Config) -> anyhow::Result<Option<Database>> {
+    let array = &config.array;
+    if !array.is_on() {
+        return Ok(None);
+    }
+    let address = DatabaseAddress::parse(&array.database)?;
+    let (any, verified) = HopTls::load(&trust_roots(&config.sender.roots))?.configurations();
+    let options = DatabaseOptions {
+        connect_max: Duration::from_secs(array.connect_seconds_max),
+        query_max: Duration::from_secs(array.query_seconds_max),
+    };
+    Ok(Some(Database::new(address, DatabaseTls { any, verified }, options)))
+}
+
+/// A runtime for connections to the array, apart from that of mail.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn runtime(threads: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .max_blocking_threads(4)
+        .thread_name("array")
+        .enable_all()
+        .build()
+        .context("a thread for the array")
+}
+
+/// Where the node keeps what it knows of its array.
+pub(crate) fn folder(config: &Config) -> PathBuf {
+    config.node.data.join("array")
+}
+
+/// Who this node is; made the first time.
+///
+/// # Errors
+/// If the file cannot be read or written.
+pub(crate) fn identity(config: &Config) -> anyhow::Result<Identity> {
+    let folder = folder(config);
+    files::create_folder(&folder).with_context(|| folder.display().to_string())?;
+    let identity = read_or_make(&folder.join("identity"))?;
+    let group = config.array.group.clone();
+    Ok(Identity { name: config.node.host_name(), identity, group })
+}
+
+fn read_or_make(path: &Path) -> anyhow::Result<String> {
+    let named = || format!("{}: the identity of this node in the array", path.display());
+    match std::fs::read_to_string(path) {
+        Ok(text) => {
+            let text = text.trim().to_owned();
+            let is_one = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+            anyhow::ensure!(
+                is_one,
+                "{} is damaged; remove the file, and remove the node with `gauntlet array leave`",
+                named()
+            );
+            Ok(text)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let made = Identity::make().with_context(named)?;
+            files::write_durably(path, made.as_bytes()).with_context(named)?;
+            Ok(made)
+        }
+        Err(error) => Err(error).with_context(named),
+    }
+}
+
+/// The log of all nodes, on this runtime.
+pub(crate) fn shared_log(database: Database, runtime: &tokio::runtime::Runtime) -> Arc<SharedLog> {
+    Arc::new(SharedLog::new(database, runtime.handle().clone()))
+}
