@@ -85,6 +85,37 @@ pub enum ArrayError {
         /// The limit.
         seconds: u64,
     },
+    /// The address of the object store is not one.
+    #[error("array.objects: {0}")]
+    ObjectsAddress(String),
+    /// The object store cannot be reached, or did not do what it was asked.
+    #[error("the array's object store at {server}: {cause}")]
+    Objects {
+        /// `host:port/bucket/prefix`, without key and secret.
+        server: String,
+        /// What was to be done, and what the system or the server said.
+        cause: String,
+    },
+    /// The object store refused the credentials.
+    #[error(
+        "the array's object store at {server} refuses: {cause}; look at key and secret in array.objects, and at what the key may do in this bucket"
+    )]
+    ObjectsLogin {
+        /// `host:port/bucket/prefix`, without key and secret.
+        server: String,
+        /// What was to be done, and what the server said.
+        cause: String,
+    },
+    /// The bucket does not exist.
+    #[error(
+        "the array's object store at {server} has no such bucket: {cause}; make it first, or name another in array.objects"
+    )]
+    NoBucket {
+        /// `host:port/bucket/prefix`, without key and secret.
+        server: String,
+        /// What the server said.
+        cause: String,
+    },
     /// Something in the database or the object store is damaged.
     #[error("{what} is damaged: {cause}")]
     Damaged {

@@ -7,12 +7,21 @@
 //! to each other.
 
 pub mod address;
+pub mod bodies;
 pub mod database;
 pub mod editions;
 pub mod error;
+pub mod held;
+pub mod held_batch;
+mod held_rows;
+pub mod held_shipping;
+pub mod held_sweep;
+mod http;
 pub mod log;
 pub mod member;
 pub mod nodes;
+pub mod objects;
+pub mod objects_address;
 pub mod orders;
 pub mod pack;
 pub mod schema;
@@ -23,7 +32,11 @@ pub mod transfers;
 pub use address::DatabaseAddress;
 pub use database::{Database, DatabaseOptions, Session};
 pub use error::ArrayError;
+pub use held::SharedQuarantine;
+pub use held_shipping::{HeldShipped, HeldShipper};
 pub use log::SharedLog;
 pub use member::{LocalNode, Member, MemberOptions, MemberState};
 pub use nodes::{Identity, NodeRow, NodeState};
+pub use objects::{Objects, ObjectsOptions};
+pub use objects_address::ObjectsAddress;
 pub use tls::DatabaseTls;

@@ -10,7 +10,7 @@ use crate::database::{Database, Session};
 use crate::error::ArrayError;
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-const MIGRATIONS: &[&str] = &[TABLES_1];
+const MIGRATIONS: &[&str] = &[TABLES_1, TABLES_2];
 
 /// The newest schema that this program knows.
 pub const KNOWN: i32 = MIGRATIONS.len() as i32;
@@ -99,6 +99,51 @@ CREATE TABLE transfer (
 );
 CREATE INDEX transfer_target ON transfer (target, made) WHERE answer IS NULL;
 CREATE INDEX transfer_source ON transfer (source, made) WHERE answer IS NOT NULL;
+";
+
+/// Held mail: its index, and the objects that have the bodies.
+///
+/// `held.seq` orders items by the second of their reception, and by arrival within it: the second
+/// in the upper bits, a running number in the lower 20. So it says where a page ends, and stays
+/// below 2^53, which JSON's readers need. An object is `writing` until its rows are there, in the
+/// same transaction `whole`, and `dropped` when nothing names it: then it is removed, and last its
+/// row.
+const TABLES_2: &str = "
+CREATE TABLE held_object (
+    id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node  smallint NOT NULL,
+    name  text NOT NULL,
+    bytes bigint NOT NULL DEFAULT 0,
+    state text NOT NULL DEFAULT 'writing',
+    made  timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX held_object_unfinished ON held_object (state, id) WHERE state <> 'whole';
+CREATE SEQUENCE held_number;
+CREATE TABLE held (
+    seq        bigint NOT NULL UNIQUE,
+    object     bigint,
+    place      bigint,
+    received   bigint NOT NULL,
+    changed    bigint NOT NULL,
+    size       bigint NOT NULL,
+    score      double precision NOT NULL,
+    bytes      integer,
+    node       smallint NOT NULL,
+    item       text NOT NULL,
+    message    text NOT NULL,
+    folder     text NOT NULL,
+    state      text NOT NULL,
+    class      text NOT NULL,
+    sender     text NOT NULL,
+    subject    text NOT NULL,
+    recipients text[] NOT NULL,
+    rest       bytea NOT NULL,
+    PRIMARY KEY (item, node)
+);
+CREATE INDEX held_folder ON held (folder, seq) INCLUDE (size, received) WHERE state = 'held';
+CREATE INDEX held_message ON held (message);
+CREATE INDEX held_recipients ON held USING gin (recipients);
+CREATE INDEX held_by_object ON held (object) WHERE object IS NOT NULL;
 ";
 
 /// Connects, and makes sure that this program may use the tables.

@@ -66,15 +66,25 @@ pub(crate) fn delivered(mut record: LogRecord, at_ms: i64) -> LogRecord {
     record
 }
 
-/// The database at this address.
-pub(crate) fn database(uri: &str) -> Database {
+/// Settings of TLS that trust nobody.
+pub(crate) fn tls() -> Arc<rustls::ClientConfig> {
+    tls_trusting(rustls::RootCertStore::empty())
+}
+
+/// Settings of TLS that trust these.
+pub(crate) fn tls_trusting(roots: rustls::RootCertStore) -> Arc<rustls::ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let empty = rustls::ClientConfig::builder_with_provider(provider)
+    let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_root_certificates(roots)
         .with_no_client_auth();
-    let tls = DatabaseTls { any: Arc::new(empty), verified: None };
+    Arc::new(config)
+}
+
+/// The database at this address.
+pub(crate) fn database(uri: &str) -> Database {
+    let tls = DatabaseTls { any: tls(), verified: None };
     let options =
         DatabaseOptions { connect_max: Duration::from_secs(5), query_max: Duration::from_secs(5) };
     Database::new(DatabaseAddress::parse(uri).unwrap(), tls, options)

@@ -22,6 +22,9 @@ use crate::random;
 
 pub use seal::BodyKeys;
 
+/// Why an encrypted body cannot be read.
+const NO_KEYS: &str = "it is encrypted, and there is no key file: set quarantine.key_file";
+
 /// BLAKE3 of a body; in text, 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash([u8; 32]);
@@ -33,12 +36,12 @@ impl ContentHash {
     }
 
     /// The hash that was stored as these bytes.
-    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
         ContentHash(bytes)
     }
 
     /// The hash as bytes.
-    pub(crate) fn bytes(&self) -> &[u8; 32] {
+    pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
@@ -294,8 +297,7 @@ impl Content {
                  the message",
             ));
         }
-        let no_keys = "it is encrypted, and there is no key file: set quarantine.key_file";
-        let keys = self.keys.as_ref().ok_or_else(|| damaged(no_keys))?;
+        let keys = self.keys.as_ref().ok_or_else(|| damaged(NO_KEYS))?;
         let bytes = keys.open_body(hash, path, &raw)?;
         if ContentHash::of(&bytes) != hash {
             return Err(damaged(
@@ -304,6 +306,30 @@ impl Content {
             ));
         }
         Ok(bytes)
+    }
+
+    /// The plain text of a sealed body that was kept elsewhere, verified against its hash.
+    ///
+    /// # Errors
+    /// If there is no key for it, or it is damaged; `place` says where it was kept.
+    pub fn open_sealed(
+        keys: Option<&BodyKeys>,
+        hash: ContentHash,
+        place: &str,
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, StoreError> {
+        let path = Path::new(place);
+        let damaged = |cause: &str| StoreError::Damaged {
+            path: path.to_owned(),
+            what: hash.to_string(),
+            cause: cause.to_owned(),
+        };
+        let keys = keys.ok_or_else(|| damaged(NO_KEYS))?;
+        let bytes = keys.open_body(hash, path, sealed)?;
+        match ContentHash::of(&bytes) == hash {
+            true => Ok(bytes),
+            false => Err(damaged("its decrypted content does not have the hash in its name")),
+        }
     }
 
     /// Whether there is any body.

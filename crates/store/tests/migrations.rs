@@ -79,7 +79,7 @@ fn held_mail_of_every_version_is_known() {
         let path = folder.path().join("quarantine.db");
         make(&format!("quarantine-{n}"), &path);
         let quarantine = Quarantine::open(folder.path()).unwrap();
-        assert_eq!(version(&path), 4);
+        assert_eq!(version(&path), 5);
         let held = quarantine.search(&HeldQuery::default()).unwrap().items;
         let found: Vec<_> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
         let expected = [("q3", State::Deleted), ("q2", State::Released), ("q1", State::Held)];

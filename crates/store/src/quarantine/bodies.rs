@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 
 use super::Quarantine;
-use crate::content::ContentHash;
+use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::packs::index::{self, PackState, location, stored};
 use crate::packs::{Kind, Location};
@@ -38,19 +38,39 @@ impl Quarantine {
 
     /// A body by its hash.
     fn content_of(&self, hash: ContentHash) -> Result<Option<Vec<u8>>, StoreError> {
+        self.find_content(hash, || self.content.get(hash), |at| self.body_at(hash, at))
+    }
+
+    /// The same as it is stored; what is in clear is verified.
+    pub(super) fn raw_content_of(&self, hash: ContentHash) -> Result<Option<Vec<u8>>, StoreError> {
+        let in_pack = |at: Location| {
+            let Some(raw) = self.raw_body_at(hash, at)? else { return Ok(None) };
+            if !Content::is_sealed(&raw) {
+                return self.content.decode(hash, &self.packs.path(at.pack), raw).map(Some);
+            }
+            Ok(Some(raw))
+        };
+        self.find_content(hash, || self.content.stored(hash), in_pack)
+    }
+
+    /// A body, read by one of these: from a file of its own, or from a pack.
+    fn find_content(
+        &self,
+        hash: ContentHash,
+        in_file: impl Fn() -> Result<Option<Vec<u8>>, StoreError>,
+        in_pack: impl Fn(Location) -> Result<Option<Vec<u8>>, StoreError>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let mut before = None;
         loop {
             let Some(at) = self.read(|c| index::find_body(c, hash))? else {
-                if let Some(bytes) = self.content.get(hash)? {
+                if let Some(bytes) = in_file()? {
                     return Ok(Some(bytes));
                 }
                 // Moved into a pack since the index was read, or deleted.
                 let Some(at) = self.read(|c| index::find_body(c, hash))? else { return Ok(None) };
-                return self
-                    .body_at(hash, at)?
-                    .map_or_else(|| Err(self.missing(at.pack)), |b| Ok(Some(b)));
+                return in_pack(at)?.map_or_else(|| Err(self.missing(at.pack)), |b| Ok(Some(b)));
             };
-            if let Some(bytes) = self.body_at(hash, at)? {
+            if let Some(bytes) = in_pack(at)? {
                 return Ok(Some(bytes));
             }
             // The pack was compacted since the index was read; or it is missing.

@@ -58,7 +58,8 @@ impl State {
         }
     }
 
-    pub(super) fn parse(name: &str) -> Self {
+    /// The state of this name; an unknown one permits nothing.
+    pub fn parse(name: &str) -> Self {
         let all = [State::Held, State::Releasing, State::Released];
         all.into_iter().find(|s| s.name() == name).unwrap_or(State::Deleted)
     }
@@ -67,8 +68,8 @@ impl State {
 /// An item as the quarantine stores it, with its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Held {
-    /// Sequence number by time of arrival; that of a page's last item is where the next page
-    /// continues.
+    /// Number that orders items: by time of arrival in a node's own, by time of reception in an
+    /// array. That of a page's last item is where the next page continues.
     pub seq: i64,
     /// The item as it was put.
     pub item: QuarantineItem,
@@ -78,4 +79,7 @@ pub struct Held {
     pub changed_ms: i64,
     /// Size of the message in bytes.
     pub size: u64,
+    /// The node that has it, in the quarantine of an array; empty in a node's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
 }

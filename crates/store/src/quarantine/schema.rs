@@ -90,4 +90,22 @@ CREATE TABLE gone (
 ) WITHOUT ROWID;
 "
     ),
+    // What an array has not got yet; `feed` has a row while this node belongs to one. Triggers, not
+    // code: what a command beside the node changes must be noted, too.
+    "
+CREATE TABLE feed (began INTEGER NOT NULL);
+CREATE TABLE unshipped_item (
+    change INTEGER PRIMARY KEY AUTOINCREMENT,
+    id     TEXT NOT NULL
+);
+CREATE TRIGGER feed_put AFTER INSERT ON item WHEN EXISTS (SELECT 1 FROM feed) BEGIN
+    INSERT INTO unshipped_item (id) VALUES (new.id);
+END;
+CREATE TRIGGER feed_change AFTER UPDATE OF state, content ON item WHEN EXISTS (SELECT 1 FROM feed) BEGIN
+    INSERT INTO unshipped_item (id) VALUES (new.id);
+END;
+CREATE TRIGGER feed_forgotten AFTER DELETE ON item WHEN EXISTS (SELECT 1 FROM feed) BEGIN
+    INSERT INTO unshipped_item (id) VALUES (old.id);
+END;
+",
 ];

@@ -49,6 +49,13 @@ pub struct HeldQuery {
     pub limit: usize,
 }
 
+impl HeldQuery {
+    /// Items of a page.
+    pub fn page(&self) -> usize {
+        if self.limit == 0 { PAGE_DEFAULT } else { self.limit.min(PAGE_MAX) }
+    }
+}
+
 /// A page of a list, newest item first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HeldPage {
@@ -77,7 +84,7 @@ impl Quarantine {
     /// # Errors
     /// If the database cannot be read.
     pub fn search(&self, query: &HeldQuery) -> Result<HeldPage, StoreError> {
-        let limit = if query.limit == 0 { PAGE_DEFAULT } else { query.limit.min(PAGE_MAX) };
+        let limit = query.page();
         let (conditions, mut values) = conditions(query);
         values.push(Value::Integer(limit as i64 + 1));
         let sql = format!(
@@ -209,6 +216,7 @@ pub(super) fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
         state: State::parse(row.get_ref(4)?.as_str()?),
         changed_ms: row.get(6)?,
         size: u64::try_from(row.get::<_, i64>(9)?).unwrap_or(0),
+        node: String::new(),
     })
 }
 
