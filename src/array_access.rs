@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use gauntlet_array::{
-    Database, DatabaseAddress, DatabaseOptions, DatabaseTls, Identity, SharedLog,
+    Database, DatabaseAddress, DatabaseOptions, DatabaseTls, Identity, Objects, ObjectsAddress,
+    ObjectsOptions, SharedLog, SharedQuarantine,
 };
+use gauntlet_gateway::admin::quarantine::body_keys;
 use gauntlet_gateway::config::{Config, trust_roots};
 use gauntlet_gateway::net::tls::HopTls;
 use gauntlet_store::files;
@@ -28,6 +30,33 @@ pub(crate) fn database(config: &Config) -> anyhow::Result<Option<Database>> {
         query_max: Duration::from_secs(array.query_seconds_max),
     };
     Ok(Some(Database::new(address, DatabaseTls { any, verified }, options)))
+}
+
+/// The array's object store; none if held mail stays on its nodes.
+///
+/// # Errors
+/// If the address or the trusted roots cannot be used.
+pub(crate) fn objects(config: &Config) -> anyhow::Result<Option<Objects>> {
+    if config.array.objects.is_empty() {
+        return Ok(None);
+    }
+    let address = ObjectsAddress::parse(&config.array.objects)?;
+    let (any, verified) = HopTls::load(&trust_roots(&config.sender.roots))?.configurations();
+    let tls = DatabaseTls { any, verified };
+    Ok(Some(Objects::new(&address, &tls, ObjectsOptions::default())?))
+}
+
+/// The held mail of all nodes, on this runtime.
+///
+/// # Errors
+/// If the configuration names no array, or no object store.
+pub(crate) fn shared_quarantine(
+    config: &Config,
+    runtime: &tokio::runtime::Runtime,
+) -> anyhow::Result<SharedQuarantine> {
+    let database = database(config)?.context("array.database is not set")?;
+    let objects = objects(config)?.context("array.objects is not set")?;
+    Ok(SharedQuarantine::new(database, objects, body_keys(config)?, runtime.handle().clone()))
 }
 
 /// A runtime for connections to the array, apart from that of mail.

@@ -9,8 +9,9 @@ use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_store::Quarantine;
-use gauntlet_store::quarantine::{Deletion, Held, HeldQuery, State};
+use gauntlet_store::quarantine::{Deletion, Held, HeldMail, HeldQuery, State};
 
+use crate::array_access as access;
 use crate::messages::{moment, visible};
 use crate::node_args::NodeArgs;
 use crate::user::WHO;
@@ -28,6 +29,7 @@ bodies and old keys as they are.
 
 Examples:
   gauntlet quarantine list --folder suspect
+  gauntlet quarantine list --array       of all nodes of the array
   gauntlet quarantine show 1M7YFK6WX0000 > message.eml
   gauntlet quarantine release 1M7YFK6WX0000 --learn
   gauntlet quarantine release 1M7YFK6WX0000 --to boss@example.org
@@ -62,12 +64,18 @@ enum Action {
         /// At most so many
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         limit: u64,
+        /// What all nodes of the array hold (array.objects)
+        #[arg(long)]
+        array: bool,
         /// Print JSON, one line each
         #[arg(long)]
         json: bool,
     },
     /// Print the folders: messages and bytes
     Folders {
+        /// Those of all nodes of the array
+        #[arg(long)]
+        array: bool,
         /// Print JSON, one line each
         #[arg(long)]
         json: bool,
@@ -76,6 +84,9 @@ enum Action {
     Show {
         /// Its id in the quarantine
         id: String,
+        /// Whichever node of the array holds it
+        #[arg(long)]
+        array: bool,
     },
     /// Release a held message to its recipients, once
     Release {
@@ -117,9 +128,21 @@ fn open(config: &Config) -> anyhow::Result<Quarantine> {
     Ok(quarantine)
 }
 
+/// Held mail to be read, with what carries its connections: the node's, or that of its array.
+fn open_to_read(
+    config: &Config,
+    array: bool,
+) -> anyhow::Result<(Box<dyn HeldMail>, Option<tokio::runtime::Runtime>)> {
+    if !array {
+        return Ok((Box::new(open(config)?), None));
+    }
+    let runtime = access::runtime(1)?;
+    Ok((Box::new(access::shared_quarantine(config, &runtime)?), Some(runtime)))
+}
+
 /// Gives what a query finds, at most so many: page by page, as the quarantine limits a page.
 fn list(
-    quarantine: &Quarantine,
+    quarantine: &dyn HeldMail,
     mut query: HeldQuery,
     limit: u64,
     mut give: impl FnMut(&Held) -> anyhow::Result<()>,
@@ -139,10 +162,17 @@ fn list(
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
+    let of_array = match &args.action {
+        Action::List { array, .. } | Action::Folders { array, .. } | Action::Show { array, .. } => {
+            *array
+        }
+        _ => false,
+    };
+    // A manager may be no node.
+    let config = if of_array { args.node.load()? } else { args.node.load_existing()? };
     let mut out = std::io::stdout().lock();
     match &args.action {
-        Action::List { folder, recipient, text, limit, json } => {
+        Action::List { folder, recipient, text, limit, array, json } => {
             let query = HeldQuery {
                 folder: folder.clone(),
                 recipient: recipient.clone(),
@@ -150,10 +180,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 state: Some(State::Held),
                 ..HeldQuery::default()
             };
-            list(&open(&config)?, query, *limit, |held| print(&mut out, held, *json))?;
+            let (held, _runtime) = open_to_read(&config, *array)?;
+            list(&*held, query, *limit, |held| print(&mut out, held, *json))?;
         }
-        Action::Folders { json } => {
-            for folder in open(&config)?.folders()? {
+        Action::Folders { array, json } => {
+            let (held, _runtime) = open_to_read(&config, *array)?;
+            for folder in held.folders()? {
                 let (name, items, bytes) = (&folder.name, folder.items, folder.bytes);
                 if *json {
                     let line =
@@ -164,8 +196,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 }
             }
         }
-        Action::Show { id } => {
-            let body = open(&config)?.body(id)?;
+        Action::Show { id, array } => {
+            let (held, _runtime) = open_to_read(&config, *array)?;
+            let body = held.body(id)?;
             out.write_all(&body.with_context(|| format!("no held message {id:?}"))?)?;
         }
         Action::Release { id, to, learn } => {
@@ -198,8 +231,9 @@ fn print(out: &mut impl Write, held: &Held, json: bool) -> anyhow::Result<()> {
     let item = &held.item;
     writeln!(
         out,
-        "{} {} {:<12} {:<11} {} > {} {}",
+        "{} {}{} {:<12} {:<11} {} > {} {}",
         moment(item.received_ms),
+        if held.node.is_empty() { String::new() } else { format!("{} ", visible(&held.node)) },
         item.id,
         item.folder,
         item.class.name(),

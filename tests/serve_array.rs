@@ -8,9 +8,10 @@ use crate::postgres::Server;
 /// Nothing is asked of the network, and everything happens soon.
 fn settings(server: &Server) -> String {
     format!(
-        "[array]\ndatabase = \"{}\"\nship_seconds = 1\nstatus_seconds = 1\n\
-         [facts]\nenabled = false\n",
-        server.uri()
+        "[array]\ndatabase = \"{}\"\nobjects = \"file://{}\"\nship_seconds = 1\n\
+         status_seconds = 1\n[facts]\nenabled = false\n",
+        server.uri(),
+        server.folder().join("objects").display()
     )
 }
 
@@ -96,6 +97,14 @@ fn two_nodes_share_log_and_policy_and_take_orders() {
     };
     two.wait_until("it is held", || item().is_some());
     let id = item().unwrap();
+    // The other node lists it and reads it.
+    one.wait_until("the other sees it", || {
+        let out = gauntlet(&one, &["quarantine", "list", "--array"]);
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        text.contains("mx2.test") && text.contains(&id)
+    });
+    let body = done(&one, &["quarantine", "show", "--array", &id]);
+    assert!(body.contains("Subject: ") && body == done(&two, &["quarantine", "show", &id]));
     let before = two.maildir().len();
     let order = ["array", "order", "mx2.test", "release", &id, "--wait"];
     let said = done(&one, &order);

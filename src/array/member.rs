@@ -8,7 +8,9 @@ use gauntlet_array::editions::{self, Edition, Kind, Scope};
 use gauntlet_array::nodes::{NodeRow, Status};
 use gauntlet_array::orders::{Order, Outcome};
 use gauntlet_array::transfers::Departing;
-use gauntlet_array::{Database, LocalNode, Member, MemberOptions, MemberState, SharedLog, schema};
+use gauntlet_array::{
+    Database, HeldParts, LocalNode, Member, MemberOptions, MemberState, SharedLog, schema,
+};
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
 use gauntlet_gateway::clock::now_ms;
@@ -60,7 +62,11 @@ impl Membership {
             folder: access::folder(&config),
         };
         let clock = gauntlet_store::Clock::system();
-        let member = Member::new(database.clone(), own, node.log.clone(), local, (options, clock));
+        let objects = access::objects(&config)?;
+        let held =
+            objects.map(|objects| HeldParts { quarantine: node.quarantine.clone(), objects });
+        let member =
+            Member::new(database.clone(), own, node.log.clone(), local, (options, clock), held);
         let runtime = access::runtime(1)?;
         let state = member.state();
         let (stop, stopped) = watch::channel(false);
@@ -139,6 +145,9 @@ impl Membership {
                 state.error
             ));
         }
+        if !state.objects_error.is_empty() {
+            return Some(format!("array: {}. Held mail waits on this node.", state.objects_error));
+        }
         let number = state.policy;
         let refused = !state.policy_error.is_empty();
         refused.then(|| format!("array: policy {number} stays in force: {}", state.policy_error))
@@ -179,6 +188,18 @@ impl Membership {
                 "Age of the oldest message among them",
                 "gauge",
                 behind_s.cast_unsigned(),
+            ),
+            (
+                "array_shipped_held_total",
+                "Changes of held mail shipped",
+                "counter",
+                state.shipped_held,
+            ),
+            (
+                "array_held_behind_changes",
+                "Changes of held mail that wait to be shipped",
+                "gauge",
+                state.held_behind,
             ),
             (
                 "array_policy_number",

@@ -130,6 +130,17 @@ pub enum ArrayError {
 }
 
 impl ArrayError {
+    /// It is of the object store alone: the database may be well.
+    pub fn is_of_objects(&self) -> bool {
+        matches!(
+            self,
+            ArrayError::Objects { .. }
+                | ArrayError::ObjectsLogin { .. }
+                | ArrayError::NoBucket { .. }
+                | ArrayError::ObjectsAddress(_)
+        )
+    }
+
     /// The error of a statement.
     pub(crate) fn statement(
         doing: &'static str,

@@ -35,7 +35,7 @@ pub use error::ArrayError;
 pub use held::SharedQuarantine;
 pub use held_shipping::{HeldShipped, HeldShipper};
 pub use log::SharedLog;
-pub use member::{LocalNode, Member, MemberOptions, MemberState};
+pub use member::{HeldParts, LocalNode, Member, MemberOptions, MemberState};
 pub use nodes::{Identity, NodeRow, NodeState};
 pub use objects::{Objects, ObjectsOptions};
 pub use objects_address::ObjectsAddress;

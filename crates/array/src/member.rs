@@ -9,14 +9,17 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::Backlog;
-use gauntlet_store::{Clock, Log};
+use gauntlet_store::{Clock, Log, Quarantine};
 use tokio::sync::watch;
 
 use crate::database::{Database, Notifications, Session};
 use crate::editions::{self, CHANNEL, Edition, Kind};
 use crate::error::ArrayError;
+use crate::held_shipping::HeldShipper;
+use crate::held_sweep;
 use crate::log::DayCounts;
 use crate::nodes::{self, Identity, Status};
+use crate::objects::Objects;
 use crate::orders::{self, Journal, Order, Outcome};
 use crate::schema;
 use crate::shipping::{self, Shipper};
@@ -26,6 +29,8 @@ use crate::transfers::{self, Departing};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Objects that one sweep removes at most.
+const SWEPT_MAX: u32 = 10_000;
 /// How long the end of a node waits for a last shipment.
 const LAST_SHIPMENT_MAX: Duration = Duration::from_secs(3);
 
@@ -44,6 +49,15 @@ pub struct MemberOptions {
     pub log_days: Option<u32>,
     /// Folder for the journal of orders and the number of the policy in force.
     pub folder: PathBuf,
+}
+
+/// Held mail that is to be in the array, too.
+#[derive(Debug, Clone)]
+pub struct HeldParts {
+    /// That of the node.
+    pub quarantine: Arc<Quarantine>,
+    /// Where bodies go.
+    pub objects: Objects,
 }
 
 /// The node that is a member.
@@ -106,6 +120,12 @@ pub struct MemberState {
     pub policy_error: String,
     /// Orders carried out since the start.
     pub orders: u64,
+    /// Changes of held mail shipped since the start.
+    pub shipped_held: u64,
+    /// Changes of held mail that wait.
+    pub held_behind: u64,
+    /// Why held mail cannot be shipped.
+    pub objects_error: String,
 }
 
 /// A member, ready to run.
@@ -116,6 +136,7 @@ pub struct Member {
     local: Arc<dyn LocalNode>,
     options: MemberOptions,
     clock: Clock,
+    held: Option<HeldParts>,
     state: Arc<Mutex<MemberState>>,
 }
 
@@ -128,6 +149,7 @@ impl std::fmt::Debug for Member {
 /// When what is due next.
 struct Due {
     ship: Instant,
+    held: Instant,
     status: Instant,
     poll: Instant,
     counts: Instant,
@@ -141,10 +163,11 @@ impl Member {
         log: Arc<Log>,
         local: Arc<dyn LocalNode>,
         (options, clock): (MemberOptions, Clock),
+        held: Option<HeldParts>,
     ) -> Self {
         let state = MemberState { server: database.server(), ..MemberState::default() };
         let state = Arc::new(Mutex::new(state));
-        Member { database, own, log, local, options, clock, state }
+        Member { database, own, log, local, options, clock, held, state }
     }
 
     /// How it is, now and later.
@@ -184,11 +207,18 @@ impl Member {
         let mut journal = Journal::open(&self.options.folder.join("orders.json"))?;
         let mut shipper = Shipper::new(self.log.clone(), id);
         let now = Instant::now();
-        let mut due = Due { ship: now, status: now, poll: now, counts: now };
+        let mut held =
+            self.held.as_ref().map(|h| HeldShipper::new(h.quarantine.clone(), &self.own));
+        let mut due = Due { ship: now, held: now, status: now, poll: now, counts: now };
         loop {
-            self.work(&session, id, &mut shipper, &mut journal, &mut due).await?;
+            self.work(&session, id, (&mut shipper, &mut journal), &mut due).await?;
+            if let (Some(shipper), true) = (&mut held, due.held <= Instant::now()) {
+                let pause = self.ship_held(&session, id, shipper).await?;
+                due.held = Instant::now() + pause;
+            }
             self.note_success();
-            let next = due.ship.min(due.status).min(due.poll).min(due.counts);
+            let held_due = if held.is_some() { due.held } else { due.ship };
+            let next = due.ship.min(held_due).min(due.status).min(due.poll).min(due.counts);
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => {}
                 () = notified(&mut told) => due.poll = Instant::now(),
@@ -210,8 +240,7 @@ impl Member {
         &self,
         session: &Session,
         id: i16,
-        shipper: &mut Shipper,
-        journal: &mut Journal,
+        (shipper, journal): (&mut Shipper, &mut Journal),
         due: &mut Due,
     ) -> Result<(), ArrayError> {
         let now = Instant::now();
@@ -251,6 +280,39 @@ impl Member {
         Ok(shipped.is_full)
     }
 
+    /// Ships held mail once. Returns how long to wait before the next time. An object store that is
+    /// away stops nothing else.
+    async fn ship_held(
+        &self,
+        session: &Session,
+        id: i16,
+        shipper: &mut HeldShipper,
+    ) -> Result<Duration, ArrayError> {
+        let Some(held) = &self.held else { return Ok(PAUSE_MAX) };
+        let stepped = shipper.step(id, session, &held.objects).await;
+        let quarantine = held.quarantine.clone();
+        let backlog = self.blocking(move || quarantine.backlog()).await?;
+        let mut state = self.lock();
+        state.held_behind = backlog.changes;
+        match stepped {
+            Ok(shipped) => {
+                state.objects_error.clear();
+                state.shipped_held += shipped.map_or(0, |shipped| shipped.items);
+                let more = shipped.is_some_and(|shipped| shipped.is_full);
+                Ok(if more { Duration::ZERO } else { self.options.ship_every })
+            }
+            Err(error) if error.is_of_objects() => {
+                let text = error.to_string();
+                if state.objects_error != text {
+                    tracing::warn!(error = text, "held mail waits on this node for its array");
+                }
+                state.objects_error = text;
+                Ok(PAUSE_MAX)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Ships the counts of today and yesterday; drops days that are too old.
     async fn ship_counts(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
         let now_ms = self.clock.unix_ms();
@@ -266,8 +328,20 @@ impl Member {
         }
         if let Some(days) = self.options.log_days {
             shipping::drop_days(session, now_ms, days).await?;
+            self.sweep(session).await?;
         }
         Ok(())
+    }
+
+    /// Removes objects that no held message needs.
+    async fn sweep(&self, session: &Session) -> Result<(), ArrayError> {
+        let Some(held) = &self.held else { return Ok(()) };
+        match held_sweep::sweep(session, &held.objects, SWEPT_MAX).await {
+            Ok(_) => Ok(()),
+            // The next sweep goes on.
+            Err(error) if error.is_of_objects() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn tell(&self, session: &Session, id: i16) -> Result<(), ArrayError> {

@@ -76,6 +76,11 @@ impl Server {
         Some(server)
     }
 
+    /// The folder of the test.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The address of the database for this user.
     pub(crate) fn uri_of(&self, user: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/postgres?sslmode=disable", self.port)

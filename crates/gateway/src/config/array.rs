@@ -13,6 +13,9 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct ArraySettings {
     /// Where its database is: `postgres://user:password@host:5432/database`. Empty is a node alone.
     pub database: String,
+    /// Where bodies of held mail go: `s3://key:secret@host:port/bucket/prefix`, or `file:///folder`.
+    /// Empty keeps held mail on its node alone.
+    pub objects: String,
     /// Name of the group whose policy the node takes before that of all; empty for none.
     pub group: String,
     /// Seconds between two shipments of what was logged.
@@ -35,6 +38,7 @@ impl Default for ArraySettings {
     fn default() -> Self {
         ArraySettings {
             database: String::new(),
+            objects: String::new(),
             group: String::new(),
             ship_seconds: 5,
             status_seconds: 10,
@@ -74,6 +78,12 @@ impl ArraySettings {
         if self.is_on() && !is_postgres.iter().any(|scheme| self.database.starts_with(scheme)) {
             let message = "it does not begin with postgres://".to_owned();
             return Err(ConfigError::invalid("array.database", message));
+        }
+        let is_store = self.objects.is_empty()
+            || ["s3://", "file:///"].iter().any(|scheme| self.objects.starts_with(scheme));
+        if !is_store || (!self.objects.is_empty() && !self.is_on()) {
+            let message = "s3://… or file:///…, beside array.database".to_owned();
+            return Err(ConfigError::invalid("array.objects", message));
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.group.len() > NAME_BYTES_MAX || !self.group.chars().all(is_name) {

@@ -17,6 +17,10 @@ pub(super) fn open_quarantine(config: &Config) -> anyhow::Result<Arc<Quarantine>
     let quarantine = Quarantine::open_with(&folder, quarantine::body_keys(config)?)?;
     quarantine.set_folder_release(quarantine::folder_release(config));
     quarantine.set_own_packs(quarantine::folders_with_own_packs(config));
+    if config.array.objects.is_empty() {
+        // Else changes would be noted for ever, for an array that does not ask for them.
+        quarantine.end_feed()?;
+    }
     Ok(Arc::new(quarantine))
 }
 
