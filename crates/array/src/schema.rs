@@ -49,6 +49,10 @@ CREATE TABLE log_pack (
     PRIMARY KEY (day, node, number)
 ) PARTITION BY RANGE (day);
 ALTER TABLE log_pack ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE FUNCTION pack_terms(packed bytea) RETURNS integer[] LANGUAGE sql IMMUTABLE STRICT AS
+    'SELECT array_agg((get_byte(packed, 4 * i) << 24) | (get_byte(packed, 4 * i + 1) << 16)
+        | (get_byte(packed, 4 * i + 2) << 8) | get_byte(packed, 4 * i + 3) ORDER BY i)
+     FROM generate_series(0, length(packed) / 4 - 1) i';
 CREATE INDEX log_pack_last ON log_pack (last DESC, number DESC);
 CREATE INDEX log_pack_terms ON log_pack USING gin (terms);
 CREATE TABLE log_count (

@@ -12,10 +12,8 @@ use std::sync::Arc;
 use gauntlet_mail::date::{DAY_MS, day_name};
 use gauntlet_store::Log;
 use gauntlet_store::log::{Bucket, Changes, LoggedMessage};
-use tokio_postgres::binary_copy::BinaryCopyInWriter;
-use tokio_postgres::types::Type;
 
-use crate::database::Session;
+use crate::database::{Session, Value};
 use crate::error::ArrayError;
 use crate::pack::{self, Pack};
 use crate::schema::TABLES_LOCK;
@@ -118,7 +116,10 @@ fn next_batch(log: &Log, fed: &mut BTreeSet<i64>) -> Result<Option<Batch>, Array
         let Some(changes) = log.unshipped(day, CHANGES_MAX)? else { continue };
         let messages = log.changed(&changes)?;
         let counts = counts_of(log, &messages)?;
-        let packs = pack::pack(&messages)?;
+        // A shipper that is behind has no time to press harder.
+        let is_full = changes.count >= CHANGES_MAX;
+        let effort = if is_full { pack::Effort::Fast } else { pack::Effort::Tight };
+        let packs = pack::pack(&messages, effort)?;
         return Ok(Some(Batch { messages: messages.len(), changes, packs, counts }));
     }
     Ok(None)
@@ -172,23 +173,23 @@ async fn send(
     (packs, counts): (&[Pack], &[Bucket]),
 ) -> Result<(), ArrayError> {
     const DOING: &str = "shipping the log to the array";
-    const COPY: &str = "COPY log_pack (day, node, first, last, messages, terms, body) \
-                        FROM STDIN BINARY";
-    let types =
-        [Type::INT4, Type::INT2, Type::INT8, Type::INT8, Type::INT2, Type::INT4_ARRAY, Type::BYTEA];
+    // Terms as bytes: an array of integers has as many bytes again for the lengths of its elements.
+    const INSERT: &str = "INSERT INTO log_pack (day, node, first, last, messages, terms, body) \
+         SELECT $1, $2, f, l, m, pack_terms(t), b FROM unnest($3::bigint[], $4::bigint[], \
+         $5::smallint[], $6::bytea[], $7::bytea[]) AS p (f, l, m, t, b)";
     let day = i32::try_from(day).unwrap_or(i32::MAX);
     let client = session.client();
+    let of = |number: fn(&Pack) -> i64| packs.iter().map(number).collect::<Vec<i64>>();
+    let (firsts, lasts) = (of(|pack| pack.first), of(|pack| pack.last));
+    let messages = packs.iter().map(|pack| i16::try_from(pack.messages).unwrap_or(i16::MAX));
+    let messages: Vec<i16> = messages.collect();
+    let terms: Vec<Vec<u8>> =
+        packs.iter().map(|p| p.terms.iter().flat_map(|t| t.to_be_bytes()).collect()).collect();
+    let bodies: Vec<&[u8]> = packs.iter().map(|pack| pack.body.as_slice()).collect();
     let sending = async {
         client.batch_execute("BEGIN").await?;
-        let writer = BinaryCopyInWriter::new(client.copy_in(COPY).await?, &types);
-        tokio::pin!(writer);
-        for pack in packs {
-            let messages = i16::try_from(pack.messages).unwrap_or(i16::MAX);
-            let row: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-                [&day, &node, &pack.first, &pack.last, &messages, &pack.terms, &pack.body];
-            writer.as_mut().write(&row).await?;
-        }
-        writer.finish().await?;
+        let values: [Value<'_>; 7] = [&day, &node, &firsts, &lasts, &messages, &terms, &bodies];
+        client.execute(INSERT, &values).await?;
         if !counts.is_empty() {
             let columns = Columns::of(counts);
             client

@@ -1,6 +1,6 @@
 //! The fuzz target's inputs without a fuzzer: a real pack, every cut and many changed bytes.
 
-use gauntlet_array::pack::pack;
+use gauntlet_array::pack::{Effort, pack};
 use gauntlet_store::log::{Cursor, LoggedMessage};
 
 use crate::logs::{DAY, record};
@@ -14,7 +14,7 @@ fn damaged_packs_are_refused_or_read() {
         events: Vec::new(),
         node: String::new(),
     };
-    let packs = pack(&(0..40).map(message).collect::<Vec<_>>()).unwrap();
+    let packs = pack(&(0..40).map(message).collect::<Vec<_>>(), Effort::Fast).unwrap();
     let body = &packs[0].body;
     (0..body.len()).for_each(|end| read(&body[..end]));
     // What is in the frame, changed before it is compressed again.

@@ -77,6 +77,7 @@ impl Server {
     }
 
     /// The folder of the test.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

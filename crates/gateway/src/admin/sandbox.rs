@@ -193,6 +193,9 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         rules.allow(&path, READ | CHANGE)?;
     }
     folders_of_publisher(config).try_for_each(|path| rules.allow(path, READ | CHANGE))?;
+    if let Some(folder) = config.array.objects_folder() {
+        rules.allow(folder, READ | CHANGE)?;
+    }
     OF_THE_SYSTEM.iter().try_for_each(|path| rules.allow(Path::new(path), READ))?;
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
@@ -276,6 +279,9 @@ fn make_own(config: &Config) -> io::Result<()> {
     }
     for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
         privileges::make_folder(config, &path)?;
+    }
+    if let Some(folder) = config.array.objects_folder() {
+        privileges::make_folder(config, folder)?;
     }
     // The keys of held mail are made where there are none.
     let keys = config.node.inside(&config.quarantine.key_file);

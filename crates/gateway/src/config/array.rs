@@ -13,8 +13,8 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct ArraySettings {
     /// Where its database is: `postgres://user:password@host:5432/database`. Empty is a node alone.
     pub database: String,
-    /// Where bodies of held mail go: `s3://key:secret@host:port/bucket/prefix`, or `file:///folder`.
-    /// Empty keeps held mail on its node alone.
+    /// Where bodies of held mail go: `s3://key:secret@host:port/bucket/prefix`, or
+    /// `file:///folder`. Empty keeps held mail on its node alone.
     pub objects: String,
     /// Name of the group whose policy the node takes before that of all; empty for none.
     pub group: String,
@@ -40,7 +40,7 @@ impl Default for ArraySettings {
             database: String::new(),
             objects: String::new(),
             group: String::new(),
-            ship_seconds: 5,
+            ship_seconds: 10,
             status_seconds: 10,
             poll_seconds: 30,
             counts_seconds: 600,
@@ -55,6 +55,11 @@ impl ArraySettings {
     /// Whether the node belongs to an array.
     pub fn is_on(&self) -> bool {
         !self.database.is_empty()
+    }
+
+    /// The folder that stands for an object store, if one does.
+    pub fn objects_folder(&self) -> Option<&std::path::Path> {
+        self.objects.strip_prefix("file://").map(std::path::Path::new)
     }
 
     /// Checks the settings.
