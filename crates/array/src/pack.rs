@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::ArrayError;
 
 /// Most messages of a pack.
-pub const MESSAGES_MAX: usize = 128;
+pub const MESSAGES_MAX: usize = 256;
 /// Bytes of records that complete a pack.
-const RECORD_BYTES: usize = 512 << 10;
+const RECORD_BYTES: usize = 1 << 20;
 /// Most bytes that a pack may unfold to: more is damage.
 const UNPACKED_BYTES_MAX: usize = 256 << 20;
 /// Leading byte of format 1.
@@ -85,8 +85,8 @@ struct Stored {
     events: Vec<Event>,
 }
 
-/// Packs messages of one day, in their order. What filters cost is kept to two digits: the others
-/// are noise, and would be an eighth of the pack.
+/// Packs messages of one day, in their order. What filters cost and how long stages took is kept to
+/// two digits: the others are noise, and would be an eighth of the pack.
 ///
 /// # Errors
 /// If a record cannot be encoded.
@@ -118,6 +118,9 @@ impl Builder {
         let mut record = message.record.clone();
         for cost in &mut record.verdict.costs {
             cost.micros = two_digits(cost.micros);
+        }
+        for stage in &mut record.stages {
+            stage.at_us = two_digits(stage.at_us as f32) as u64;
         }
         let stored = StoredRef { record: &record, events: &message.events };
         rmp_serde::encode::write_named(&mut self.records, &stored).map_err(|error| {
@@ -337,10 +340,10 @@ mod tests {
     fn what_is_packed_is_found_and_read_back() {
         let messages: Vec<LoggedMessage> = (0..300).map(message).collect();
         let packs = pack(&messages, Effort::Tight).unwrap();
-        assert_eq!(packs.iter().map(|p| p.messages).collect::<Vec<_>>(), [128, 128, 44]);
-        assert_eq!((packs[1].first, packs[1].last), (128 * 4096, 255 * 4096));
-        let unpacked = Unpacked::new(&packs[1].body).unwrap();
-        for (at, place) in (128..256).zip(0..) {
+        assert_eq!(packs.iter().map(|p| p.messages).collect::<Vec<_>>(), [256, 44]);
+        assert_eq!((packs[0].first, packs[0].last), (0, 255 * 4096));
+        let unpacked = Unpacked::new(&packs[0].body).unwrap();
+        for (at, place) in (0..256).zip(0..) {
             assert_eq!(unpacked.message(place).unwrap(), messages[at]);
         }
         let query = Query { subject: "invoice 3".to_owned(), ..Query::default() };
@@ -350,10 +353,11 @@ mod tests {
             .iter()
             .map(|any| any.iter().map(|term| key(term)).collect())
             .collect();
-        let found = unpacked.find(&packs[1].terms, &required);
-        let expected: Vec<usize> = (0..128).rev().filter(|at| (128 + at) % 7 == 3).collect();
+        let found = unpacked.find(&packs[0].terms, &required);
+        // The number of the invoice, or what it is of.
+        let expected: Vec<usize> = (0..256).rev().filter(|at| at % 7 == 3).collect();
         assert_eq!(found, expected);
-        assert_eq!(unpacked.find(&packs[1].terms, &[vec![key("w4711")]]), [0; 0]);
+        assert_eq!(unpacked.find(&packs[0].terms, &[vec![key("w4711")]]), [0; 0]);
     }
 
     #[test]
