@@ -322,7 +322,7 @@ impl LocalNode for RunningNode {
         Status {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             started_ms: self.node.started_ms(),
-            queued: self.node.queue.count() as u64,
+            queued: self.node.queue.count(),
             sessions: self.node.sessions(),
             draining: self.node.draining_since_ms().is_some(),
             ..Status::default()
