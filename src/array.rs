@@ -57,11 +57,16 @@ enum Command {
     Leave {
         /// Name of the node
         name: String,
+        /// Also if it was seen in the last minute
+        #[arg(long)]
+        yes: bool,
     },
     /// Take back this node, which was removed
     #[command(after_help = "Examples:\n  gauntlet array rejoin --config gauntlet.toml")]
     Rejoin,
     /// Publish the policy to nodes, list and withdraw what was published
+    #[command(after_help = "Examples:\n  gauntlet array policy publish policy.toml\n  \
+                            gauntlet array policy list")]
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -74,8 +79,8 @@ enum Command {
         /// What it is to do
         #[command(subcommand)]
         order: OrderCommand,
-        /// Wait until it is done, at most so many seconds
-        #[arg(long, num_args = 0..=1, default_missing_value = "60", value_name = "SECONDS", global = true)]
+        /// Wait until it is done, at most so many seconds [60 without a number]
+        #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "60", value_name = "SECONDS", global = true)]
         wait: Option<u64>,
     },
     /// List the last orders and what came of them
@@ -97,7 +102,7 @@ side fails meanwhile.
 Examples:
   gauntlet array order mx2 release 0ABC-1 --wait
   gauntlet array order mx2 retry
-  gauntlet array order mx2 reload --wait 10";
+  gauntlet array order mx2 reload --wait=10";
 
 #[derive(Debug, clap::Subcommand)]
 enum PolicyCommand {
@@ -206,11 +211,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Nodes { json } => list_nodes(&session, out, *json).await,
-            Command::Leave { name } => {
+            Command::Leave { name, yes } => {
+                let listed = nodes::list(&session).await?;
+                let is_there = listed.iter().any(|n| n.name == *name && n.silent_ms < SILENT_MS);
+                if is_there && !yes {
+                    bail!("{name} was seen within the last minute; --yes removes it all the same");
+                }
                 if !nodes::remove(&session, name).await? {
                     bail!("the array has no node {name}; `gauntlet array nodes` lists them");
                 }
-                writeln!(out, "{name} is removed; set its array.database to \"\" and restart it")?;
+                let hint =
+                    "take [array] out of its configuration and restart it, or `array rejoin` there";
+                writeln!(out, "{name} is removed and goes on alone; {hint}")?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rejoin => {
@@ -329,6 +341,15 @@ async fn policy(
             let number =
                 editions::publish(session, Kind::Policy, scope, None, (&text, &who, note)).await?;
             writeln!(out, "policy {number} is published for {}", scope.name())?;
+            let nodes = nodes::list(session).await?;
+            let is_for = |node: &NodeRow| match scope {
+                Scope::All => true,
+                Scope::Group(name) => node.group == *name,
+                Scope::Node(name) => node.name == *name,
+            };
+            if !nodes.iter().any(is_for) {
+                writeln!(std::io::stderr(), "no node is in {} now", scope.name())?;
+            }
         }
         PolicyCommand::Withdraw { scope } => {
             editions::publish(session, Kind::Policy, scope, None, ("", &who, "withdrawn")).await?;
@@ -366,6 +387,7 @@ async fn give(
         writeln!(out, "order {id} is given; `gauntlet array orders` says what comes of it")?;
         return Ok(ExitCode::SUCCESS);
     };
+    writeln!(std::io::stderr(), "order {id} is given; waiting for {node}, at most {seconds} s")?;
     let deadline = Instant::now() + Duration::from_secs(seconds);
     loop {
         if let Some(row) = orders::get(session, id).await?

@@ -32,6 +32,20 @@ pub(crate) fn database(config: &Config) -> anyhow::Result<Option<Database>> {
     Ok(Some(Database::new(address, DatabaseTls { any, verified }, options)))
 }
 
+/// Checks the addresses of database and object store.
+///
+/// # Errors
+/// What is wrong with one.
+pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
+    if config.array.is_on() {
+        DatabaseAddress::parse(&config.array.database)?;
+    }
+    if !config.array.objects.is_empty() {
+        ObjectsAddress::parse(&config.array.objects)?;
+    }
+    Ok(())
+}
+
 /// The array's object store; none if held mail stays on its nodes.
 ///
 /// # Errors

@@ -56,6 +56,7 @@ pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
 
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(Some(file), environment())?;
+    crate::array_access::check(&loaded.config)?;
     let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
     gauntlet_gateway::admin::policy_source::load(&loaded.config)?;
     writeln!(

@@ -150,8 +150,13 @@ fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<
     let action = message.recipients.first().map_or("", |r| r.action.as_str());
     writeln!(
         out,
-        "{} {} {:<11} {:>6.1} {:<11} {} > {} {}",
+        "{} {}{} {:<11} {:>6.1} {:<11} {} > {} {}",
         moment(message.received_ms),
+        if message.node.is_empty() {
+            String::new()
+        } else {
+            format!("{} ", visible(&message.node))
+        },
         message.id,
         message.class.name(),
         message.score,

@@ -37,6 +37,10 @@ impl DatabaseAddress {
         if !uri.starts_with("postgres://") && !uri.starts_with("postgresql://") {
             return Err(wrong("it does not begin with postgres://"));
         }
+        let is_escaped = uri.matches('@').count() <= 1 && !uri.contains([' ', '#']);
+        if !is_escaped {
+            return Err(wrong("write @ in a password as %40, / as %2F, # as %23, a blank as %20"));
+        }
         let (rest, query) = uri.split_once('?').unwrap_or((uri, ""));
         let mut tls = TlsMode::VerifyFull;
         let mut others = Vec::new();
@@ -106,6 +110,8 @@ mod tests {
         let local = read("postgres://me@%2Frun%2Fpg/mail?application_name=x").unwrap();
         assert_eq!((local.tls, local.server()), (TlsMode::Disable, "/run/pg/mail".to_owned()));
         assert_eq!(read("postgres://me@h/d?sslmode=require").unwrap().tls, TlsMode::Require);
+        let escaped = read("postgres://me:ge heim@h/d").unwrap_err().to_string();
+        assert!(escaped.contains("%40") && !escaped.contains("heim"), "{escaped}");
         for wrong in
             ["mysql://a@b/c", "postgres://h/d", "postgres://u@h", "postgres://u:geheim@h:x/d"]
         {

@@ -124,7 +124,11 @@ impl Database {
     }
 
     fn refused(&self, error: &tokio_postgres::Error) -> ArrayError {
-        let (server, cause) = (self.server(), message_of(error));
+        let (server, mut cause) = (self.server(), message_of(error));
+        if cause.contains("does not support TLS") {
+            cause
+                .push_str("; ?sslmode=disable is for loopback and networks that nobody else is on");
+        }
         // Class 28: invalid authorization specification.
         match error.code().is_some_and(|code| code.code().starts_with("28")) {
             true => ArrayError::Login { server, cause },

@@ -420,9 +420,9 @@ impl Member {
         let first = stay.first().map(|why| format!(": {why}")).unwrap_or_default();
         let text = match stay.len() {
             0 => format!("{moved} messages are handed over to {to}"),
-            n => format!("{moved} messages are handed over to {to}, {n} stay{first}"),
+            n => format!("{moved} messages are handed over to {to}; {n} not{first}"),
         };
-        Ok(Outcome { is_good: stay.is_empty(), text })
+        Ok(Outcome { is_good: moved > 0 || stay.is_empty(), text })
     }
 
     /// Takes in what other nodes hand over.

@@ -15,22 +15,22 @@ pub(crate) fn array() -> ArrayView {
         ..ArrayNode::default()
     };
     let behind = ArrayNode {
-        group: "<north>".to_owned(),
+        group: "<1>".to_owned(),
         queued: 1_234,
         sessions: 56,
         behind: 4_096,
         behind_since_ms: Some(now_ms() - 60_000),
         policy: 0,
-        policy_error: "it names group \"board\"".to_owned(),
-        ..node("mx2.example.org", "draining")
+        policy_error: "άγνωστη \"1\"".to_owned(),
+        ..node("10.0.0.2", "draining")
     };
-    let silent = ArrayNode { clock_ahead_ms: -3_600_000, ..node("mx3.example.org", "silent") };
+    let silent = ArrayNode { clock_ahead_ms: -3_600_000, ..node("10.0.0.3", "silent") };
     ArrayView {
-        server: "db.example.org:5432/gauntlet".to_owned(),
+        server: "10.0.0.9:5432/1".to_owned(),
         connected: true,
         since_ms: now_ms() - 1_000,
         error: String::new(),
-        nodes: vec![node("mx1.example.org", "active"), behind, silent],
+        nodes: vec![node("10.0.0.1", "active"), behind, silent],
     }
 }
 
@@ -40,11 +40,11 @@ fn nodes_are_shown_with_what_is_wrong_with_them() {
     let cookie = console.sign_in("admin");
     let page = console.request("GET", "/nodes", &cookie, "").body;
     for shown in [
-        "db.example.org:5432/gauntlet",
-        "mx1.example.org",
+        "10.0.0.9:5432/1",
+        "10.0.0.1",
         "complete",
         "takes no new mail",
-        "&lt;north&gt;",
+        "&lt;1&gt;",
         "changes wait, since",
         "a newer one is refused",
         "silent",

@@ -192,10 +192,8 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
         rules.allow(&path, READ | CHANGE)?;
     }
-    folders_of_publisher(config).try_for_each(|path| rules.allow(path, READ | CHANGE))?;
-    if let Some(folder) = config.array.objects_folder() {
-        rules.allow(folder, READ | CHANGE)?;
-    }
+    let mut written = folders_of_publisher(config).chain(config.array.objects_folder());
+    written.try_for_each(|path| rules.allow(path, READ | CHANGE))?;
     OF_THE_SYSTEM.iter().try_for_each(|path| rules.allow(Path::new(path), READ))?;
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);

@@ -22,6 +22,17 @@ const SECRET_WORDS: [&str; 11] = [
 /// Names of settings whose values are secret as a whole.
 const SECRET_SETTINGS: [&str; 3] = ["token", "password", "secret"];
 
+/// Settings that are one URL with a login, whatever was forgotten to be escaped in it.
+const LOGIN_SETTINGS: [&str; 2] = ["array.database", "array.objects"];
+
+/// A URL whose login, up to the last `@`, is masked.
+fn without_login(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{MASK}@{rest}"),
+        _ => url.to_owned(),
+    }
+}
+
 /// A text with the secrets of all URLs in it masked: passwords, user names that are tokens (of
 /// http), and parameters whose names say that they are secret. A secret in a path cannot be known.
 pub fn mask(text: &str) -> String {
@@ -99,6 +110,9 @@ pub(super) fn masked(name: &str, value: Value) -> Value {
     let is_secret = SECRET_SETTINGS.iter().any(|secret| last.ends_with(secret));
     match value {
         Value::String(text) if is_secret && !text.is_empty() => Value::String(MASK.to_owned()),
+        Value::String(text) if LOGIN_SETTINGS.contains(&name) => {
+            Value::String(mask(&without_login(&text)))
+        }
         Value::String(text) => Value::String(mask(&text)),
         Value::Array(items) => {
             Value::Array(items.into_iter().map(|item| masked(name, item)).collect())
@@ -117,6 +131,19 @@ pub(super) fn masked(name: &str, value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_masked_however_it_is_written() {
+        let shown = |url: &str| {
+            masked("array.database", Value::String(url.to_owned())).as_str().unwrap().to_owned()
+        };
+        assert_eq!(shown("postgres://me:se cr/et@#@host:1/d"), "postgres://(set)@host:1/d");
+        assert_eq!(
+            shown("postgres://me:p@host/d?sslmode=disable"),
+            "postgres://(set)@host/d?sslmode=disable"
+        );
+        assert_eq!(shown(""), "");
+    }
 
     #[test]
     fn secrets_of_urls_are_masked() {
