@@ -15,13 +15,13 @@ pub(crate) fn array() -> ArrayView {
         ..ArrayNode::default()
     };
     let behind = ArrayNode {
-        group: "<1>".to_owned(),
+        group: "<1.0>".to_owned(),
         queued: 1_234,
         sessions: 56,
         behind: 4_096,
         behind_since_ms: Some(now_ms() - 60_000),
         policy: 0,
-        policy_error: "άγνωστη \"1\"".to_owned(),
+        policy_error: "άγνωστη \"1.0\"".to_owned(),
         ..node("10.0.0.2", "draining")
     };
     let silent = ArrayNode { clock_ahead_ms: -3_600_000, ..node("10.0.0.3", "silent") };
@@ -44,7 +44,7 @@ fn nodes_are_shown_with_what_is_wrong_with_them() {
         "10.0.0.1",
         "complete",
         "takes no new mail",
-        "&lt;1&gt;",
+        "&lt;1.0&gt;",
         "changes wait, since",
         "a newer one is refused",
         "silent",

@@ -95,14 +95,14 @@ fn row(node: &ArrayNode) -> Markup {
             td data-label=(t("Policy")) {
                 @if node.policy > 0 { (node.policy) } @else { (t("its own")) }
                 @if !node.policy_error.is_empty() {
-                    " " span.poor title=(format::plain(&node.policy_error)) { (t("a newer one is refused")) }
+                    ", " span.poor title=(format::plain(&node.policy_error)) { (t("a newer one is refused")) }
                 }
             }
             td data-label=(t("Version")) { (format::plain(&node.program)) }
             td data-label=(t("Seen")) {
                 (format::time(node.seen_ms))
                 @if node.clock_ahead_ms.abs() > CLOCK_OFF_MS {
-                    " " span.poor { (t("its clock is off by {} s").with(node.clock_ahead_ms / 1_000)) }
+                    ", " span.poor { (t("its clock is off by {} s").with(node.clock_ahead_ms / 1_000)) }
                 }
             }
         }
