@@ -1,8 +1,8 @@
 //! Packs of the shared message log: up to [`MESSAGES_MAX`] messages of one node and day, in one
 //! row.
 //!
-//! Why not a row a message: the database would hold 60 index entries for each, and take most of a
-//! core for what a node logs in a second; and a row costs the wire more than the compressed record.
+//! Why not a row a message: each of its terms would be an index entry of its own, and the wire
+//! would carry the record without compression.
 //! A pack costs the database one row, and its terms (hashes of 32 bits, each once for all messages
 //! of the pack) one entry each. A search finds packs by terms, then looks into them: each message
 //! has the list of its terms beside it, so that only what matches is decoded, and decoded messages
@@ -36,7 +36,7 @@ const FORMAT: u8 = 1;
 pub enum Effort {
     /// Zstandard's level 3.
     Fast,
-    /// Level 9: a tenth fewer bytes, for six times the work.
+    /// Level 9: a tenth fewer bytes (387 records of real mail: 490 to 444 bytes each).
     Tight,
 }
 
