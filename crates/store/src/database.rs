@@ -5,7 +5,7 @@
 //! refused.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
@@ -14,6 +14,8 @@ use crate::files;
 
 /// How long a statement waits for another connection's lock, in milliseconds.
 const BUSY_MS: u64 = 10_000;
+/// Between two attempts at a lock that SQLite does not wait for.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// Prepared statements kept by a connection.
 const STATEMENTS_KEPT: usize = 64;
 
@@ -24,10 +26,28 @@ const WAL_PAGES: u32 = 4_000;
 ///
 /// Commits are durable when they return (`synchronous = FULL`).
 pub fn open_write(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
+    let begun = Instant::now();
+    loop {
+        match try_open_write(path, migrations) {
+            // While a new file is changed to a write-ahead log, SQLite answers another connection
+            // at once and does not wait as for other locks: with nothing, a node lost the first
+            // line of its day's log if somebody looked into it at that moment.
+            Err(error) if error.is_busy() && begun.elapsed() < Duration::from_millis(BUSY_MS) => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn try_open_write(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
     let db = StoreError::db(path);
     files::prepare_database(path).map_err(StoreError::io(path, "open"))?;
     let mut connection = Connection::open(path).map_err(&db)?;
     prepare(&connection).map_err(&db)?;
+    // A transaction that reads before it writes does not wait for a lock, but fails: each asks for
+    // it when it begins.
+    connection.set_transaction_behavior(TransactionBehavior::Immediate);
     connection
         .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
         .map_err(&db)?;

@@ -119,6 +119,17 @@ impl StoreError {
         }
     }
 
+    /// Whether another connection holds a lock of the file.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            StoreError::Database { source, .. } => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+            }
+            StoreError::Shared(inner) => inner.is_busy(),
+            _ => false,
+        }
+    }
+
     /// Whether stored bytes are damaged, or cannot be decrypted: reading them again would not help.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(self, StoreError::Damaged { .. } | StoreError::Invalid { .. })

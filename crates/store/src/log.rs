@@ -192,6 +192,19 @@ impl Log {
         self.queue_append(records, events, done, false);
     }
 
+    /// As [`Log::append_then`] for a caller that can do nothing about a failure: it is an error in
+    /// the text log, with the messages whose lines are missing.
+    pub fn append_or_tell(&self, records: Vec<LogRecord>, events: Vec<Event>) {
+        let ids = records.iter().map(|r| r.id.as_str()).chain(events.iter().map(|e| e.id.as_str()));
+        let ids = ids.collect::<Vec<_>>().join(" ");
+        let tell = move |result: Result<Appended, StoreError>| {
+            if let Err(error) = result {
+                tracing::error!(%error, ids, "lines are missing in the message log");
+            }
+        };
+        self.append_then(records, events, Box::new(tell));
+    }
+
     /// As [`Log::append_then`] for a caller that waits: the writer takes what is queued already and
     /// commits at once. Concurrent callers still share one sync.
     pub fn append_now(&self, records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged) {
@@ -356,5 +369,7 @@ fn day_path(folder: &Path, day: i64) -> PathBuf {
     folder.join(format!("{}.db", day_name(day)))
 }
 
+#[cfg(test)]
+mod shared_tests;
 #[cfg(test)]
 mod tests;

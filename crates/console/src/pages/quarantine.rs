@@ -383,7 +383,7 @@ pub(crate) fn delete_one(
             recipient: item.recipients.join(", "),
             detail: format!("by {}", request.login()),
         };
-        app.state.log.append_then(Vec::new(), vec![deleted], Box::new(|_| {}));
+        app.state.log.append_or_tell(Vec::new(), vec![deleted]);
     }
     Ok(deletion)
 }

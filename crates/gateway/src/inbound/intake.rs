@@ -360,7 +360,7 @@ impl Intake {
             ..Delivery::default()
         });
         record.deliveries = deliveries.collect();
-        self.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+        self.log.append_or_tell(vec![record], Vec::new());
     }
 }
 

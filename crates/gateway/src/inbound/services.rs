@@ -181,7 +181,7 @@ impl ServiceContext {
             reply: format!("answered: {answer}"),
         };
         record.deliveries = record.envelope.rcpt_to.iter().map(delivery).collect();
-        self.core.intake.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+        self.core.intake.log.append_or_tell(vec![record], Vec::new());
     }
 
     /// Writes down what a client says of a message; whether it was news. Each user is a reporter

@@ -4,11 +4,12 @@
 //! Whoever finds such a listener takes it for an open relay. It says 250 to any recipient, but
 //! there is no way from here to the spool, the queue or a next hop, so that it relays nothing,
 //! delivers nothing and reports to nobody. This is the one place where 250 does not mean that a
-//! message is on stable storage: its line of the log is, soon.
+//! message is on stable storage: its line of the log is.
 
 use gauntlet_smtp::Reply;
 use gauntlet_store::record::Stage;
 use gauntlet_store::{Delivery, Outcome};
+use tokio::sync::oneshot;
 
 use super::intake::{Arrival, Ends, Intake, Passing};
 use crate::ids;
@@ -35,7 +36,15 @@ impl Intake {
             ..Delivery::default()
         });
         record.deliveries = gone.collect();
-        self.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+        let (logged, durable) = oneshot::channel();
+        let done = |result| {
+            let _the_session_is_gone = logged.send(result);
+        };
+        self.log.append_then(vec![record], Vec::new(), Box::new(done));
+        if let Ok(Err(error)) = durable.await {
+            tracing::error!(%error, "mail to a trap could not be logged, and is not taken");
+            return vec![Reply::new(451, (4, 3, 0), "cannot be logged now, try again later")];
+        }
         self.metrics.trapped.add_one();
         vec![Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}"))]
     }

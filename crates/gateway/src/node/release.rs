@@ -77,7 +77,7 @@ impl Node {
                     recipient: recipients.join(", "),
                     detail: format!("by {}", order.who),
                 };
-                self.log.append_then(Vec::new(), vec![released], Box::new(|_| {}));
+                self.log.append_or_tell(Vec::new(), vec![released]);
                 Ok(Release::Done(recipients))
             }
         }
@@ -135,7 +135,7 @@ impl Node {
                 recipient: String::new(),
                 detail: format!("by {who}"),
             };
-            self.log.append_then(Vec::new(), vec![corrected], Box::new(|_| {}));
+            self.log.append_or_tell(Vec::new(), vec![corrected]);
         }
         Ok(())
     }

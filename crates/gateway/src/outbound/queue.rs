@@ -363,7 +363,7 @@ impl Queue {
             if !std::mem::replace(&mut progress.logged, true) {
                 let record = active.record(&progress.deliveries);
                 drop(progress);
-                self.parts.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+                self.parts.log.append_or_tell(vec![record], Vec::new());
             }
         }
     }
@@ -486,7 +486,7 @@ impl Queue {
         let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
         let due = Schedule::of(&settings.sender).next_attempt(id, attempts, self.now_ms());
         self.remember(&record, id, due);
-        self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
+        self.parts.log.append_or_tell(vec![record], events);
     }
 
     /// Lets a message wait; how far it got is kept in the spool.

@@ -353,11 +353,7 @@ impl Course {
             (delivery.outcome, delivery.at_ms, delivery.reply) = (outcome, at_ms, reply);
             next_hop.clone_into(&mut delivery.next_hop);
         }
-        context.core.intake.log.append_then(
-            vec![self.message.record],
-            Vec::new(),
-            Box::new(|_| {}),
-        );
+        context.core.intake.log.append_or_tell(vec![self.message.record], Vec::new());
         let reply = if self.goes_on { Reply::Accept } else { Reply::Discard };
         Ending { actions: self.actions, reply }
     }

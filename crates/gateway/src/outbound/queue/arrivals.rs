@@ -282,7 +282,7 @@ impl Arrivals {
             records.push(plan.record);
         }
         if !records.is_empty() {
-            self.parts.log.append_then(records, events, Box::new(|_| {}));
+            self.parts.log.append_or_tell(records, events);
         }
         new
     }

@@ -146,11 +146,7 @@ impl Queue {
                     detail: format!("to {}, where it is {there}", leaving.to),
                 });
                 // The other node logs its outcomes.
-                self.parts.log.append_then(
-                    Vec::new(),
-                    event.into_iter().collect(),
-                    Box::new(|_| {}),
-                );
+                self.parts.log.append_or_tell(Vec::new(), event.into_iter().collect());
                 self.parts.spool.done(id);
             }
             Arrival::Refused { .. } | Arrival::Later { .. } => self.stay(id, leaving.due_ms),
