@@ -6,8 +6,8 @@ usage: array-nodes.py GAUNTLET CORPUS [--share 25] [--seconds 30] [--rounds 3] [
 Each node is a process group in a CPU cgroup of its own (version 1 or 2) with `share` hundredths of a
 CPU; PostgreSQL (Debian's), the sink and the load generators have the rest. Printed for each number
 of nodes: messages/s taken by all nodes together, how many times that of one node, bytes/s between
-all nodes and the database both ways (counted by a proxy in between), bytes a message, and how long
-the log was behind after the load ended. Run it on an idle machine: the shares must fit beside the
+all nodes and the database both ways (counted by a proxy in between), bytes a message, those of the
+database's write-ahead log and of its tables, and how long the log was behind after the load ended. Run it on an idle machine: the shares must fit beside the
 generators.
 """
 import argparse, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess, sys, tempfile
@@ -135,6 +135,17 @@ next_hop = "127.0.0.1:{sink}"
         self.cage.remove()
 
 
+def ask(port, sql):
+    uri = f"postgres://keeper@127.0.0.1:{port}/postgres"
+    done = subprocess.run(["psql", "-At", "-d", uri, "-c", sql], capture_output=True, text=True)
+    return int(done.stdout.strip() or 0)
+
+
+WAL = "SELECT (pg_current_wal_lsn() - '0/0')::bigint"
+TABLES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+            JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'gauntlet' AND c.relkind = 'r'"""
+
+
 def run(args, count):
     folder = pathlib.Path(tempfile.mkdtemp())
     server, port = postgres(folder)
@@ -147,6 +158,7 @@ def run(args, count):
     nodes = [Node(args.gauntlet, folder, n, database, sink_port, args.share) for n in range(count)]
     time.sleep(3)
     before, start = list(counter.bytes), time.time()
+    wal, tables = ask(port, WAL), ask(port, TABLES)
     loads = [subprocess.Popen([args.gauntlet, "bench", "send", node.smtp, args.corpus, "--seconds",
                                str(args.seconds), "--warm-up", "3", "--json", "--connections", "8",
                                "--no-calibration", *(["--rate", str(args.rate / count)] if args.rate else [])],
@@ -158,15 +170,14 @@ def run(args, count):
     behind = time.time() - ended
     moved = [b - a for a, b in zip(before, counter.bytes)]
     shipped = sum(node.metric("array_shipped_messages_total") for node in nodes)
-    logged = subprocess.run(["psql", "-At", "-d", f"postgres://keeper@127.0.0.1:{port}/postgres", "-c",
-                             "SELECT coalesce(sum(messages), 0) FROM gauntlet.log_count"],
-                            capture_output=True, text=True).stdout.strip()
+    logged = ask(port, "SELECT coalesce(sum(messages), 0) FROM gauntlet.log_count")
+    wal, tables = ask(port, WAL) - wal, ask(port, TABLES) - tables
     for node in nodes:
         node.stop()
     sink.kill(), server.send_signal(signal.SIGINT)
     sink.wait(), server.wait()
     shutil.rmtree(folder, ignore_errors=True)
-    return {"results": results, "moved": moved, "shipped": shipped, "logged": int(logged or 0),
+    return {"results": results, "moved": moved, "shipped": shipped, "logged": logged, "wal": wal, "tables": tables,
             "seconds": ended - start, "behind": behind}
 
 
@@ -179,6 +190,7 @@ def summary(count, done):
     return (f"{count} nodes: {rate:.1f} messages/s, {cut} failed or unsent; {done['logged']} logged, "
             f"{done['shipped']} shipped; to the database {done['moved'][0]} bytes, from it {done['moved'][1]}: "
             f"{moved / logged:.0f} a message, {moved / done['seconds'] / 1000:.1f} KB/s; "
+            f"write-ahead log {done['wal'] / logged:.0f}, tables {done['tables'] / logged:.0f} a message; "
             f"log complete {done['behind']:.1f} s after the load")
 
 

@@ -1,5 +1,6 @@
 //! `gauntlet array`: the nodes that share policy and message log, and orders to them.
 
+mod export;
 pub(crate) mod member;
 
 use std::io::Write;
@@ -83,6 +84,8 @@ enum Command {
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "60", value_name = "SECONDS", global = true)]
         wait: Option<u64>,
     },
+    /// Write days of the message log as Parquet files, for DuckDB, ClickHouse or Spark
+    Export(export::ExportArgs),
     /// List the last orders and what came of them
     #[command(after_help = "Examples:\n  gauntlet array orders --limit 5")]
     Orders {
@@ -232,6 +235,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Policy { command } => policy(&session, out, command).await,
+            Command::Export(args) => export::run(&session, &config, args, out).await,
             Command::Order { node, order, wait } => {
                 give(&session, out, (node, &order.order()), *wait).await
             }

@@ -23,13 +23,33 @@ pub(crate) fn database(config: &Config) -> anyhow::Result<Option<Database>> {
     if !array.is_on() {
         return Ok(None);
     }
-    let address = DatabaseAddress::parse(&array.database)?;
+    let (address, tls, options) = parts(config, &array.database)?;
+    Ok(Some(Database::new(address, tls, options)))
+}
+
+/// The replica of the database that searches ask first; none if none is named.
+///
+/// # Errors
+/// As [`database`].
+pub(crate) fn replica(config: &Config) -> anyhow::Result<Option<Database>> {
+    if config.array.replica.is_empty() {
+        return Ok(None);
+    }
+    let (address, tls, options) = parts(config, &config.array.replica).context("array.replica")?;
+    Ok(Some(Database::to_read(address, tls, options)))
+}
+
+fn parts(
+    config: &Config,
+    uri: &str,
+) -> anyhow::Result<(DatabaseAddress, DatabaseTls, DatabaseOptions)> {
+    let address = DatabaseAddress::parse(uri)?;
     let (any, verified) = HopTls::load(&trust_roots(&config.sender.roots))?.configurations();
     let options = DatabaseOptions {
-        connect_max: Duration::from_secs(array.connect_seconds_max),
-        query_max: Duration::from_secs(array.query_seconds_max),
+        connect_max: Duration::from_secs(config.array.connect_seconds_max),
+        query_max: Duration::from_secs(config.array.query_seconds_max),
     };
-    Ok(Some(Database::new(address, DatabaseTls { any, verified }, options)))
+    Ok((address, DatabaseTls { any, verified }, options))
 }
 
 /// Checks the addresses of database and object store.
@@ -39,6 +59,9 @@ pub(crate) fn database(config: &Config) -> anyhow::Result<Option<Database>> {
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     if config.array.is_on() {
         DatabaseAddress::parse(&config.array.database)?;
+    }
+    if !config.array.replica.is_empty() {
+        DatabaseAddress::parse(&config.array.replica).context("array.replica")?;
     }
     if !config.array.objects.is_empty() {
         ObjectsAddress::parse(&config.array.objects)?;
@@ -54,10 +77,18 @@ pub(crate) fn objects(config: &Config) -> anyhow::Result<Option<Objects>> {
     if config.array.objects.is_empty() {
         return Ok(None);
     }
-    let address = ObjectsAddress::parse(&config.array.objects)?;
+    objects_at(config, &config.array.objects).map(Some)
+}
+
+/// The object store at this address.
+///
+/// # Errors
+/// As [`objects`].
+pub(crate) fn objects_at(config: &Config, uri: &str) -> anyhow::Result<Objects> {
+    let address = ObjectsAddress::parse(uri)?;
     let (any, verified) = HopTls::load(&trust_roots(&config.sender.roots))?.configurations();
     let tls = DatabaseTls { any, verified };
-    Ok(Some(Objects::new(&address, &tls, ObjectsOptions::default())?))
+    Ok(Objects::new(&address, &tls, ObjectsOptions::default())?)
 }
 
 /// The held mail of all nodes, on this runtime.
@@ -127,6 +158,17 @@ fn read_or_make(path: &Path) -> anyhow::Result<String> {
 }
 
 /// The log of all nodes, on this runtime.
-pub(crate) fn shared_log(database: Database, runtime: &tokio::runtime::Runtime) -> Arc<SharedLog> {
-    Arc::new(SharedLog::new(database, runtime.handle().clone()))
+///
+/// # Errors
+/// If the configuration names no array, or an address of it cannot be used.
+pub(crate) fn shared_log(
+    config: &Config,
+    runtime: &tokio::runtime::Runtime,
+) -> anyhow::Result<Arc<SharedLog>> {
+    let database = database(config)?.context("array.database is not set")?;
+    let log = SharedLog::new(database, runtime.handle().clone());
+    Ok(Arc::new(match replica(config)? {
+        Some(replica) => log.with_replica(replica),
+        None => log,
+    }))
 }

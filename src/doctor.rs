@@ -3,6 +3,7 @@
 //! Each check reports a status, details and, unless it passes, a remediation hint.
 
 mod acme;
+mod array;
 mod data;
 mod engines;
 mod privacy;
@@ -29,9 +30,9 @@ use gauntlet_gateway::secrets::Secrets;
 #[command(
     after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue,
 malware engines (do they answer?), names of detectors in the policy, databases of groups, the
-roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name
-and address in the DNS and back, published DKIM keys, and whether our listeners relay for
-strangers.
+array's database, replica and object store, the roots that certificates are verified by, the
+resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM
+keys, and whether our listeners relay for strangers.
 
 Exit codes: 0 no error (warnings do not count); 1 a check failed; 2 the configuration cannot be
 read.
@@ -147,6 +148,7 @@ pub(crate) fn examine(
     groups(config, &mut found);
     roots(config, &mut found);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(array::array(config, &mut found));
     runtime.block_on(async {
         let resolver = Resolver::new(&config.dns)?;
         if answers(&resolver, &mut found).await {

@@ -136,9 +136,8 @@ fn open(args: &Args) -> anyhow::Result<(Arc<dyn MessageLog>, Option<tokio::runti
         return Ok((Arc::new(log), None));
     }
     let config = args.node.load()?;
-    let database = access::database(&config)?.context("array.database is not set")?;
     let runtime = access::runtime(1)?;
-    Ok((access::shared_log(database, &runtime), Some(runtime)))
+    Ok((access::shared_log(&config, &runtime)?, Some(runtime)))
 }
 
 fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<()> {

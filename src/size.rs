@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use gauntlet_bench::size::array::{ArrayCosts, ArrayPlan, array_plan};
 use gauntlet_bench::size::scaling::{self, Fit, Point, Prediction};
 use gauntlet_bench::size::{self, Capacity, Link, Plan, Retention, Traffic};
 use serde::Serialize;
@@ -18,6 +19,7 @@ Examples:
   gauntlet size --users 100000 --sustained 32
   gauntlet size --users 22500 --sustained 32 --link e1
   gauntlet size --users 100000 --sustained 32 --keep mailmarshal
+  gauntlet size --users 100000 --sustained 32 --array
   gauntlet size --users 500000 --points 1=440,2=830,4=1500,8=2600 --cpus 16";
 
 /// Bits/s of an E1 line in each direction, rounded as the study did.
@@ -76,6 +78,9 @@ pub(crate) struct Args {
     /// Say what a link carries: bits/s in each direction, or e1
     #[arg(long, value_name = "BITS", value_parser = bits)]
     link: Option<f64>,
+    /// The nodes form an array: say what database and object store need
+    #[arg(long)]
+    array: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -116,6 +121,8 @@ struct Answer {
     prediction: Option<Prediction>,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<Link>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    array: Option<ArrayPlan>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -158,7 +165,9 @@ fn answer(args: &Args) -> anyhow::Result<Answer> {
     retention.database_days = args.log_days.unwrap_or(retention.database_days);
     let plan = size::plan(&traffic, &capacity, &retention)?;
     let link = args.link.map(|bits| size::link(bits, &traffic)).transpose()?;
-    Ok(Answer { traffic, capacity, retention, plan, fit, prediction, link })
+    let costs = ArrayCosts::measured();
+    let array = args.array.then(|| array_plan(&traffic, &retention, &plan, &costs));
+    Ok(Answer { traffic, capacity, retention, plan, fit, prediction, link, array })
 }
 
 fn table(answer: &Answer) -> String {
@@ -217,9 +226,42 @@ fn table(answer: &Answer) -> String {
             format!("{rate_in:.1} messages/s in and {rate_out:.1} out: {users:.0} users"),
         ));
     }
+    rows.extend(answer.array.iter().flat_map(array_rows));
     let mut text: String = rows.iter().map(|(n, value)| format!("{n:20} {value}\n")).collect();
     text.push_str(&law(answer));
     text
+}
+
+/// What database and object store of an array need.
+fn array_rows(array: &ArrayPlan) -> [(&'static str, String); 4] {
+    [
+        (
+            "database traffic",
+            format!(
+                "{:.1} KB/s with the nodes, {:.1} KB/s of write-ahead log ({:.2} GB a day)",
+                array.database_bytes_per_second / 1e3,
+                array.wal_bytes_per_second / 1e3,
+                array.wal_bytes_per_day / 1e9
+            ),
+        ),
+        ("database disk", format!("{:.1} GB", array.database_bytes / 1e9)),
+        (
+            "object store",
+            format!(
+                "{:.1} GB, {:.1} KB/s in the busy window",
+                array.object_bytes / 1e9,
+                array.object_bytes_per_second / 1e3
+            ),
+        ),
+        (
+            "its requests",
+            format!(
+                "{:.2} PUT/s, {:.0} thousand a month",
+                array.puts_per_second,
+                array.puts_per_month / 1e3
+            ),
+        ),
+    ]
 }
 
 /// Lines on the law that a node was predicted by, if it was.

@@ -1,6 +1,7 @@
 //! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
 
 mod ambiguous_mime;
+mod array_tools;
 mod backup_command;
 mod bad_input;
 mod bench_compare;

@@ -48,3 +48,17 @@ fn senseless_figures_are_refused_by_name() {
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("--sustained"), "{text}");
 }
+
+#[test]
+fn an_array_needs_a_database_and_a_store() {
+    let (code, text) = said(&size("--users 100000 --sustained 32"));
+    assert!(code == 0 && !text.contains("database traffic"), "{text}");
+    let (code, text) = said(&size("--users 100000 --sustained 32 --array"));
+    assert_eq!(code, 0, "{text}");
+    for row in ["database traffic", "database disk", "object store", "PUT/s"] {
+        assert!(text.contains(row), "{text}");
+    }
+    let output = size("--users 100000 --sustained 32 --array --json");
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(answer["array"]["wal_bytes_per_day"].as_f64().unwrap() > 0.0, "{answer}");
+}

@@ -73,7 +73,7 @@ impl Membership {
         let task = runtime.spawn(member.run(stopped));
         Ok(Some(Arc::new(Membership {
             state,
-            log: access::shared_log(database.clone(), &runtime),
+            log: access::shared_log(&config, &runtime)?,
             database,
             stop,
             task: Mutex::new(Some(task)),
@@ -453,7 +453,7 @@ impl RunningNode {
                         recipient: held.item.recipients.join(", "),
                         detail: format!("by {who}"),
                     };
-                    self.node.log.append_then(Vec::new(), vec![deleted], Box::new(|_| {}));
+                    self.node.log.append_or_tell(Vec::new(), vec![deleted]);
                 }
                 Ok("deleted".to_owned())
             }

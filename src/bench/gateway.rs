@@ -26,30 +26,34 @@ recipient, some up to 32). What comes back drives what is sent: --window message
 of each instance at most. One that has not come back within --patience (quarantined, discarded,
 stuck) is counted as held and is no bottleneck.
 
+Several gateways (nodes of an array that deliver to the same --listen) are named with commas; load
+generators are dealt out to them in turn, one each at least, and each one's rate is told.
+
 Exit codes: 0 measured; 2 nothing could be measured; 3 the client was the limit, or messages
 that were accepted neither came back nor were held.
 
 Examples:
   gauntlet bench gateway 127.0.0.1:2525 mail/ --listen 127.0.0.1:2626
   gauntlet bench gateway 127.0.0.1:2525 mail/ --instances 6 --seconds 960 --report run/
-  gauntlet bench gateway 127.0.0.1:2525 mail/ --link e1";
+  gauntlet bench gateway 127.0.0.1:2525 mail/ --link e1
+  gauntlet bench gateway 127.0.0.1:2525,127.0.0.1:3525 mail/ --instances 2";
 
 /// Arguments of `gauntlet bench gateway`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Gateway to measure, HOST:PORT
+    /// Gateway to measure, HOST:PORT; several with commas between
     #[arg(value_name = "GATEWAY")]
-    gateway: String,
+    gateways: String,
     /// Folders of messages, one a file
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
     /// Where the gateway delivers to; we listen there
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2626")]
     listen: SocketAddr,
-    /// Load generators, each with its window
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    instances: usize,
+    /// Load generators, each with its window [default: one for each gateway]
+    #[arg(long, value_name = "N")]
+    instances: Option<usize>,
     /// Messages in flight of each instance at most
     #[arg(long, value_name = "N", default_value_t = 100)]
     window: usize,
@@ -108,24 +112,29 @@ fn link(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("{text:?} is neither bytes/s nor e1"))
 }
 
-fn plan(args: &Args) -> anyhow::Result<Plan> {
-    let gateway = args
-        .gateway
+fn address(name: &str, remote: bool) -> anyhow::Result<SocketAddr> {
+    let gateway = name
         .to_socket_addrs()
-        .with_context(|| format!("{:?} is no HOST:PORT that resolves", args.gateway))?
+        .with_context(|| format!("{name:?} is no HOST:PORT that resolves"))?
         .next()
-        .with_context(|| format!("{} has no address", args.gateway))?;
-    if !args.remote && !gateway.ip().to_canonical().is_loopback() {
+        .with_context(|| format!("{name} has no address"))?;
+    if !remote && !gateway.ip().to_canonical().is_loopback() {
         bail!("{gateway} is not on this machine: load a gateway of yours with --remote");
     }
+    Ok(gateway)
+}
+
+fn plan(args: &Args) -> anyhow::Result<Plan> {
+    let gateways = args.gateways.split(',').map(|name| address(name, args.remote));
+    let gateways = gateways.collect::<anyhow::Result<Vec<SocketAddr>>>()?;
     let seconds = |name: &str, value: f64| {
         Duration::try_from_secs_f64(value)
             .map_err(|error| anyhow::anyhow!("{name} {value}: {error}"))
     };
     Ok(Plan {
-        gateway,
+        instances: args.instances.unwrap_or(gateways.len()),
+        gateways,
         listen: args.listen,
-        instances: args.instances,
         window: args.window,
         connections: args.connections,
         warm_up: seconds("--warm-up", args.warm_up)?,
@@ -149,7 +158,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let corpus = Corpus::load(&args.folders)?;
     eprintln!(
         "sending to {} and listening on {} for {} s ...",
-        plan.gateway,
+        args.gateways,
         plan.listen,
         args.warm_up + args.seconds
     );
@@ -248,6 +257,16 @@ fn rows(report: &Report) -> Vec<(&'static str, String)> {
         ("system", format!("{}, kernel {}", manifest.system, manifest.kernel)),
         ("program", format!("{} build {}", manifest.version, manifest.build)),
     ];
+    if report.gateways.len() > 1 {
+        rows.extend(report.gateways.iter().map(|share| {
+            let (refused, unanswered) = (share.refused, share.unanswered);
+            let text = format!(
+                "{}: {:.1} messages/s, {} accepted, {refused} refused, {unanswered} unanswered",
+                share.gateway, share.messages_per_second, share.accepted
+            );
+            ("gateway", text)
+        }));
+    }
     rows.extend(limit(report).map(|why| ("limited by", why)));
     rows.extend(report.errors.iter().map(|(error, n)| ("error", format!("{n} x {error}"))));
     rows.extend(report.invalid.iter().map(|why| ("INVALID", why.clone())));

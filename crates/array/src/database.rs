@@ -37,6 +37,7 @@ pub struct Database {
     address: DatabaseAddress,
     tls: DatabaseTls,
     options: DatabaseOptions,
+    servers: TargetSessionAttrs,
 }
 
 /// A value of a statement.
@@ -57,7 +58,13 @@ pub struct Session {
 impl Database {
     /// A database at this address.
     pub fn new(address: DatabaseAddress, tls: DatabaseTls, options: DatabaseOptions) -> Self {
-        Database { address, tls, options }
+        // Of several servers the one that takes writes: a failed-over replica is found so.
+        Database { address, tls, options, servers: TargetSessionAttrs::ReadWrite }
+    }
+
+    /// The same for reading: a server that takes no writes will do.
+    pub fn to_read(address: DatabaseAddress, tls: DatabaseTls, options: DatabaseOptions) -> Self {
+        Database { servers: TargetSessionAttrs::Any, ..Self::new(address, tls, options) }
     }
 
     /// `host:port/database`.
@@ -84,8 +91,7 @@ impl Database {
     async fn open(&self) -> Result<Session, ArrayError> {
         let mut config = self.address.config.clone();
         config.application_name("gauntlet").connect_timeout(self.options.connect_max);
-        // Of several servers the one that takes writes: a failed-over replica is found so.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        config.target_session_attrs(self.servers);
         let roots = || {
             ArrayError::Address(
                 "sslmode=verify-full needs trusted roots (sender.roots); or say sslmode=require"

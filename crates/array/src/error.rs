@@ -124,6 +124,12 @@ pub enum ArrayError {
         /// Why it is.
         cause: String,
     },
+    /// A file of an export cannot be made.
+    #[error("a Parquet file cannot be made: {cause}")]
+    Export {
+        /// What the writer of files said.
+        cause: String,
+    },
     /// The store of this node cannot be read or written.
     #[error(transparent)]
     Store(#[from] gauntlet_store::StoreError),

@@ -1,8 +1,5 @@
 //! The quarantine of an array: what all nodes hold, read by managers.
 
-use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use gauntlet_store::quarantine::{FolderSummary, Held, HeldMail, HeldPage, HeldQuery, State};
 use gauntlet_store::{BodyKeys, StoreError};
 use tokio::runtime::Handle;
@@ -13,21 +10,16 @@ use crate::database::{Database, Session, Value};
 use crate::error::ArrayError;
 use crate::held_rows::{COLUMNS, held};
 use crate::objects::Objects;
-use crate::schema;
-
-/// Connections kept for the next question.
-const SESSIONS_KEPT: usize = 4;
+use crate::readers::{Readers, store_error};
 
 /// The held mail of all nodes. Its methods block, and may be called from any thread that is not one
 /// of the runtime's own.
 #[derive(Debug)]
 pub struct SharedQuarantine {
-    database: Database,
+    readers: Readers,
     objects: Objects,
     /// Keys of bodies that nodes encrypted; they are those of the nodes' key files.
     keys: Option<BodyKeys>,
-    runtime: Handle,
-    sessions: Mutex<Vec<Session>>,
 }
 
 impl SharedQuarantine {
@@ -38,64 +30,32 @@ impl SharedQuarantine {
         keys: Option<BodyKeys>,
         runtime: Handle,
     ) -> Self {
-        SharedQuarantine { database, objects, keys, runtime, sessions: Mutex::new(Vec::new()) }
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, Vec<Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks with a connection of its own.
-    fn ask<T, F>(&self, asking: impl FnOnce(Session) -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = (Session, Result<T, ArrayError>)>,
-    {
-        let kept = self.sessions().pop().filter(|session| !session.is_closed());
-        let answer = self.runtime.block_on(async {
-            let session = match kept {
-                Some(session) => session,
-                None => schema::session(&self.database).await?,
-            };
-            let (session, answer) = asking(session).await;
-            // One that failed may still be busy with what was asked.
-            let mut sessions = self.sessions();
-            if answer.is_ok() && sessions.len() < SESSIONS_KEPT {
-                sessions.push(session);
-            }
-            answer
-        });
-        answer.map_err(|error| match error {
-            ArrayError::Store(error) => error,
-            other => {
-                let retry = !matches!(other, ArrayError::Damaged { .. });
-                StoreError::Remote { message: other.to_string(), retry }
-            }
-        })
+        SharedQuarantine { readers: Readers::new(database, runtime), objects, keys }
     }
 }
 
 impl HeldMail for SharedQuarantine {
     fn search(&self, query: &HeldQuery) -> Result<HeldPage, StoreError> {
-        self.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = search(&session, query).await;
             (session, found)
         })
     }
 
     fn get(&self, id: &str) -> Result<Option<Held>, StoreError> {
-        self.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = get(&session, id).await;
             (session, found)
         })
     }
 
     fn body(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let place = self.ask(|session| async {
+        let place = self.readers.ask(|session| async {
             let found = place_of(&session, id).await;
             (session, found)
         })?;
         let Some((name, offset, bytes)) = place else { return Ok(None) };
-        let read = self.runtime.block_on(self.objects.get(&name, offset, bytes));
+        let read = self.readers.runtime().block_on(self.objects.get(&name, offset, bytes));
         let place = format!("{}/{name}", self.objects.server());
         let opened = read.and_then(|record| {
             let record = record.ok_or_else(|| ArrayError::Damaged {
@@ -105,24 +65,18 @@ impl HeldMail for SharedQuarantine {
             })?;
             bodies::open(&record, &place, self.keys.as_ref())
         });
-        opened.map(Some).map_err(|error| match error {
-            ArrayError::Store(error) => error,
-            other => {
-                let retry = !matches!(other, ArrayError::Damaged { .. });
-                StoreError::Remote { message: other.to_string(), retry }
-            }
-        })
+        opened.map(Some).map_err(store_error)
     }
 
     fn folders(&self) -> Result<Vec<FolderSummary>, StoreError> {
-        self.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = folders(&session).await;
             (session, found)
         })
     }
 
     fn recipients_with_held(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = recipients_with_held(&session, after, limit).await;
             (session, found)
         })

@@ -3,38 +3,36 @@
 mod counts;
 mod search;
 
-use std::future::Future;
-use std::sync::{Mutex, PoisonError};
-
 use gauntlet_store::StoreError;
 use gauntlet_store::log::{
     Bucket, Counts, Feedback, LoggedMessage, MessageLog, Page, Query, TopKind,
 };
 use tokio::runtime::Handle;
 
-use crate::database::{Database, Session};
-use crate::error::ArrayError;
+use crate::database::Database;
 use crate::nodes::NodeRow;
-use crate::schema;
+use crate::readers::Readers;
 
 pub use counts::DayCounts;
-
-/// Connections kept for the next question.
-const SESSIONS_KEPT: usize = 4;
+pub(crate) use search::{days, node_names};
 
 /// The log of all nodes. Its methods block, and may be called from any thread that is not one of
 /// the runtime's own; every search ends within some seconds, with what it found until then.
 #[derive(Debug)]
-pub struct SharedLog {
-    database: Database,
-    runtime: Handle,
-    sessions: Mutex<Vec<Session>>,
-}
+pub struct SharedLog(Readers);
 
 impl SharedLog {
     /// The log in this database. `runtime` carries its connections.
     pub fn new(database: Database, runtime: Handle) -> Self {
-        SharedLog { database, runtime, sessions: Mutex::new(Vec::new()) }
+        SharedLog(Readers::new(database, runtime))
+    }
+
+    /// Asks this replica first, which may be some seconds behind, and the database itself when the
+    /// replica cannot be reached.
+    #[must_use]
+    pub fn with_replica(mut self, replica: Database) -> Self {
+        self.0.prefer(replica);
+        self
     }
 
     /// All nodes, by name.
@@ -42,54 +40,23 @@ impl SharedLog {
     /// # Errors
     /// If the database cannot be asked.
     pub fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
-        self.ask(|session| async {
+        self.0.ask(|session| async {
             let found = crate::nodes::list(&session).await;
             (session, found)
         })
-    }
-
-    /// Asks with a connection of its own.
-    fn ask<T, F>(&self, asking: impl FnOnce(Session) -> F) -> Result<T, StoreError>
-    where
-        F: Future<Output = (Session, Result<T, ArrayError>)>,
-    {
-        let kept = self.sessions().pop().filter(|session| !session.is_closed());
-        let answer = self.runtime.block_on(async {
-            let session = match kept {
-                Some(session) => session,
-                None => schema::session(&self.database).await?,
-            };
-            let (session, answer) = asking(session).await;
-            // One that failed may still be busy with what was asked.
-            if answer.is_ok() {
-                let mut sessions = self.sessions();
-                if sessions.len() < SESSIONS_KEPT {
-                    sessions.push(session);
-                }
-            }
-            answer
-        });
-        answer.map_err(|error| match error {
-            ArrayError::Store(error) => error,
-            other => StoreError::Remote { message: other.to_string(), retry: true },
-        })
-    }
-
-    fn sessions(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MessageLog for SharedLog {
     fn search(&self, query: &Query) -> Result<Page, StoreError> {
-        self.ask(|session| async {
+        self.0.ask(|session| async {
             let found = search::search(&session, query).await;
             (session, found)
         })
     }
 
     fn get(&self, id: &str) -> Result<Option<LoggedMessage>, StoreError> {
-        self.ask(|session| async {
+        self.0.ask(|session| async {
             let found = search::get(&session, id).await;
             (session, found)
         })
@@ -101,7 +68,7 @@ impl MessageLog for SharedLog {
         until_ms: i64,
         span_minutes: u32,
     ) -> Result<Vec<Bucket>, StoreError> {
-        self.ask(|session| async move {
+        self.0.ask(|session| async move {
             let found = counts::volume(&session, (since_ms, until_ms), span_minutes).await;
             (session, found)
         })
@@ -113,7 +80,7 @@ impl MessageLog for SharedLog {
         until_ms: i64,
         span_minutes: u32,
     ) -> Result<Counts, StoreError> {
-        self.ask(|session| async move {
+        self.0.ask(|session| async move {
             let found = counts::counts(&session, (since_ms, until_ms), span_minutes).await;
             (session, found)
         })
@@ -125,7 +92,7 @@ impl MessageLog for SharedLog {
         since_ms: i64,
         until_ms: i64,
     ) -> Result<std::collections::BTreeMap<String, u64>, StoreError> {
-        self.ask(|session| async move {
+        self.0.ask(|session| async move {
             let found = counts::tops(&session, kind, (since_ms, until_ms)).await;
             (session, found)
         })
@@ -140,14 +107,14 @@ impl MessageLog for SharedLog {
     }
 
     fn feedback(&self, since_ms: i64, until_ms: i64) -> Result<Vec<Feedback>, StoreError> {
-        self.ask(|session| async move {
+        self.0.ask(|session| async move {
             let found = counts::feedback(&session, (since_ms, until_ms)).await;
             (session, found)
         })
     }
 
     fn oldest_ms(&self) -> Result<Option<i64>, StoreError> {
-        self.ask(|session| async {
+        self.0.ask(|session| async {
             let found = search::oldest_ms(&session).await;
             (session, found)
         })

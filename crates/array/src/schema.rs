@@ -160,6 +160,20 @@ pub async fn session(database: &Database) -> Result<Session, ArrayError> {
     Ok(session)
 }
 
+/// Connects for somebody who only reads: any server will do, and the tables are not touched.
+///
+/// # Errors
+/// As [`Database::connect`]; if there are no tables, or they are too old or too new.
+pub async fn session_to_read(database: &Database) -> Result<Session, ArrayError> {
+    let session = database.connect().await?;
+    match found(&session).await? {
+        (0, _) => Err(ArrayError::NotMade),
+        (found, needed) if needed > KNOWN => Err(ArrayError::Newer { found, needed, known: KNOWN }),
+        (found, _) if found < KNOWN => Err(ArrayError::Older { found, known: KNOWN }),
+        _ => Ok(session),
+    }
+}
+
 /// Makes the tables or upgrades them if that is needed. Returns the schema that is there then.
 ///
 /// # Errors

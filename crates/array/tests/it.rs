@@ -2,6 +2,7 @@
 
 mod bodies_bytes;
 mod bodies_walk;
+mod export;
 mod faults;
 mod fuzz_smoke;
 mod held;

@@ -10,6 +10,7 @@
 //!   sustains;
 //! - disk grows with messages a day times bytes times days of retention, plus headroom.
 
+pub mod array;
 pub mod scaling;
 
 use serde::{Deserialize, Serialize};

@@ -143,7 +143,8 @@ fn required(matcher: &Matcher) -> Vec<Vec<i32>> {
 }
 
 /// Days that have a table, newest first.
-async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
+/// The days that the log has, newest first.
+pub(crate) async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
     let asked = session
         .rows(
             DOING,
@@ -162,7 +163,8 @@ async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
     Ok(days)
 }
 
-async fn node_names(session: &Session) -> Result<BTreeMap<i16, String>, ArrayError> {
+/// Names of the nodes, by their numbers.
+pub(crate) async fn node_names(session: &Session) -> Result<BTreeMap<i16, String>, ArrayError> {
     let asked =
         session.rows("reading the nodes of the array", "SELECT id, name FROM node", &[]).await?;
     let rows = asked;

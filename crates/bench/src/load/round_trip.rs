@@ -43,8 +43,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// What is sent, through which gateway.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Address and port of the gateway under test.
-    pub gateway: SocketAddr,
+    /// Address and port of the gateway under test, or of the nodes of one: load generators are dealt
+    /// out to them in turn.
+    pub gateways: Vec<SocketAddr>,
     /// Where it delivers to: we listen there.
     pub listen: SocketAddr,
     /// Load generators, each with a window and a count of its own.
@@ -96,6 +97,37 @@ pub struct Accounts {
     pub strange: u64,
 }
 
+/// What one of the gateways did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GatewayShare {
+    /// Its address and port.
+    pub gateway: String,
+    /// Messages/s through it that came back within the time counted.
+    pub messages_per_second: f64,
+    /// Messages that it accepted, warm-up included.
+    pub accepted: u64,
+    /// Messages that it refused, for now or for ever.
+    pub refused: u64,
+    /// Messages that it gave no answer to.
+    pub unanswered: u64,
+    /// Messages of it that came back within the time counted.
+    #[serde(skip)]
+    counted: u64,
+}
+
+impl GatewayShare {
+    fn of(gateway: SocketAddr) -> Self {
+        GatewayShare {
+            gateway: gateway.to_string(),
+            messages_per_second: 0.0,
+            accepted: 0,
+            refused: 0,
+            unanswered: 0,
+            counted: 0,
+        }
+    }
+}
+
 /// What a run came to.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -113,6 +145,8 @@ pub struct Report {
     pub accounts: Accounts,
     /// Errors with how often each came.
     pub errors: std::collections::BTreeMap<String, u64>,
+    /// What each gateway did, in the order of the plan.
+    pub gateways: Vec<GatewayShare>,
     /// Number of load generators.
     pub instances: usize,
     /// Messages in flight of each at most.
@@ -162,12 +196,21 @@ struct Shared {
 struct InFlight {
     flights: HashMap<Stamp, Flight>,
     accounts: Accounts,
+    gateways: Vec<GatewayShare>,
     latency: Histogram<u64>,
     samples: Vec<u64>,
     bytes: u64,
     newest: Vec<u64>,
     errors: std::collections::BTreeMap<String, u64>,
     dropped: u64,
+}
+
+impl InFlight {
+    /// The gateway that this load generator sends to.
+    fn gateway(&mut self, instance: usize) -> Option<&mut GatewayShare> {
+        let at = instance % self.gateways.len().max(1);
+        self.gateways.get_mut(at)
+    }
 }
 
 impl Shared {
@@ -225,6 +268,9 @@ impl Shared {
             let nanos = now.saturating_duration_since(begun).as_nanos();
             book.latency.saturating_record(u64::try_from(nanos).unwrap_or(u64::MAX));
             book.bytes += bytes;
+            if let Some(gateway) = book.gateway(stamp.instance) {
+                gateway.counted += 1;
+            }
             let sample = (into.as_secs_f64() / self.plan.sample.as_secs_f64()) as usize;
             if let Some(count) = book.samples.get_mut(sample) {
                 *count += 1;
@@ -259,6 +305,12 @@ pub fn run(plan: &Plan, corpus: &Corpus, version: &str) -> anyhow::Result<Report
             "instances, connections and window must be at least 1, the window at most {WINDOW_MAX}"
         );
     }
+    if plan.gateways.is_empty() || plan.gateways.len() > plan.instances {
+        bail!(
+            "each of the {} gateways needs a load generator: more instances",
+            plan.gateways.len()
+        );
+    }
     if plan.time.is_zero() || plan.sample.is_zero() || plan.sample > plan.time {
         bail!("the time must be above 0 and hold a sample");
     }
@@ -279,6 +331,7 @@ fn shared(plan: &Plan, corpus: &Corpus) -> anyhow::Result<Shared> {
     let book = InFlight {
         flights: HashMap::new(),
         accounts: Accounts::default(),
+        gateways: plan.gateways.iter().copied().map(GatewayShare::of).collect(),
         latency: latency_histogram()?,
         samples: vec![0; samples.max(1)],
         bytes: 0,
@@ -382,7 +435,9 @@ async fn one(
     let mut conversation = match open.take().filter(smtp::Conversation::is_open) {
         Some(conversation) => conversation,
         None => {
-            let link = Link::open(shared.plan.gateway, shared.bucket.clone()).await?;
+            let gateways = &shared.plan.gateways;
+            let gateway = gateways[stamp.instance % gateways.len()];
+            let link = Link::open(gateway, shared.bucket.clone()).await?;
             smtp::Conversation::open(link, false).await?
         }
     };
@@ -417,6 +472,9 @@ fn answered(shared: &Shared, stamp: Stamp, result: &Result<Vec<Outcome>, Failure
     match result {
         Ok(outcomes) if outcomes.contains(&Outcome::Passed) => {
             book.accounts.accepted += 1;
+            if let Some(gateway) = book.gateway(stamp.instance) {
+                gateway.accepted += 1;
+            }
             let Some(flight) = book.flights.get_mut(&stamp) else { return };
             flight.accepted = true;
             if flight.missing.is_empty() {
@@ -427,10 +485,16 @@ fn answered(shared: &Shared, stamp: Stamp, result: &Result<Vec<Outcome>, Failure
             let refused = outcomes.contains(&Outcome::Refused);
             book.accounts.refused += u64::from(refused);
             book.accounts.deferred += u64::from(!refused);
+            if let Some(gateway) = book.gateway(stamp.instance) {
+                gateway.refused += 1;
+            }
             book.flights.remove(&stamp);
         }
         Err(failure) => {
             book.accounts.unanswered += 1;
+            if let Some(gateway) = book.gateway(stamp.instance) {
+                gateway.unanswered += 1;
+            }
             book.dropped += u64::from(failure.is_clients());
             book.flights.remove(&stamp);
             let text = failure.to_string();
@@ -453,9 +517,14 @@ fn report(
     if accounts.accepted == 0 {
         let error = book.errors.keys().next().cloned();
         let refused = format!("it refused {} of {}", accounts.refused, accounts.sent);
-        bail!("{} takes no message: {}", plan.gateway, error.unwrap_or(refused));
+        let names: Vec<String> = plan.gateways.iter().map(ToString::to_string).collect();
+        bail!("{} takes no message: {}", names.join(", "), error.unwrap_or(refused));
     }
     let seconds = plan.time.as_secs_f64();
+    let mut gateways = book.gateways.clone();
+    for gateway in &mut gateways {
+        gateway.messages_per_second = gateway.counted as f64 / seconds;
+    }
     let rate = book.latency.len() as f64 / seconds;
     let places = (plan.instances * plan.window) as f64 * (plan.warm_up + plan.time).as_secs_f64();
     let waited = accounts.held as f64 * plan.return_timeout.as_secs_f64();
@@ -475,6 +544,7 @@ fn report(
         sample_seconds: plan.sample.as_secs_f64(),
         latency,
         errors: book.errors.clone(),
+        gateways,
         instances: plan.instances,
         window: plan.window,
         held_share: (waited / places).min(1.0),

@@ -13,6 +13,9 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct ArraySettings {
     /// Where its database is: `postgres://user:password@host:5432/database`. Empty is a node alone.
     pub database: String,
+    /// A replica of the database, which takes no writes: pages and searches of the log ask it
+    /// first. Empty asks the database itself.
+    pub replica: String,
     /// Where bodies of held mail go: `s3://key:secret@host:port/bucket/prefix`, or
     /// `file:///folder`. Empty keeps held mail on its node alone.
     pub objects: String,
@@ -38,6 +41,7 @@ impl Default for ArraySettings {
     fn default() -> Self {
         ArraySettings {
             database: String::new(),
+            replica: String::new(),
             objects: String::new(),
             group: String::new(),
             ship_seconds: 10,
@@ -83,6 +87,11 @@ impl ArraySettings {
         if self.is_on() && !is_postgres.iter().any(|scheme| self.database.starts_with(scheme)) {
             let message = "it does not begin with postgres://".to_owned();
             return Err(ConfigError::invalid("array.database", message));
+        }
+        let is_replica = is_postgres.iter().any(|scheme| self.replica.starts_with(scheme));
+        if !self.replica.is_empty() && !(is_replica && self.is_on()) {
+            let message = "postgres://…, beside array.database".to_owned();
+            return Err(ConfigError::invalid("array.replica", message));
         }
         let is_store = self.objects.is_empty()
             || ["s3://", "file:///"].iter().any(|scheme| self.objects.starts_with(scheme));

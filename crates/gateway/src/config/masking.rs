@@ -23,7 +23,7 @@ const SECRET_WORDS: [&str; 11] = [
 const SECRET_SETTINGS: [&str; 3] = ["token", "password", "secret"];
 
 /// Settings that are one URL with a login, whatever was forgotten to be escaped in it.
-const LOGIN_SETTINGS: [&str; 2] = ["array.database", "array.objects"];
+const LOGIN_SETTINGS: [&str; 3] = ["array.database", "array.replica", "array.objects"];
 
 /// A URL whose login, up to the last `@`, is masked.
 fn without_login(url: &str) -> String {

@@ -19,7 +19,7 @@ fn free() -> SocketAddr {
 
 fn plan(gateway: SocketAddr, listen: SocketAddr) -> Plan {
     Plan {
-        gateway,
+        gateways: vec![gateway],
         listen,
         instances: 2,
         window: 10,
