@@ -24,12 +24,27 @@ pub(crate) fn database(config: &Config) -> anyhow::Result<Option<Database>> {
         return Ok(None);
     }
     let address = DatabaseAddress::parse(&array.database)?;
-    let (any, verified) = HopTls::load(&trust_roots(&config.sender.roots))?.configurations();
+    let tls = database_tls(config)?;
     let options = DatabaseOptions {
         connect_max: Duration::from_secs(array.connect_seconds_max),
         query_max: Duration::from_secs(array.query_seconds_max),
     };
-    Ok(Some(Database::new(address, DatabaseTls { any, verified }, options)))
+    Ok(Some(Database::new(address, tls, options)))
+}
+
+/// TLS to the database: its roots, and the node's certificate if it has one.
+fn database_tls(config: &Config) -> anyhow::Result<DatabaseTls> {
+    let array = &config.array;
+    let (roots, setting) = match array.ca.as_os_str().is_empty() {
+        true => (trust_roots(&config.sender.roots), "sender.roots"),
+        false => (config.node.inside(&array.ca), "array.ca"),
+    };
+    let own = (!array.certificate.as_os_str().is_empty())
+        .then(|| (config.node.inside(&array.certificate), config.node.inside(&array.key)));
+    let own = own.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+    let tls = HopTls::load_as(&roots, setting, own).context("array.certificate, array.key")?;
+    let (any, verified) = tls.configurations();
+    Ok(DatabaseTls { any, verified })
 }
 
 /// Checks the addresses of database and object store.
