@@ -107,7 +107,7 @@ pub(crate) fn table(orders: &[HeldOrder]) -> Markup {
 fn outcome(order: &HeldOrder) -> Markup {
     match (order.done_ms, order.is_good) {
         (None, _) => html! {
-            (layout::state("ordered")) " "
+            (layout::state("ordered")) ": "
             (t("{} does it as soon as it takes the order").with(format::plain(&order.node)))
         },
         (Some(at), true) => html! { (format::plain(&order.outcome)) ", " (format::time(at)) },
