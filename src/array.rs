@@ -1,7 +1,11 @@
 //! `gauntlet array`: the nodes that share policy and message log, and orders to them.
 
+pub(crate) mod digests;
 mod export;
+pub(crate) mod held;
+pub(crate) mod join;
 pub(crate) mod member;
+pub(crate) mod upgrade;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +16,7 @@ use anyhow::{Context, bail};
 use gauntlet_array::editions::{self, Kind, Scope};
 use gauntlet_array::nodes::{self, NodeRow, NodeState};
 use gauntlet_array::orders::{self, Order, OrderRow};
-use gauntlet_array::{Session, schema};
+use gauntlet_array::{Session, joining, schema};
 use gauntlet_policy::{Groups, Policy};
 
 use crate::array_access as access;
@@ -41,6 +45,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Join(join::Command),
+    #[command(flatten)]
+    Array(ArrayCommand),
+}
+
+/// What works on the array's database.
+#[derive(Debug, clap::Subcommand)]
+enum ArrayCommand {
     /// Make the tables in the database, or upgrade them
     #[command(after_help = "Examples:\n  gauntlet array init --config gauntlet.toml")]
     Init,
@@ -181,23 +194,43 @@ enum OrderCommand {
     /// Read the configuration again
     #[command(after_help = "Examples:\n  gauntlet array order mx2 reload")]
     Reload,
+    /// Drain, finish the queue and stop, so that the service manager starts the new program
+    ///
+    /// Nodes with such an order take their turns: the next one begins when the one before has come
+    /// back.
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 upgrade --wait=900")]
+    Upgrade {
+        /// Most seconds to wait for sessions and queue; what is left stays in the spool
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// Do not wait for other nodes that are being upgraded
+        #[arg(long)]
+        together: bool,
+    },
 }
 
 impl OrderCommand {
     fn order(&self) -> Order {
         match self.clone() {
-            OrderCommand::Release { item, to } => Order::Release { item, to },
+            OrderCommand::Release { item, to } => {
+                Order::Release { item, to, learn: false, addresses: None }
+            }
             OrderCommand::Delete { item } => Order::Delete { item },
             OrderCommand::Retry { ids } => Order::Retry { ids },
             OrderCommand::Move { to, ids } => Order::Move { to, ids },
             OrderCommand::Drain => Order::Drain,
             OrderCommand::Undrain => Order::Undrain,
             OrderCommand::Reload => Order::Reload,
+            OrderCommand::Upgrade { seconds, together } => Order::Upgrade { seconds, together },
         }
     }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let command = match &args.command {
+        Command::Join(command) => return join::run(&args.node, command),
+        Command::Array(command) => command,
+    };
     let config = args.node.load()?;
     let database = access::database(&config)?.context(
         "array.database is not set: name the array's PostgreSQL server there, as \
@@ -207,39 +240,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         let session = schema::session(&database).await?;
         let out = &mut std::io::stdout().lock();
-        match &args.command {
-            Command::Init => {
+        match command {
+            ArrayCommand::Init => {
                 let (server, found) = (database.server(), schema::check(&session).await?);
                 writeln!(out, "{server}: the tables of the array are there, schema {found}")?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Nodes { json } => list_nodes(&session, out, *json).await,
-            Command::Leave { name, yes } => {
+            ArrayCommand::Nodes { json } => list_nodes(&session, out, *json).await,
+            ArrayCommand::Leave { name, yes } => {
                 let listed = nodes::list(&session).await?;
                 let is_there = listed.iter().any(|n| n.name == *name && n.silent_ms < SILENT_MS);
                 if is_there && !yes {
                     bail!("{name} was seen within the last minute; --yes removes it all the same");
                 }
-                if !nodes::remove(&session, name).await? {
-                    bail!("the array has no node {name}; `gauntlet array nodes` lists them");
-                }
-                let hint =
-                    "take [array] out of its configuration and restart it, or `array rejoin` there";
-                writeln!(out, "{name} is removed and goes on alone; {hint}")?;
-                Ok(ExitCode::SUCCESS)
+                leave(&session, out, name).await
             }
-            Command::Rejoin => {
+            ArrayCommand::Rejoin => {
                 let own = access::identity(&config)?;
                 nodes::take_back(&session, &own).await?;
                 writeln!(out, "{} takes part again", own.name)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Policy { command } => policy(&session, out, command).await,
-            Command::Export(args) => export::run(&session, &config, args, out).await,
-            Command::Order { node, order, wait } => {
+            ArrayCommand::Policy { command } => policy(&session, out, command).await,
+            ArrayCommand::Export(args) => export::run(&session, &config, args, out).await,
+            ArrayCommand::Order { node, order, wait } => {
                 give(&session, out, (node, &order.order()), *wait).await
             }
-            Command::Orders { limit, json } => {
+            ArrayCommand::Orders { limit, json } => {
                 for row in orders::list(&session, *limit).await? {
                     print_order(out, &row, *json)?;
                 }
@@ -247,6 +274,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     })
+}
+
+async fn leave(session: &Session, out: &mut impl Write, name: &str) -> anyhow::Result<ExitCode> {
+    let revoked = joining::revoke(session, name).await?;
+    let removed = nodes::remove(session, name).await?;
+    if !removed && revoked == 0 {
+        bail!("the array has no node {name}; `gauntlet array nodes` lists them");
+    }
+    let hint = "take [array] out of its configuration and restart it, or `array rejoin` there";
+    writeln!(out, "{name} is removed and goes on alone; {hint}")?;
+    if revoked > 0 {
+        let hint = "`gauntlet array crl` prints the list for PostgreSQL's ssl_crl_file, which then \
+                    has to reload: SELECT pg_reload_conf()";
+        writeln!(out, "{revoked} certificates are revoked; {hint}")?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Seconds that `gauntlet queue move` waits for the node.

@@ -44,12 +44,27 @@ fn parts(
     uri: &str,
 ) -> anyhow::Result<(DatabaseAddress, DatabaseTls, DatabaseOptions)> {
     let address = DatabaseAddress::parse(uri)?;
-    let (any, verified) = HopTls::load(&trust_roots(&config.sender.roots))?.configurations();
+    let tls = database_tls(config)?;
     let options = DatabaseOptions {
         connect_max: Duration::from_secs(config.array.connect_seconds_max),
         query_max: Duration::from_secs(config.array.query_seconds_max),
     };
-    Ok((address, DatabaseTls { any, verified }, options))
+    Ok((address, tls, options))
+}
+
+/// TLS to the database: its roots, and the node's certificate if it has one.
+fn database_tls(config: &Config) -> anyhow::Result<DatabaseTls> {
+    let array = &config.array;
+    let (roots, setting) = match array.ca.as_os_str().is_empty() {
+        true => (trust_roots(&config.sender.roots), "sender.roots"),
+        false => (config.node.inside(&array.ca), "array.ca"),
+    };
+    let own = (!array.certificate.as_os_str().is_empty())
+        .then(|| (config.node.inside(&array.certificate), config.node.inside(&array.key)));
+    let own = own.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+    let tls = HopTls::load_as(&roots, setting, own).context("array.certificate, array.key")?;
+    let (any, verified) = tls.configurations();
+    Ok(DatabaseTls { any, verified })
 }
 
 /// Checks the addresses of database and object store.

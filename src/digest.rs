@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use gauntlet_array::{Duties, Duty, SharedQuarantine};
 use gauntlet_console::Texts;
-use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
+use gauntlet_console::digest::{
+    Digest, DigestMail, DigestOptions, DigestRights, DigestRun, OwnMail, digest, round,
+};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::Config;
@@ -15,17 +18,28 @@ use gauntlet_gateway::control::{self, Answer, Request};
 use gauntlet_mail::date::{DAY_MS, HOUR_MS};
 use gauntlet_store::{Quarantine, Users};
 
+use crate::array::digests::{self, ArrayMail};
+use crate::array::member::Membership;
+use crate::array_access as access;
 use crate::node_args::NodeArgs;
 use crate::user;
 
 /// Between two looks whether it is time.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
+/// How long after a round is due, and the array's database away, a node makes one about its own
+/// mail.
+const ALONE_AFTER_MS: i64 = 4 * HOUR_MS;
+/// Under this name the last round that a node of the array made for all is kept.
+const ARRAY_MARK: &str = "round of the array";
+/// Under this name a round is kept that this node made alone, until the array knows of it.
+const ALONE_MARK: &str = "round made alone";
 /// Under this name the last round of the schedule is kept among the marks of digests: no address
 /// has it.
 const SCHEDULE_MARK: &str = "scheduled round";
 
 const AFTER_HELP: &str = "\
-The node sends them by itself at digest.hour, if digest.enabled. Each message is in one digest
+The node sends them by itself at digest.hour, if digest.enabled; in an array one node sends
+those of all. Each message is in one digest
 of a recipient only; probe accounts (learning.probes) get none. Exit status of send: 0 all sent,
 1 some failed, 2 digest.enabled is false.
 
@@ -71,14 +85,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     )?;
     quarantine.set_folder_release(gauntlet_gateway::admin::quarantine::folder_release(&config));
     let options = options(&config)?;
+    let rights = DigestRights { quarantine: &quarantine, users: &users };
+    let shared = Shared::open(&config)?;
+    let mail: Box<dyn DigestMail + '_> = match &shared {
+        Some(shared) => Box::new(shared.mail(&quarantine, &users)),
+        None => Box::new(OwnMail { quarantine: &quarantine, users: &users, since_ms: None }),
+    };
     let mut out = std::io::stdout().lock();
     match &args.action {
-        Action::Preview { address } => {
-            match digest(&quarantine, &users, &options, address, now_ms())? {
-                Some(made) => out.write_all(made.raw.as_bytes())?,
-                None => bail!("nothing new is held for {address} since the last digest"),
-            }
-        }
+        Action::Preview { address } => match digest(&*mail, rights, &options, address, now_ms())? {
+            Some(made) => out.write_all(made.raw.as_bytes())?,
+            None => bail!("nothing new is held for {address} since the last digest"),
+        },
         Action::Send { force, .. } if !config.digest.enabled && !force => {
             eprintln!(
                 "error: digest.enabled is false: this node sends no digests, and none was sent; set it, \
@@ -99,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     _ => Ok(()),
                 }
             };
-            let done = round(&quarantine, &users, &options, now_ms(), &mut send)?;
+            let done = round(&*mail, rights, &options, now_ms(), &mut send)?;
             writeln!(out, "{} digests sent, {} failed", done.sent, done.failed)?;
             if done.failed > 0 {
                 return Ok(ExitCode::from(1));
@@ -107,6 +125,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The held mail of the array that a configuration names, with what carries its connections.
+struct Shared {
+    duties: Duties,
+    held: SharedQuarantine,
+    name: String,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Shared {
+    /// None if the node is alone, or held mail stays on its node.
+    fn open(config: &Config) -> anyhow::Result<Option<Self>> {
+        let database = access::database(config)?;
+        let Some(database) = database.filter(|_| !config.array.objects.is_empty()) else {
+            return Ok(None);
+        };
+        let runtime = access::runtime(1)?;
+        let own = access::identity(config)?;
+        Ok(Some(Shared {
+            duties: Duties::new(database, runtime.handle().clone(), own.identity),
+            held: access::shared_quarantine(config, &runtime)?,
+            name: own.name,
+            _runtime: runtime,
+        }))
+    }
+
+    fn mail<'a>(&'a self, own: &'a Quarantine, users: &'a Users) -> ArrayMail<'a> {
+        let Shared { duties, held, name, .. } = self;
+        ArrayMail { duties, held, own, users, name, due_ms: now_ms(), is_scheduled: false }
+    }
 }
 
 /// How the digests of a node are made.
@@ -136,35 +185,28 @@ pub(crate) fn texts(config: &Config) -> anyhow::Result<Arc<Texts>> {
     Ok(Arc::new(read))
 }
 
-/// Sends digests every day, on a thread of its own, until the process ends.
-pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
+/// Sends digests every day, on a thread of its own, until the process ends. In an array that has
+/// the held mail of all nodes, one node sends those of all.
+pub(crate) fn watch(
+    node: &Arc<Node>,
+    users: Arc<Users>,
+    array: Option<Arc<Membership>>,
+) -> anyhow::Result<()> {
     let node = Arc::downgrade(node);
+    let array = array.filter(|array| array.held.is_some());
     std::thread::Builder::new()
         .name("digests".to_owned())
         .spawn(move || {
             loop {
                 std::thread::sleep(LOOK_PAUSE);
                 let Some(node) = node.upgrade() else { return };
-                let now = now_ms();
-                let Some(due) = due(&node.config(), &users, now) else { continue };
-                // First the mark: a round that fails is not tried again every few seconds. Whom it
-                // did not reach is notified by the next.
-                if let Err(error) = users.set_digest_mark(SCHEDULE_MARK, due, 0) {
-                    tracing::error!(%error, "digests wait: their round could not be noted");
-                    continue;
-                }
-                let mut send = |made: &Digest| {
-                    let sent = node.send_own(&made.address, made.raw.clone().into_bytes());
-                    sent.map(drop).map_err(|error| error.to_string())
-                };
-                let done = options(&node.config()).and_then(|options| {
-                    Ok(round(&node.quarantine, &users, &options, now, &mut send)?)
-                });
+                let done = look(&node, &users, array.as_deref(), now_ms());
                 match done {
-                    Ok(done) => {
+                    Ok(Some(done)) => {
                         let (sent, failed) = (done.sent, done.failed);
                         tracing::info!(sent, failed, "digests");
                     }
+                    Ok(None) => {}
                     Err(error) => {
                         let error = format!("{error:#}");
                         tracing::error!(error, "digests could not be made");
@@ -174,6 +216,104 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
         })
         .context("cannot start the digests' thread")?;
     Ok(())
+}
+
+/// Makes the round that is due, if one is and it is this node's.
+fn look(
+    node: &Node,
+    users: &Users,
+    array: Option<&Membership>,
+    now: i64,
+) -> anyhow::Result<Option<DigestRun>> {
+    let config = node.config();
+    let mut since_ms = None;
+    if let Some(array) = array {
+        own_up(users, array)?;
+        let Some(due) = due(&config, users, now) else { return Ok(None) };
+        match array.away_since_ms() {
+            None => return round_of_array(node, users, array, (due, now)),
+            Some(away) if now < alone_at(due, away) => return Ok(None),
+            Some(_) => {}
+        }
+        tracing::warn!("the array's database is away for long: digests are about this node's mail");
+        users.set_digest_mark(ALONE_MARK, due, 0)?;
+        // What came before was in the digests of the array.
+        since_ms = Some(users.digest_mark(ARRAY_MARK)?);
+    }
+    let Some(due) = due(&config, users, now) else { return Ok(None) };
+    // First the mark: a round that fails is not tried again every few seconds. Whom it did not
+    // reach is notified by the next.
+    users.set_digest_mark(SCHEDULE_MARK, due, 0)?;
+    let quarantine = &node.quarantine;
+    let mail = OwnMail { quarantine, users, since_ms };
+    let rights = DigestRights { quarantine, users };
+    Ok(Some(round(&mail, rights, &options(&config)?, now, &mut sender(node))?))
+}
+
+/// When a node whose array's database is away sends digests about its own mail alone.
+pub(crate) fn alone_at(due: i64, away_since: i64) -> i64 {
+    due.max(away_since) + ALONE_AFTER_MS
+}
+
+/// Tells the array of a round that this node made alone, so that no other makes it again.
+fn own_up(users: &Users, array: &Membership) -> anyhow::Result<()> {
+    let alone = users.digest_mark(ALONE_MARK)?;
+    if alone == 0 || !array.state().is_connected {
+        return Ok(());
+    }
+    if digests::take_round(&array.duties, alone)? == Duty::Ours {
+        digests::end_round(&array.duties, alone)?;
+    }
+    Ok(users.set_digest_mark(ALONE_MARK, 0, 0)?)
+}
+
+/// Makes the round of the array if no other node does.
+fn round_of_array(
+    node: &Node,
+    users: &Users,
+    array: &Membership,
+    (due, now): (i64, i64),
+) -> anyhow::Result<Option<DigestRun>> {
+    if !array.state().is_connected {
+        return Ok(None);
+    }
+    let mut made = None;
+    match digests::take_round(&array.duties, due)? {
+        Duty::Theirs => return Ok(None),
+        Duty::Done => {}
+        Duty::Ours => {
+            let config = node.config();
+            made = Some(round_by(node, users, array, &config, (due, now))?);
+            digests::end_round(&array.duties, due)?;
+        }
+    }
+    users.set_digest_mark(ARRAY_MARK, due, 0)?;
+    users.set_digest_mark(SCHEDULE_MARK, due, 0)?;
+    Ok(made)
+}
+
+/// Sends the digests of the array from here.
+fn round_by(
+    node: &Node,
+    users: &Users,
+    array: &Membership,
+    config: &Config,
+    (due_ms, now): (i64, i64),
+) -> anyhow::Result<DigestRun> {
+    let held = array.held.as_deref().context("array.objects is not set")?;
+    let (own, name) = (&*node.quarantine, config.node.host_name());
+    let (duties, name) = (&array.duties, name.as_str());
+    let mail = ArrayMail { duties, held, own, users, name, due_ms, is_scheduled: true };
+    let rights = DigestRights { quarantine: own, users };
+    Ok(round(&mail, rights, &options(config)?, now, &mut sender(node))?)
+}
+
+/// Hands a digest to the queue.
+fn sender(node: &Node) -> impl FnMut(&Digest) -> Result<(), String> {
+    |made| {
+        let sent = node.send_own(&made.address, made.raw.clone().into_bytes());
+        sent.map(drop).map_err(|error| error.to_string())
+    }
 }
 
 /// When today's round was due: the hour is past, and the schedule made no round since. What was
@@ -207,6 +347,8 @@ mod tests {
         assert_eq!(due(&config, &users, seven + 120_000), None, "a restart makes no second round");
         assert_eq!(due(&config, &users, day + DAY_MS - 1), None);
         assert_eq!(due(&config, &users, seven + DAY_MS), Some(seven + DAY_MS));
+        assert_eq!(alone_at(seven, seven - HOUR_MS), seven + ALONE_AFTER_MS);
+        assert_eq!(alone_at(seven, seven + HOUR_MS), seven + HOUR_MS + ALONE_AFTER_MS);
         config.digest.enabled = false;
         assert_eq!(due(&config, &users, seven + DAY_MS), None);
     }

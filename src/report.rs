@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use gauntlet_array::{Duty, NodeState, SharedLog};
 use gauntlet_console::report::web::{ClientsShown, WebReport};
 use gauntlet_console::report::{self, Report, csv, mail, pdf};
 use gauntlet_gateway::Node;
@@ -14,8 +15,12 @@ use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{Config, LoggedClients, ReportEvery};
 use gauntlet_gateway::control::Request;
 use gauntlet_mail::date::{DAY_MS, HOUR_MS, civil, day_number};
+use gauntlet_store::log::MessageLog;
 use gauntlet_store::{Log, Users, WebLog};
 
+use crate::array::digests;
+use crate::array::member::Membership;
+use crate::array_access as access;
 use crate::digest;
 use crate::node_args::NodeArgs;
 use crate::web::LOG_FOLDER;
@@ -28,6 +33,7 @@ Examples:
   gauntlet report --days 30
   gauntlet report --days 7 --until 2026-11-15 --csv week.csv --pdf week.pdf
   gauntlet report --json
+  gauntlet report --array                of all nodes of the array
   gauntlet report --send                 to everybody of report.to, now";
 
 /// Arguments of `gauntlet report`.
@@ -54,6 +60,9 @@ pub(crate) struct Args {
     /// Mail it to everybody of report.to, through the running node
     #[arg(long)]
     send: bool,
+    /// Of the messages of all nodes of the array
+    #[arg(long)]
+    array: bool,
 }
 
 /// Between two looks whether it is time.
@@ -64,11 +73,20 @@ fn day(text: &str) -> Result<i64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_to_copy()?;
-    let log = Log::open(&config.node.data.join("log")).context("the message log")?;
+    // A manager may be no node.
+    let config = if args.array { args.node.load()? } else { args.node.load_to_copy()? };
     let until = args.until.map_or_else(now_ms, |day| day * DAY_MS);
-    let made = of_node(&log, &config, args.days, until)?;
-    let host = config.node.host_name();
+    let mut host = config.node.host_name();
+    let made = if args.array {
+        let database = access::database(&config)?.context("array.database is not set")?;
+        let runtime = access::runtime(1)?;
+        let log = access::shared_log(database, &runtime);
+        host = named(&log)?;
+        of_node(&*log, &config, args.days, until)?
+    } else {
+        let log = Log::open(&config.node.data.join("log")).context("the message log")?;
+        of_node(&log, &config, args.days, until)?
+    };
     let texts = digest::texts(&config)?;
     for (path, bytes) in [
         (&args.csv, csv::csv(&made).into_bytes()),
@@ -95,7 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The report of mail, and of web requests if the node has a log of them.
-fn of_node(log: &Log, config: &Config, days: i64, until: i64) -> anyhow::Result<Report> {
+fn of_node(log: &dyn MessageLog, config: &Config, days: i64, until: i64) -> anyhow::Result<Report> {
     let mut made = report::report(log, days, until)?;
     let folder = config.node.data.join(LOG_FOLDER);
     if folder.is_dir() {
@@ -149,14 +167,18 @@ fn due(every: ReportEvery, hour: u8, now: i64) -> Due {
 }
 
 /// Mails reports on schedule, on a thread of its own, until the process ends.
-pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
+pub(crate) fn watch(
+    node: &Arc<Node>,
+    users: Arc<Users>,
+    array: Option<Arc<Membership>>,
+) -> anyhow::Result<()> {
     let node = Arc::downgrade(node);
     std::thread::Builder::new()
         .name("reports".to_owned())
         .spawn(move || {
             loop {
                 let Some(node) = node.upgrade() else { return };
-                if let Err(error) = round(&node, &users, now_ms()) {
+                if let Err(error) = round(&node, &users, array.as_deref(), now_ms()) {
                     let error = format!("{error:#}");
                     tracing::error!(error, "reports could not be sent");
                 }
@@ -168,8 +190,9 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends what is due and was not sent.
-fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
+/// Sends what is due and was not sent. Of the nodes of an array that are to send a report to the
+/// same recipient, one does, about all of them.
+fn round(node: &Node, users: &Users, array: Option<&Membership>, now: i64) -> anyhow::Result<()> {
     let config = node.config();
     let settings = &config.report;
     if settings.to.is_empty() {
@@ -179,23 +202,73 @@ fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
     // Marks of reports stand among those of digests, under names that no address has. They have no
     // time, since that shows when digests went out.
     let mark = |to: &str| format!("report to {to}");
-    let mut made: Option<Report> = None;
+    let mut made: Option<(Report, String)> = None;
     for to in &settings.to {
         if users.digest_mark(&mark(to))? >= due.at_ms {
             continue;
         }
-        if made.is_none() {
-            made = Some(of_node(&node.log, &config, due.days, due.until_ms())?);
+        let array = match array.map(|array| (array, array.away_since_ms())) {
+            // For the last report that was missed a node waits as long as for a new one.
+            Some((_, Some(away))) if now < digest::alone_at(due.at_ms, away) => continue,
+            Some((array, None)) if !array.state().is_connected => continue,
+            Some((array, None)) => Some(array),
+            _ => None,
+        };
+        if let Some(array) = array {
+            match array.duties.take(&mark(to), due.at_ms, Some(digests::AGAIN_AFTER))? {
+                Duty::Ours => {}
+                Duty::Theirs => continue,
+                Duty::Done => {
+                    users.set_digest_mark(&mark(to), due.at_ms, 0)?;
+                    continue;
+                }
+            }
         }
-        let Some(report) = &made else { continue };
+        if made.is_none() {
+            made = Some(report_of(node, &config, array, due)?);
+        }
+        let Some((report, name)) = &made else { continue };
         let texts = digest::texts(&config)?;
-        let message =
-            mail::mail(report, &config.node.host_name(), (&from(&config), to), now, &texts);
+        let message = mail::mail(report, name, (&from(&config), to), now, &texts);
         node.send_own(to, message.into_bytes()).map_err(|e| anyhow::anyhow!("{to}: {e}"))?;
         users.set_digest_mark(&mark(to), due.at_ms, 0)?;
+        if let Some(array) = array {
+            array.duties.done(&mark(to), due.at_ms)?;
+        }
         tracing::info!(to, "report sent");
     }
     Ok(())
+}
+
+/// The report that is due, and whose it is: all nodes' of the array, or this node's.
+fn report_of(
+    node: &Node,
+    config: &Config,
+    array: Option<&Membership>,
+    due: Due,
+) -> anyhow::Result<(Report, String)> {
+    let until = due.until_ms();
+    match array {
+        Some(array) => {
+            let name = named(&array.log)?;
+            Ok((of_node(&*array.log, config, due.days, until)?, name))
+        }
+        None => Ok((of_node(&*node.log, config, due.days, until)?, config.node.host_name())),
+    }
+}
+
+/// Nodes that a report names one by one.
+const NAMED_MAX: usize = 3;
+
+/// What to call the nodes of an array.
+fn named(log: &SharedLog) -> anyhow::Result<String> {
+    let nodes = log.nodes()?;
+    let active = nodes.iter().filter(|node| node.state == NodeState::Active);
+    let names: Vec<&str> = active.map(|node| node.name.as_str()).collect();
+    Ok(match names.len() > NAMED_MAX {
+        true => format!("{} nodes", names.len()),
+        false => names.join(", "),
+    })
 }
 
 #[cfg(test)]

@@ -35,7 +35,9 @@ use self::handle::Handle;
 use self::judge::judge_of;
 use self::node_state::EffectiveSettings;
 use self::packets::{PacketProcess, Packets};
+use crate::array::held::held;
 use crate::array::member::{Membership, messages};
+use crate::array::upgrade;
 use crate::channel::content::Contents;
 use crate::channel::watch::{Channels, MakeJudge};
 use crate::content_process::{self, Processes};
@@ -85,8 +87,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
     let parts = (secrets, processes, packets);
-    runtime.block_on(serve(args, config, settings, parts, sandbox))?;
-    Ok(ExitCode::SUCCESS)
+    runtime.block_on(serve(args, config.clone(), settings, parts, sandbox))?;
+    match upgrade::is_stopping(&config) {
+        true => Ok(ExitCode::from(upgrade::EXIT_STATUS)),
+        false => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Threads that wait for sockets and judge small messages: as many as CPUs. Where they judge none,
@@ -157,8 +162,8 @@ async fn serve(
     learning::watch(&node)?;
     channels.watch(&node, users.clone(), make, web.as_ref())?;
     record_policy(&node);
-    digest::watch(&node, users.clone())?;
-    report::watch(&node, users.clone())?;
+    digest::watch(&node, users.clone(), array.clone())?;
+    report::watch(&node, users.clone(), array.clone())?;
     let start = |listener| {
         let paths = (web.clone(), packets.clone(), array.clone());
         let parts = (users.clone(), settings.clone(), paths, channels.clone());
@@ -384,6 +389,7 @@ impl Console {
         let state = ConsoleState {
             messages: messages(node, array.as_ref()),
             log: node.log.clone(),
+            held: held(node, array.as_ref()),
             quarantine: node.quarantine.clone(),
             users,
             policies: policies.clone(),

@@ -9,7 +9,8 @@ use gauntlet_array::nodes::{NodeRow, Status};
 use gauntlet_array::orders::{Order, Outcome};
 use gauntlet_array::transfers::Departing;
 use gauntlet_array::{
-    Database, HeldParts, LocalNode, Member, MemberOptions, MemberState, SharedLog, schema,
+    Database, Duties, HeldParts, LocalNode, Member, MemberOptions, MemberState, SharedLog,
+    SharedQuarantine, schema,
 };
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
@@ -25,6 +26,7 @@ use gauntlet_store::{Event, Log, Policies, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::upgrade;
 use crate::array_access as access;
 
 /// How long the end of a node waits for its membership to end.
@@ -34,7 +36,12 @@ const END_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Membership {
     state: Arc<Mutex<MemberState>>,
     database: Database,
-    log: Arc<SharedLog>,
+    /// What all nodes logged.
+    pub(crate) log: Arc<SharedLog>,
+    /// What all nodes hold; none without an object store.
+    pub(crate) held: Option<Arc<SharedQuarantine>>,
+    /// What one node does for all.
+    pub(crate) duties: Duties,
     stop: watch::Sender<bool>,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
     runtime: Mutex<Option<Runtime>>,
@@ -50,6 +57,8 @@ impl Membership {
         let config = node.config();
         let Some(database) = access::database(&config)? else { return Ok(None) };
         let own = access::identity(&config)?;
+        upgrade::resume(node)?;
+        let identity = own.identity.clone();
         let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
         let local = Arc::new(RunningNode { node: node.clone(), policies });
         let array = &config.array;
@@ -63,17 +72,23 @@ impl Membership {
         };
         let clock = gauntlet_store::Clock::system();
         let objects = access::objects(&config)?;
+        let runtime = access::runtime(1)?;
+        let shared = match &objects {
+            Some(_) => Some(Arc::new(access::shared_quarantine(&config, &runtime)?)),
+            None => None,
+        };
         let held =
             objects.map(|objects| HeldParts { quarantine: node.quarantine.clone(), objects });
         let member =
             Member::new(database.clone(), own, node.log.clone(), local, (options, clock), held);
-        let runtime = access::runtime(1)?;
         let state = member.state();
         let (stop, stopped) = watch::channel(false);
         let task = runtime.spawn(member.run(stopped));
         Ok(Some(Arc::new(Membership {
             state,
             log: access::shared_log(&config, &runtime)?,
+            held: shared,
+            duties: Duties::new(database.clone(), runtime.handle().clone(), identity),
             database,
             stop,
             task: Mutex::new(Some(task)),
@@ -84,6 +99,13 @@ impl Membership {
     /// How the membership is.
     pub(crate) fn state(&self) -> MemberState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Since when the database is away, in Unix milliseconds; none while it is there, or before it
+    /// was tried.
+    pub(crate) fn away_since_ms(&self) -> Option<i64> {
+        let state = self.state();
+        (!state.is_connected && state.since_ms > 0).then_some(state.since_ms)
     }
 
     /// Ships once more, and ends.
@@ -393,9 +415,17 @@ impl LocalNode for RunningNode {
         self.node.queue.sync();
     }
 
+    fn upgrade(&self, order: i64, seconds: u64) -> Option<Outcome> {
+        upgrade::step(&self.node, order, seconds)
+            .unwrap_or_else(|error| Some(Outcome { is_good: false, text: format!("{error:#}") }))
+    }
+
     fn carry_out(&self, order: Order, who: &str) -> Outcome {
         let done = match order {
-            Order::Release { item, to } => self.release(&item, to, who),
+            Order::Release { item, to, learn, addresses } => {
+                let right = addresses.map_or(ReleaseRight::Admin, ReleaseRight::Recipient);
+                self.release(&item, &ReleaseOrder { who: who.to_owned(), right, to, learn })
+            }
             Order::Delete { item } => self.delete(&item, who),
             Order::Learn { item, spam } => match self.node.correct(&item, spam, who) {
                 Ok(()) => Ok("learned".to_owned()),
@@ -403,7 +433,9 @@ impl LocalNode for RunningNode {
             },
             Order::Retry { ids } => self.retry(&ids),
             Order::Reload => reload(),
-            Order::Move { .. } => Err("the member hands messages over".to_owned()),
+            Order::Move { .. } | Order::Upgrade { .. } => {
+                Err("the member of the array does it".to_owned())
+            }
             Order::Drain => match self.node.drain() {
                 Ok(true) => Ok("it takes no new mail, and finishes its queue".to_owned()),
                 Ok(false) => Ok("it was drained before".to_owned()),
@@ -423,11 +455,8 @@ impl LocalNode for RunningNode {
 }
 
 impl RunningNode {
-    fn release(&self, item: &str, to: Vec<String>, who: &str) -> Result<String, String> {
-        // Whoever may write into the database is an administrator.
-        let right = ReleaseRight::Admin;
-        let order = ReleaseOrder { who: who.to_owned(), right, to, learn: false };
-        match self.node.release(item, &order).map_err(|error| error.to_string())? {
+    fn release(&self, item: &str, order: &ReleaseOrder) -> Result<String, String> {
+        match self.node.release(item, order).map_err(|error| error.to_string())? {
             Release::Done(addresses) => Ok(format!("released to {}", addresses.join(", "))),
             // An order that is carried out a second time.
             Release::NotHeld(State::Released | State::Releasing) => {
@@ -435,7 +464,7 @@ impl RunningNode {
             }
             Release::NotHeld(state) => Err(format!("it is {} already", state.name())),
             Release::NotAllowed => Err("it may not be released".to_owned()),
-            Release::Unknown => Err(format!("nothing is held as {item}")),
+            Release::Unknown => Err(self.unknown(item)),
         }
     }
 
@@ -459,8 +488,14 @@ impl RunningNode {
             }
             Deletion::NotHeld(State::Deleted) => Ok("it was deleted before".to_owned()),
             Deletion::NotHeld(state) => Err(format!("it is {} already", state.name())),
-            Deletion::Unknown => Err(format!("nothing is held as {item}")),
+            Deletion::Unknown => Err(self.unknown(item)),
         }
+    }
+
+    /// Says that the item is not held here.
+    fn unknown(&self, item: &str) -> String {
+        let name = self.node.config().node.host_name();
+        format!("{name} holds nothing as {item}; `gauntlet quarantine list --array` says who does")
     }
 
     fn retry(&self, ids: &[String]) -> Result<String, String> {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use gauntlet_console::release_answer::{self, ReleaseOutcome};
 use gauntlet_console::{
-    ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute,
-    NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released,
-    RuleCost, RuleInfo, WebRequest,
+    ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, HeldDecision,
+    HeldOrder, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder,
+    QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
@@ -23,6 +23,7 @@ use gauntlet_web::release::ReleaseRequest;
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use super::packets::Packets;
+use crate::array::held;
 use crate::array::member::Membership;
 use crate::channel::overview;
 use crate::channel::watch::Channels;
@@ -82,6 +83,23 @@ impl NodeHandle for Handle {
 
     fn array(&self) -> Option<ArrayView> {
         self.array.as_ref().map(|array| array.view())
+    }
+
+    fn name(&self) -> String {
+        self.node.config().node.host_name()
+    }
+
+    fn decide_elsewhere(
+        &self,
+        items: &[(String, String)],
+        decision: &HeldDecision<'_>,
+    ) -> Result<Vec<HeldOrder>, NodeError> {
+        let alone = || NodeError::new("this node is in no array");
+        held::decide(self.array.as_ref().ok_or_else(alone)?, items, decision)
+    }
+
+    fn held_orders(&self) -> Vec<HeldOrder> {
+        self.array.as_ref().map(|array| held::orders(array)).unwrap_or_default()
     }
 
     fn channels(&self) -> Vec<ChannelState> {

@@ -80,6 +80,14 @@ impl DatabaseAddress {
         Ok(DatabaseAddress { config, tls })
     }
 
+    /// The same database for another user, who has no password: a certificate stands for them.
+    #[must_use]
+    pub fn with_user(&self, user: &str) -> Self {
+        let mut other = self.clone();
+        other.config.user(user).password("");
+        other
+    }
+
     /// `host:port/database`, without user and password: for logs and errors.
     pub fn server(&self) -> String {
         let ports = self.config.get_ports();

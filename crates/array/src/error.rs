@@ -8,6 +8,9 @@ pub enum ArrayError {
     /// The address of the database is not one.
     #[error("array.database: {0}")]
     Address(String),
+    /// What should be a token is none, or cannot be used any more.
+    #[error("the token cannot be used: {0}")]
+    Token(String),
     /// The server cannot be reached, or the connection ended.
     #[error("the array's database at {server} cannot be reached: {cause}")]
     Unreachable {
@@ -63,7 +66,7 @@ pub enum ArrayError {
     },
     /// The node was removed from the array.
     #[error(
-        "this node ({name}) was removed from the array: it goes on alone; `gauntlet array join` takes it back"
+        "this node ({name}) was removed from the array: it goes on alone; `gauntlet array rejoin` takes it back"
     )]
     Removed {
         /// Name of the node.

@@ -1,6 +1,10 @@
 //! The quarantine of an array: what all nodes hold, read by managers.
 
-use gauntlet_store::quarantine::{FolderSummary, Held, HeldMail, HeldPage, HeldQuery, State};
+use std::future::Future;
+
+use gauntlet_store::quarantine::{
+    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, State, split_reference,
+};
 use gauntlet_store::{BodyKeys, StoreError};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
@@ -9,7 +13,9 @@ use crate::bodies;
 use crate::database::{Database, Session, Value};
 use crate::error::ArrayError;
 use crate::held_rows::{COLUMNS, held};
+use crate::held_settled::{LOOKED_AT, settle};
 use crate::objects::Objects;
+use crate::orders;
 use crate::readers::{Readers, store_error};
 
 /// The held mail of all nodes. Its methods block, and may be called from any thread that is not one
@@ -31,6 +37,14 @@ impl SharedQuarantine {
         runtime: Handle,
     ) -> Self {
         SharedQuarantine { readers: Readers::new(database, runtime), objects, keys }
+    }
+
+    /// Asks with a connection of its own.
+    pub(crate) fn ask<T, F>(&self, asking: impl FnOnce(Session) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = (Session, Result<T, ArrayError>)>,
+    {
+        self.readers.ask(asking)
     }
 }
 
@@ -98,30 +112,54 @@ async fn search(session: &Session, query: &HeldQuery) -> Result<HeldPage, ArrayE
     let more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| more).map(|item| item.seq);
+    settle(&mut items, &orders::of_held_mail(session, LOOKED_AT).await?);
+    items.retain(|held| query.state.is_none_or(|state| held.state == state));
     Ok(HeldPage { items, next })
 }
 
-async fn get(session: &Session, id: &str) -> Result<Option<Held>, ArrayError> {
+async fn get(session: &Session, reference: &str) -> Result<Option<Held>, ArrayError> {
+    let (id, node) = split_reference(reference);
     let sql = format!(
         "SELECT {COLUMNS} FROM held AS h JOIN node AS n ON n.id = h.node WHERE h.item = $1 \
-         ORDER BY h.seq DESC LIMIT 1"
+         AND ($2::text IS NULL OR n.name = $2) ORDER BY h.seq DESC LIMIT 2"
     );
-    let row = session.row("reading a held message", &sql, &[&id]).await?;
-    row.as_ref().map(held).transpose()
+    let rows = session.rows("reading a held message", &sql, &[&id, &node]).await?;
+    let mut found = rows.iter().map(held).collect::<Result<Vec<_>, _>>()?;
+    only_one(id, found.iter().map(|held| held.node.as_str()))?;
+    found.truncate(1);
+    settle(&mut found, &orders::of_held_mail(session, LOOKED_AT).await?);
+    Ok(found.pop())
+}
+
+/// Refuses an id that several nodes gave.
+fn only_one<'a>(id: &str, nodes: impl Iterator<Item = &'a str>) -> Result<(), StoreError> {
+    let all: Vec<String> = nodes.map(|node| format!("{id}@{node}")).collect();
+    match all.len() {
+        0 | 1 => Ok(()),
+        _ => Err(StoreError::Invalid {
+            what: "id of a held message",
+            cause: format!("several nodes have one; name {}", all.join(" or ")),
+        }),
+    }
 }
 
 /// Object, offset and length of a body; none if the item has none.
-async fn place_of(session: &Session, id: &str) -> Result<Option<(String, u64, u64)>, ArrayError> {
-    let row = session
-        .row(
+async fn place_of(
+    session: &Session,
+    reference: &str,
+) -> Result<Option<(String, u64, u64)>, ArrayError> {
+    let (id, node) = split_reference(reference);
+    let rows = session
+        .rows(
             "looking for the body of a held message",
             "SELECT o.name, h.place, h.bytes, h.state, n.name FROM held AS h \
              JOIN node AS n ON n.id = h.node LEFT JOIN held_object AS o ON o.id = h.object \
-             WHERE h.item = $1 ORDER BY h.seq DESC LIMIT 1",
-            &[&id],
+             WHERE h.item = $1 AND ($2::text IS NULL OR n.name = $2) ORDER BY h.seq DESC LIMIT 2",
+            &[&id, &node],
         )
         .await?;
-    let Some(row) = row else { return Ok(None) };
+    only_one(id, rows.iter().map(|row| row.get(4)))?;
+    let Some(row) = rows.first() else { return Ok(None) };
     let name: Option<String> = row.get(0);
     if let Some(name) = name {
         let offset = row.get::<_, Option<i64>>(1).and_then(|n| u64::try_from(n).ok());

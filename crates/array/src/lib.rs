@@ -7,18 +7,23 @@
 //! to each other.
 
 pub mod address;
+pub mod authority;
 pub mod bodies;
 pub mod database;
+pub mod duties;
 pub mod editions;
 pub mod error;
 pub mod export;
 pub mod health;
 pub mod held;
 pub mod held_batch;
+mod held_orders;
 mod held_rows;
+mod held_settled;
 pub mod held_shipping;
 pub mod held_sweep;
 mod http;
+pub mod joining;
 pub mod log;
 pub mod member;
 pub mod nodes;
@@ -34,6 +39,7 @@ pub mod transfers;
 
 pub use address::DatabaseAddress;
 pub use database::{Database, DatabaseOptions, Session};
+pub use duties::{Duties, Duty};
 pub use error::ArrayError;
 pub use held::SharedQuarantine;
 pub use held_shipping::{HeldShipped, HeldShipper};

@@ -20,7 +20,7 @@ use crate::held_sweep;
 use crate::log::DayCounts;
 use crate::nodes::{self, Identity, Status};
 use crate::objects::Objects;
-use crate::orders::{self, Journal, Order, Outcome};
+use crate::orders::{self, Followed, Journal, Order, Outcome};
 use crate::schema;
 use crate::shipping::{self, Shipper};
 use crate::transfers::{self, Departing};
@@ -29,6 +29,8 @@ use crate::transfers::{self, Departing};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Between two looks at an order that goes on.
+const UNDER_WAY_PAUSE: Duration = Duration::from_secs(1);
 /// Objects that one sweep removes at most.
 const SWEPT_MAX: u32 = 10_000;
 /// How long the end of a node waits for a last shipment.
@@ -89,7 +91,12 @@ pub trait LocalNode: Send + Sync {
     /// Durable when it returns. May block.
     fn left(&self, answers: &[(u64, String)]);
 
-    /// Carries out an order other than [`Order::Move`]. May block; harmless if it is repeated.
+    /// Goes on with the upgrade that this order asks for, over a restart; none until it is done.
+    /// May block.
+    fn upgrade(&self, order: i64, seconds: u64) -> Option<Outcome>;
+
+    /// Carries out an order other than [`Order::Move`] and [`Order::Upgrade`]. May block; harmless
+    /// if it is repeated.
     fn carry_out(&self, order: Order, who: &str) -> Outcome;
 }
 
@@ -245,8 +252,16 @@ impl Member {
     ) -> Result<(), ArrayError> {
         let now = Instant::now();
         if due.poll <= now {
-            self.follow(session, id, journal).await?;
-            due.poll = Instant::now() + self.options.poll_every;
+            let followed = self.follow(session, id, journal).await?;
+            if followed.done > 0 {
+                // What came of held mail is seen soon where it was ordered.
+                due.held = Instant::now();
+            }
+            let pause = match followed.under_way {
+                0 => self.options.poll_every,
+                _ => UNDER_WAY_PAUSE.min(self.options.poll_every),
+            };
+            due.poll = Instant::now() + pause;
         }
         if due.status <= now {
             self.tell(session, id).await?;
@@ -365,27 +380,49 @@ impl Member {
         session: &Session,
         id: i16,
         journal: &mut Journal,
-    ) -> Result<(), ArrayError> {
+    ) -> Result<Followed, ArrayError> {
         self.follow_policy(session).await?;
         let local = self.local.clone();
-        let done = orders::follow(session, id, journal, |order, who| {
+        let followed = orders::follow(session, id, journal, |number, order, who| {
             let (local, name) = (local.clone(), order.name());
             async move {
+                if let Order::Upgrade { seconds, together } = order {
+                    return self.upgrade(session, number, seconds, together).await;
+                }
                 tracing::info!(order = name, who, "an order of the array");
                 if let Order::Move { to, ids } = order {
-                    return self.move_queue(session, id, &to, ids).await;
+                    return self.move_queue(session, id, &to, ids).await.map(Some);
                 }
                 let carried = tokio::task::spawn_blocking(move || local.carry_out(order, &who));
-                Ok(carried.await.unwrap_or_else(|error| Outcome {
+                Ok(Some(carried.await.unwrap_or_else(|error| Outcome {
                     is_good: false,
                     text: format!("it failed: {error}"),
-                }))
+                })))
             }
         });
-        let done = done.await?;
-        self.lock().orders += done as u64;
+        let followed = followed.await?;
+        self.lock().orders += followed.done as u64;
         self.take_in(session, id).await?;
-        self.follow_answers(session, id).await
+        self.follow_answers(session, id).await?;
+        Ok(followed)
+    }
+
+    /// Goes on with an upgrade when it is its turn.
+    async fn upgrade(
+        &self,
+        session: &Session,
+        order: i64,
+        seconds: u64,
+        together: bool,
+    ) -> Result<Option<Outcome>, ArrayError> {
+        if !together && !orders::is_next_upgrade(session, order).await? {
+            return Ok(None);
+        }
+        let local = self.local.clone();
+        let step = tokio::task::spawn_blocking(move || local.upgrade(order, seconds)).await;
+        Ok(step.unwrap_or_else(|error| {
+            Some(Outcome { is_good: false, text: format!("it failed: {error}") })
+        }))
     }
 
     /// Hands messages of the queue over to another node.

@@ -20,6 +20,8 @@ use crate::error::ArrayError;
 const AT_ONCE: i64 = 100;
 /// Outcomes that the journal keeps.
 const KEPT: usize = 10_000;
+/// The word for [`Order::Upgrade`].
+const UPGRADE: &str = "upgrade";
 /// Longest outcome, in bytes.
 const OUTCOME_BYTES_MAX: usize = 4_096;
 
@@ -33,6 +35,13 @@ pub enum Order {
         item: String,
         /// To these addresses; empty for those it is held for.
         to: Vec<String>,
+        /// Train the classifier with it as ham.
+        #[serde(default, skip_serializing_if = "is_false")]
+        learn: bool,
+        /// A recipient asks for it, who has these addresses: the node that holds it checks once
+        /// more whether they may. None for an administrator or a reviewer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        addresses: Option<Vec<String>>,
     },
     /// Delete a held message.
     Delete {
@@ -64,9 +73,32 @@ pub enum Order {
     Undrain,
     /// Read the configuration again.
     Reload,
+    /// Drain, finish the queue, and stop, so that the service manager starts the program that is
+    /// installed by then.
+    Upgrade {
+        /// Most seconds to wait for sessions and queue; what is left stays in the spool.
+        seconds: u64,
+        /// Do not wait for other nodes that are being upgraded.
+        together: bool,
+    },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 impl Order {
+    /// The held message that it is about, if it is about one.
+    pub fn item(&self) -> Option<&str> {
+        match self {
+            Order::Release { item, .. } | Order::Delete { item } | Order::Learn { item, .. } => {
+                Some(item)
+            }
+            _ => None,
+        }
+    }
+
     /// One word for it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -78,6 +110,7 @@ impl Order {
             Order::Drain => "drain",
             Order::Undrain => "undrain",
             Order::Reload => "reload",
+            Order::Upgrade { .. } => UPGRADE,
         }
     }
 }
@@ -145,6 +178,38 @@ pub async fn list(session: &Session, max: u32) -> Result<Vec<OrderRow>, ArrayErr
     let rows = session.rows("reading orders", &sql, &[&i64::from(max)]).await?;
     Ok(rows.iter().map(order_row).collect())
 }
+
+/// Orders about held mail among the last ones, newest first: each with its item.
+///
+/// # Errors
+/// If a statement fails.
+pub async fn of_held_mail(
+    session: &Session,
+    max: u32,
+) -> Result<Vec<(String, OrderRow)>, ArrayError> {
+    // By the primary key: however many orders there ever were, few rows are read.
+    let sql = format!("{SELECT_HELD} ORDER BY o.id DESC LIMIT $1");
+    let rows = session.rows("reading orders about held mail", &sql, &[&i64::from(max)]).await?;
+    let about = |row: &tokio_postgres::Row| {
+        let order: Order = serde_json::from_str(row.get(8)).ok()?;
+        Some((order.item()?.to_owned(), order_row(row)))
+    };
+    Ok(rows.iter().filter_map(about).collect())
+}
+
+/// The orders of these numbers, in their order.
+///
+/// # Errors
+/// If a statement fails.
+pub async fn of_numbers(session: &Session, ids: &[i64]) -> Result<Vec<OrderRow>, ArrayError> {
+    let sql = format!("{SELECT} WHERE o.id = ANY ($1) ORDER BY o.id");
+    let rows = session.rows("reading orders", &sql, &[&ids]).await?;
+    Ok(rows.iter().map(order_row).collect())
+}
+
+const SELECT_HELD: &str = "SELECT o.id, n.name, o.kind, o.who, \
+     (extract(epoch FROM o.made) * 1000)::bigint, (extract(epoch FROM o.done) * 1000)::bigint, \
+     o.is_good, o.outcome, o.arguments FROM node_order o JOIN node n ON n.id = o.node";
 
 const SELECT: &str = "SELECT o.id, n.name, o.kind, o.who, \
      (extract(epoch FROM o.made) * 1000)::bigint, (extract(epoch FROM o.done) * 1000)::bigint, \
@@ -219,7 +284,28 @@ impl Journal {
     }
 }
 
-/// Carries out the orders that are open for this node, oldest first. Returns how many.
+/// Whether it is this order's turn among the upgrades of nodes that take part: the oldest is first.
+///
+/// # Errors
+/// If a statement fails.
+pub async fn is_next_upgrade(session: &Session, id: i64) -> Result<bool, ArrayError> {
+    let sql = "SELECT 1 FROM node_order o JOIN node n ON n.id = o.node WHERE o.kind = $1 \
+               AND o.done IS NULL AND o.id < $2 AND n.state = 'active' LIMIT 1";
+    let row = session.row("looking for upgrades of other nodes", sql, &[&UPGRADE, &id]).await?;
+    Ok(row.is_none())
+}
+
+/// What came of a look at the orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Followed {
+    /// Orders that are done.
+    pub done: usize,
+    /// Orders that go on.
+    pub under_way: usize,
+}
+
+/// Carries out the orders that are open for this node, oldest first. One for which `carry_out` has
+/// no outcome yet stays open, and is handed to it again by the next call.
 ///
 /// # Errors
 /// If a statement fails, or the journal cannot be written: then the order is carried out again.
@@ -228,21 +314,25 @@ pub async fn follow<F, T>(
     node: i16,
     journal: &mut Journal,
     mut carry_out: F,
-) -> Result<usize, ArrayError>
+) -> Result<Followed, ArrayError>
 where
-    F: FnMut(Order, String) -> T,
-    T: Future<Output = Result<Outcome, ArrayError>>,
+    F: FnMut(i64, Order, String) -> T,
+    T: Future<Output = Result<Option<Outcome>, ArrayError>>,
 {
     const DOING: &str = "following the array's orders";
     let sql = "SELECT id, arguments, who FROM node_order WHERE node = $1 AND done IS NULL \
                ORDER BY id LIMIT $2";
     let rows = session.rows(DOING, sql, &[&node, &AT_ONCE]).await?;
+    let mut followed = Followed::default();
     for row in &rows {
         let (id, arguments, who): (i64, &str, String) = (row.get(0), row.get(1), row.get(2));
         let outcome = match (journal.outcome(id), serde_json::from_str::<Order>(arguments)) {
             (Some(known), _) => known.clone(),
             (None, Ok(order)) => {
-                let mut outcome = carry_out(order, who).await?;
+                let Some(mut outcome) = carry_out(id, order, who).await? else {
+                    followed.under_way += 1;
+                    continue;
+                };
                 let end = outcome.text.floor_char_boundary(OUTCOME_BYTES_MAX);
                 outcome.text.truncate(end);
                 journal.note(id, outcome.clone())?;
@@ -256,6 +346,7 @@ where
         let sql = "UPDATE node_order SET done = now(), is_good = $2, outcome = $3 \
                    WHERE id = $1 AND done IS NULL";
         session.execute(DOING, sql, &[&id, &outcome.is_good, &outcome.text]).await?;
+        followed.done += 1;
     }
-    Ok(rows.len())
+    Ok(followed)
 }

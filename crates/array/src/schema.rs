@@ -10,7 +10,7 @@ use crate::database::{Database, Session};
 use crate::error::ArrayError;
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-const MIGRATIONS: &[&str] = &[TABLES_1, TABLES_2];
+const MIGRATIONS: &[&str] = &[TABLES_1, TABLES_2, TABLES_DUTIES, TABLES_JOINING];
 
 /// The newest schema that this program knows.
 pub const KNOWN: i32 = MIGRATIONS.len() as i32;
@@ -148,6 +148,53 @@ CREATE INDEX held_folder ON held (folder, seq) INCLUDE (size, received) WHERE st
 CREATE INDEX held_message ON held (message);
 CREATE INDEX held_recipients ON held USING gin (recipients);
 CREATE INDEX held_by_object ON held (object) WHERE object IS NOT NULL;
+";
+
+/// What one node does for all, and which held messages were in a digest of whom
+/// ([`crate::duties`]).
+const TABLES_DUTIES: &str = "
+CREATE TABLE duty (
+    name  text PRIMARY KEY,
+    due   bigint NOT NULL,
+    node  smallint NOT NULL,
+    taken timestamptz NOT NULL DEFAULT now(),
+    done  timestamptz
+);
+CREATE TABLE digested (
+    address text NOT NULL,
+    node    smallint NOT NULL,
+    item    text NOT NULL,
+    PRIMARY KEY (address, node, item)
+);
+";
+
+/// Certificates of nodes, and invitations ([`crate::joining`]). The role of a token may call the
+/// two functions, which run as their owner, and sees no table. `secret` is the hash of the token's.
+const TABLES_JOINING: &str = "
+CREATE TABLE certificate (
+    serial  text PRIMARY KEY,
+    name    text NOT NULL,
+    made    timestamptz NOT NULL DEFAULT now(),
+    until   timestamptz NOT NULL,
+    revoked timestamptz
+);
+CREATE TABLE invitation (
+    secret  text PRIMARY KEY,
+    name    text NOT NULL,
+    until   timestamptz NOT NULL,
+    request bytea,
+    answer  text
+);
+CREATE FUNCTION join_ask(asked text, public_key bytea) RETURNS text LANGUAGE sql
+    SECURITY DEFINER SET search_path = gauntlet, pg_temp AS
+    'UPDATE invitation SET request = public_key
+     WHERE secret = encode(sha256(convert_to(asked, ''UTF8'')), ''hex'') AND until > now()
+     AND (request IS NULL OR request = public_key) RETURNING name';
+CREATE FUNCTION join_answer(asked text) RETURNS text LANGUAGE sql
+    SECURITY DEFINER SET search_path = gauntlet, pg_temp AS
+    'SELECT answer FROM invitation
+     WHERE secret = encode(sha256(convert_to(asked, ''UTF8'')), ''hex'') AND until > now()';
+REVOKE ALL ON FUNCTION join_ask(text, bytea), join_answer(text) FROM PUBLIC;
 ";
 
 /// Connects, and makes sure that this program may use the tables.

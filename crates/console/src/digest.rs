@@ -59,8 +59,85 @@ pub struct Digest {
     pub address: String,
     /// The message, lines ending in CRLF, ASCII only.
     pub raw: String,
-    /// `seq` of the newest item that it lists.
+    /// Node (empty for a node's own quarantine) and id of each item that it is about.
+    pub items: Vec<(String, String)>,
+    /// `seq` of the newest of them.
     pub upto: i64,
+}
+
+/// Held mail as digests ask for it, and which of it was in one.
+pub trait DigestMail {
+    /// Recipients of held items in lower case, sorted, after `after`.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn recipients(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
+
+    /// What is held for this address and was in none of its digests.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn fresh(&self, address: &str) -> Result<Vec<Held>, StoreError>;
+
+    /// Whether the digest of this address is sent from here, now: of many nodes that ask, one may.
+    ///
+    /// # Errors
+    /// If it cannot be decided.
+    fn take(&self, address: &str) -> Result<bool, StoreError>;
+
+    /// Records durably that this digest was sent.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    fn sent(&self, digest: &Digest, now_ms: i64) -> Result<(), StoreError>;
+}
+
+/// The held mail of one node, with the marks of its own users' database.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnMail<'a> {
+    /// What it holds.
+    pub quarantine: &'a Quarantine,
+    /// Where it is noted up to which item an address was told.
+    pub users: &'a Users,
+    /// Only what was received since then, in Unix milliseconds.
+    pub since_ms: Option<i64>,
+}
+
+impl DigestMail for OwnMail<'_> {
+    fn recipients(&self, after: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.quarantine.recipients_with_held(after, limit)
+    }
+
+    fn fresh(&self, address: &str) -> Result<Vec<Held>, StoreError> {
+        let mark = self.users.digest_mark(address)?;
+        let query = HeldQuery {
+            recipient: address.to_owned(),
+            state: Some(State::Held),
+            since_ms: self.since_ms,
+            limit: 500,
+            ..HeldQuery::default()
+        };
+        let mut held = self.quarantine.search(&query)?.items;
+        held.retain(|h| h.seq > mark);
+        Ok(held)
+    }
+
+    fn take(&self, _: &str) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    fn sent(&self, digest: &Digest, now_ms: i64) -> Result<(), StoreError> {
+        self.users.set_digest_mark(&digest.address, digest.upto, now_ms)
+    }
+}
+
+/// Who may release what, and the keys of links.
+#[derive(Debug, Clone, Copy)]
+pub struct DigestRights<'a> {
+    /// The quarantine whose settings say who may release what.
+    pub quarantine: &'a Quarantine,
+    /// The database whose key signs links: that of the console where they lead.
+    pub users: &'a Users,
 }
 
 /// The digest of one address: what is held since the last one that was sent. None if there is
@@ -69,26 +146,20 @@ pub struct Digest {
 /// # Errors
 /// If the stores cannot be read.
 pub fn digest(
-    quarantine: &Quarantine,
-    users: &Users,
+    mail: &dyn DigestMail,
+    rights: DigestRights<'_>,
     options: &DigestOptions,
     address: &str,
     now_ms: i64,
 ) -> Result<Option<Digest>, StoreError> {
-    let mark = users.digest_mark(address)?;
-    let query = HeldQuery {
-        recipient: address.to_owned(),
-        state: Some(State::Held),
-        limit: 500,
-        ..HeldQuery::default()
-    };
-    let mut held = quarantine.search(&query)?.items;
+    let mut held = mail.fresh(address)?;
     // What goes out is not for its recipients to decide.
-    held.retain(|h| h.seq > mark && h.item.envelope.direction == Direction::Inbound);
+    held.retain(|h| h.item.envelope.direction == Direction::Inbound);
     let Some(upto) = held.iter().map(|h| h.seq).max() else { return Ok(None) };
-    let builder = Builder { quarantine, users, options, address, now_ms };
+    let builder = Builder { rights, options, address, now_ms };
     let raw = builder.message(&held)?;
-    Ok(Some(Digest { address: address.to_owned(), raw, upto }))
+    let items = held.into_iter().map(|h| (h.node, h.item.id)).collect();
+    Ok(Some(Digest { address: address.to_owned(), raw, items, upto }))
 }
 
 /// Makes and sends the digests of everybody for whom something new is held.
@@ -96,8 +167,8 @@ pub fn digest(
 /// # Errors
 /// If the stores cannot be read or written. What was sent until then is not sent again.
 pub fn round(
-    quarantine: &Quarantine,
-    users: &Users,
+    mail: &dyn DigestMail,
+    rights: DigestRights<'_>,
     options: &DigestOptions,
     now_ms: i64,
     send: &mut dyn FnMut(&Digest) -> Result<(), String>,
@@ -105,15 +176,18 @@ pub fn round(
     let mut done = DigestRun::default();
     let mut after = String::new();
     loop {
-        let some = quarantine.recipients_with_held(&after, ADDRESSES_AT_ONCE)?;
+        let some = mail.recipients(&after, ADDRESSES_AT_ONCE)?;
         let Some(last) = some.last() else { return Ok(done) };
         after.clone_from(last);
         let gets_one = |a: &&String| is_fit(a) && !options.no_digest.contains(&a.to_lowercase());
         for address in some.iter().filter(gets_one) {
-            let Some(made) = digest(quarantine, users, options, address, now_ms)? else { continue };
+            let Some(made) = digest(mail, rights, options, address, now_ms)? else { continue };
+            if !mail.take(address)? {
+                continue;
+            }
             match send(&made) {
                 Ok(()) => {
-                    users.set_digest_mark(address, made.upto, now_ms)?;
+                    mail.sent(&made, now_ms)?;
                     done.sent += 1;
                 }
                 Err(error) => {
@@ -143,8 +217,7 @@ struct Line {
 }
 
 struct Builder<'a> {
-    quarantine: &'a Quarantine,
-    users: &'a Users,
+    rights: DigestRights<'a>,
     options: &'a DigestOptions,
     address: &'a str,
     now_ms: i64,
@@ -179,10 +252,10 @@ impl Builder<'_> {
     fn line(&self, held: &Held) -> Result<Line, StoreError> {
         let item = &held.item;
         let own = [self.address.to_owned()];
-        let links = if self.quarantine.is_released_by_recipient(item, &own) {
-            let release = self.link(LinkKind::Release, &item.id)?;
+        let links = if self.rights.quarantine.is_released_by_recipient(item, &own) {
+            let release = self.link(LinkKind::Release, &held.reference())?;
             let sender = &item.envelope.mail_from;
-            let allow = (!sender.is_empty()).then(|| self.link(LinkKind::Allow, &item.id));
+            let allow = (!sender.is_empty()).then(|| self.link(LinkKind::Allow, &held.reference()));
             Some((release, allow.transpose()?))
         } else {
             None
@@ -209,7 +282,7 @@ impl Builder<'_> {
             made_ms: self.now_ms,
         };
         let url = self.options.url.trim_end_matches('/');
-        Ok(format!("{url}/link/{}", self.users.sign_link(&link)?))
+        Ok(format!("{url}/link/{}", self.rights.users.sign_link(&link)?))
     }
 
     fn text(&self, lines: &[Line], count: usize, enter: &str) -> String {

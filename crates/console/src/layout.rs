@@ -129,6 +129,18 @@ fn notice(request: &RequestContext) -> Markup {
                 "{} messages could not be released, and are still held.",
             ),
         ),
+        "undeleted" => (
+            false,
+            plural(n, "{} message could not be deleted.", "{} messages could not be deleted."),
+        ),
+        "ordered" => (
+            true,
+            plural(
+                n,
+                "{} order is given; the node that holds the message has not answered yet.",
+                "{} orders are given; the nodes that hold the messages have not answered yet.",
+            ),
+        ),
         "none" => (false, t("Nothing was selected.")),
         "senders" => (true, t("The list is changed; it counts from the next message on.")),
         "policy" => (true, t("Version {} of the policy is in force.").with(n)),

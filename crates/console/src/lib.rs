@@ -41,7 +41,8 @@ mod tls;
 
 pub use connection::{BoxedWait, ConnectionLimiter, ConnectionSlot};
 pub use node::{
-    ArrayNode, ArrayView, ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion,
+    ArrayNode, ArrayView, ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, HeldDecision,
+    HeldOrder, RejectedVersion,
 };
 pub use node::{
     Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,

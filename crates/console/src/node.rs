@@ -11,7 +11,7 @@ use gauntlet_verdict::{SiteCalibration, Thresholds};
 use gauntlet_web::release::ReleaseRequest;
 use serde::Serialize;
 
-pub use self::array::{ArrayNode, ArrayView};
+pub use self::array::{ArrayNode, ArrayView, HeldDecision, HeldOrder};
 pub use self::channels::{
     ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion,
 };
@@ -35,6 +35,11 @@ impl NodeError {
 pub trait NodeHandle: Send + Sync {
     /// How the node is. Quick: it is called for every page of the overview.
     fn status(&self) -> NodeStatus;
+
+    /// Its name.
+    fn name(&self) -> String {
+        self.status().name
+    }
 
     /// The node's metrics in Prometheus' text format, each with its `# HELP` and `# TYPE`.
     fn metrics(&self) -> String;
@@ -136,6 +141,25 @@ pub trait NodeHandle: Send + Sync {
     /// The array that the node belongs to; none if it is alone. Asks the array's database.
     fn array(&self) -> Option<ArrayView> {
         None
+    }
+
+    /// Has another node of the array decide about messages that it holds: items by node and id.
+    /// Waits some seconds for the answers. The result has one order an item; one that is still open
+    /// is done when the node takes it.
+    ///
+    /// # Errors
+    /// There is no such node, or the array's database cannot be used.
+    fn decide_elsewhere(
+        &self,
+        _: &[(String, String)],
+        _: &HeldDecision<'_>,
+    ) -> Result<Vec<HeldOrder>, NodeError> {
+        Err(NodeError::new("this node is in no array"))
+    }
+
+    /// The last orders about held mail of other nodes, newest first. Asks the array's database.
+    fn held_orders(&self) -> Vec<HeldOrder> {
+        Vec::new()
     }
 
     /// The channels that the node follows, in the order of its configuration.
@@ -336,6 +360,8 @@ pub struct NodeStatus {
 pub enum Released {
     /// It is in the queue, for these addresses.
     Done(Vec<String>),
+    /// Another node holds it, and releases it when it takes this order.
+    Ordered(Box<HeldOrder>),
     /// It was not held any more; its state says why.
     NotHeld(State),
     /// Who asked may not release it.

@@ -7,6 +7,7 @@ pub(crate) mod alerts;
 pub(crate) mod app_passwords;
 pub(crate) mod channels;
 mod data;
+pub(crate) mod elsewhere;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod form;

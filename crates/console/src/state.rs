@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gauntlet_store::log::MessageLog;
+use gauntlet_store::quarantine::HeldMail;
 use gauntlet_store::{AlertLog, Log, Policies, Quarantine, Users, WebLog, WebReleases};
 
 use crate::node::NodeHandle;
@@ -46,7 +47,9 @@ pub struct ConsoleState {
     pub messages: Arc<dyn MessageLog>,
     /// The node's own log, which gets the events of what is done here.
     pub log: Arc<Log>,
-    /// Held mail, which pages show and release.
+    /// Held mail that pages show: the node's own, or that of its array.
+    pub held: Arc<dyn HeldMail>,
+    /// The node's own held mail, with its audit log and who may release what.
     pub quarantine: Arc<Quarantine>,
     /// The web log; none if the node has no listener for web requests.
     pub web_log: Option<Arc<WebLog>>,

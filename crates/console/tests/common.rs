@@ -89,10 +89,12 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         ordered: Mutex::default(),
         answered: Mutex::default(),
         of_channels: Mutex::default(),
+        elsewhere: Default::default(),
     });
     let mut state = ConsoleState {
         messages: log.clone(),
         log,
+        held: quarantine.clone(),
         quarantine,
         users,
         web_log: Some(Arc::new(WebLog::open(&folder.path().join("web")).unwrap())),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::common::browser::Browser;
 use crate::common::{Answer, Running, Sample, now_ms, start};
-use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
+use gauntlet_console::ConsoleState;
+use gauntlet_console::digest::{Digest, DigestOptions, DigestRights, OwnMail, digest, round};
 use gauntlet_mail::Message;
 use gauntlet_store::Role;
 use gauntlet_store::users::{Link, LinkKind};
@@ -26,6 +27,14 @@ fn options(console: &Running) -> DigestOptions {
     DigestOptions { url, from, link_days: 7, texts: Arc::default(), no_digest: Default::default() }
 }
 
+fn own(state: &ConsoleState) -> OwnMail<'_> {
+    OwnMail { quarantine: &state.quarantine, users: &state.users, since_ms: None }
+}
+
+fn rights(state: &ConsoleState) -> DigestRights<'_> {
+    DigestRights { quarantine: &state.quarantine, users: &state.users }
+}
+
 fn digests(console: &Running) -> Vec<Digest> {
     let mut sent = Vec::new();
     let state = &console.state;
@@ -34,7 +43,7 @@ fn digests(console: &Running) -> Vec<Digest> {
         Ok(())
     };
     let options = options(console);
-    let done = round(&state.quarantine, &state.users, &options, now_ms(), &mut send).unwrap();
+    let done = round(&own(state), rights(state), &options, now_ms(), &mut send).unwrap();
     assert_eq!((done.sent, done.failed), (sent.len() as u64, 0));
     sent
 }
@@ -81,7 +90,7 @@ fn everybody_is_notified_once_of_what_is_theirs() {
     put(&console, "six", ANN, Class::Spam);
     let state = &console.state;
     let mut fails = |_: &Digest| Err("spool full".to_owned());
-    let done = round(&state.quarantine, &state.users, &options(&console), now_ms(), &mut fails);
+    let done = round(&own(state), rights(state), &options(&console), now_ms(), &mut fails);
     assert_eq!(done.unwrap().failed, 1);
     assert_eq!(digests(&console).len(), 1);
 }
@@ -196,7 +205,7 @@ fn hostile_links_get_clear_answers() {
     assert!(console.node.queued.lock().unwrap().is_empty());
     // The digest itself does not leak into what it shows.
     let state = &console.state;
-    let none = digest(&state.quarantine, users, &options(&console), "nobody@x.example", now_ms());
+    let none = digest(&own(state), rights(state), &options(&console), "nobody@x.example", now_ms());
     assert_eq!(none.unwrap(), None);
 }
 

@@ -8,6 +8,7 @@ mod browser;
 mod channels;
 mod common;
 mod digest;
+mod elsewhere;
 mod fuzz_smoke;
 mod guessing;
 mod http;

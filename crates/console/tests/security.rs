@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::{Answer, Running, Sample, now_ms, start};
-use gauntlet_console::digest::{DigestOptions, digest};
+use gauntlet_console::digest::{DigestOptions, DigestRights, OwnMail, digest};
 use gauntlet_mail::{Direction, Envelope};
 use gauntlet_store::quarantine::{FolderRelease, QuarantineItem, State};
 use gauntlet_store::users::{Link, LinkKind, totp_code};
@@ -88,7 +88,9 @@ fn users_do_not_release_programs_to_themselves_by_any_way() {
         no_digest: Default::default(),
     };
     let (quarantine, users) = (&console.state.quarantine, &console.state.users);
-    let made = digest(quarantine, users, &options, URSULA, now_ms()).unwrap().unwrap();
+    let mail = OwnMail { quarantine, users, since_ms: None };
+    let rights = DigestRights { quarantine, users };
+    let made = digest(&mail, rights, &options, URSULA, now_ms()).unwrap().unwrap();
     let message = gauntlet_mail::Message::parse(made.raw.as_bytes());
     let text = message.parts().iter().find_map(|p| p.text()).unwrap();
     assert_eq!(text.matches("/link/").count(), 1, "the way in, nothing else: {text}");

@@ -66,6 +66,13 @@ fn described(operation: &Operation) -> Value {
             "default": { "$ref": "#/components/responses/Error" },
         },
     });
+    if operation.is_ordered {
+        described["responses"]["202"] = json!({
+            "description": "Another node of the array holds the message, and does it when it \
+                            takes this order; `orders` of the message says what came of it.",
+            "content": { "application/json": { "schema": ordered() } },
+        });
+    }
     if let Some(scope) = operation.scope {
         described["security"] = json!([{ "token": [scope.name()] }]);
     }
@@ -96,6 +103,16 @@ fn id(operation: &Operation) -> String {
 /// The names in a path.
 pub(crate) fn in_path(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|w| w.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// An order to a node, as [`crate::node::HeldOrder`] is written.
+fn ordered() -> Value {
+    json!({ "type": "object", "required": ["order", "node", "item", "action"], "properties": {
+        "order": { "type": "integer" },
+        "node": { "type": "string" },
+        "item": { "type": "string" },
+        "action": { "type": "string" },
+    } })
 }
 
 fn answer(operation: &Operation) -> Value {

@@ -11,6 +11,7 @@ use super::done;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::node::Released;
+use crate::pages::elsewhere::{self, Deleted};
 use crate::pages::held::html_part;
 use crate::pages::messages::{self, number};
 use crate::pages::quarantine as held_mail;
@@ -88,6 +89,10 @@ pub(crate) fn held(app: &App, request: &RequestContext) -> Result<Response, Requ
     let seen = held_mail::find(app, request, request.param("id"))?;
     let mut value = json!(seen.held);
     value["released_by"] = json!(app.state.quarantine.released_by(&seen.held.item));
+    let orders = elsewhere::orders_of(app, request, &seen.held);
+    if !orders.is_empty() {
+        value["orders"] = json!(orders);
+    }
     done(&value)
 }
 
@@ -98,7 +103,7 @@ const PREVIEW_CHARS_MAX: usize = 100_000;
 pub(crate) fn preview(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let held = held_mail::find(app, request, request.param("id"))?.held;
     let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
-    let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
+    let raw = app.state.held.body(&held.reference())?.ok_or(gone)?;
     let message = Message::parse(&raw);
     let plain =
         message.parts().iter().find(|p| !p.is_container && p.content_type.is("text", "plain"));
@@ -114,7 +119,8 @@ pub(crate) fn preview(app: &App, request: &RequestContext) -> Result<Response, R
 
 /// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
 /// `learn=yes` trains the classifier. 409 if it was released or deleted before; 403 if a user asks
-/// for what only an administrator may release.
+/// for what only an administrator may release. 202 with the order if another node holds the message
+/// and has not answered yet: `orders` of the message says what came of it.
 pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_release(&seen)?;
@@ -124,6 +130,7 @@ pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, R
     }
     match held_mail::release_one(app, request, &seen.held) {
         Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
+        Ok(Released::Ordered(order)) => Ok(response::json(StatusCode::ACCEPTED, &json!(order))),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),
         Ok(Released::NotAllowed) => Err(held_mail::ADMIN_ONLY),
         Ok(Released::Unknown) => Err(RequestError::NotFound(translatable(
@@ -141,16 +148,16 @@ pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, R
 }
 
 /// `POST /api/v1/quarantine/{id}/delete`: `learn=yes` trains the classifier with it as spam. 409 if
-/// it was released or deleted before.
+/// it was released or deleted before; 202 as for a release.
 pub(crate) fn delete(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_delete(&seen)?;
-    let held = seen.held;
-    held_mail::train_as_unwanted(app, request, &held.item.id);
-    match held_mail::delete_one(app, request, &held)? {
-        Deletion::Done => done(&json!({ "deleted": true })),
-        Deletion::NotHeld(state) => Ok(not_held(state)),
-        Deletion::Unknown => {
+    match held_mail::delete_one(app, request, &seen.held)? {
+        Deleted::Here(Deletion::Done) => done(&json!({ "deleted": true })),
+        Deleted::Elsewhere(order) if order.done_ms.is_some() => done(&json!({ "deleted": true })),
+        Deleted::Elsewhere(order) => Ok(response::json(StatusCode::ACCEPTED, &json!(order))),
+        Deleted::Here(Deletion::NotHeld(state)) => Ok(not_held(state)),
+        Deleted::Here(Deletion::Unknown) => {
             Err(RequestError::NotFound(translatable("There is no such message any more.")))
         }
     }

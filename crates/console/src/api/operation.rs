@@ -27,6 +27,8 @@ pub struct Operation {
     pub fields: &'static [Field],
     /// What a good answer always has: names and JSON types.
     pub answer: &'static [(&'static str, &'static str)],
+    /// It may be answered by 202: another node of the array holds the message, and has an order.
+    pub is_ordered: bool,
 }
 
 /// A field of a request.

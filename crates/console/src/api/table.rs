@@ -24,6 +24,7 @@ const fn op(
         summary: "",
         fields: &[],
         answer: &[],
+        is_ordered: false,
     }
 }
 
@@ -58,6 +59,11 @@ impl Operation {
 
     const fn answer(mut self, answer: &'static [(&'static str, &'static str)]) -> Self {
         self.answer = answer;
+        self
+    }
+
+    const fn or_ordered(mut self) -> Self {
+        self.is_ordered = true;
         self
     }
 }
@@ -326,11 +332,13 @@ pub static OPERATIONS: &[Operation] = &[
     own(Post, "/api/v1/quarantine/{id}/release", Scope::QuarantineWrite, mail::release)
         .summary("Releases a held message, once.")
         .fields(&[optional("to", Texts, "addresses instead of the recipients"), LEARN])
-        .answer(&[("released_to", "array")]),
+        .answer(&[("released_to", "array")])
+        .or_ordered(),
     own(Post, "/api/v1/quarantine/{id}/delete", Scope::QuarantineWrite, mail::delete)
         .summary("Deletes a held message for good.")
         .fields(&[LEARN])
-        .answer(&[("deleted", "boolean")]),
+        .answer(&[("deleted", "boolean")])
+        .or_ordered(),
     administrator(Get, "/api/v1/policy", Scope::PolicyRead, policies::show)
         .summary("The policy in force.")
         .answer(EDITION),

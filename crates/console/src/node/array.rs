@@ -1,5 +1,6 @@
 //! The array that a node belongs to, as pages and the API show it.
 
+use gauntlet_store::quarantine::ReleaseOrder;
 use serde::Serialize;
 
 /// An array of nodes.
@@ -44,4 +45,41 @@ pub struct ArrayNode {
     pub policy: i64,
     /// Why a newer one is not.
     pub policy_error: String,
+}
+
+/// What is to be done with held mail of another node.
+#[derive(Debug, Clone)]
+pub enum HeldDecision<'a> {
+    /// Release it.
+    Release(ReleaseOrder),
+    /// Delete it.
+    Delete {
+        /// Login of the user.
+        who: &'a str,
+        /// Train the classifier with it as spam first.
+        learn: bool,
+    },
+}
+
+/// An order to a node about a message that it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct HeldOrder {
+    /// Number of the order.
+    pub order: i64,
+    /// Name of the node.
+    pub node: String,
+    /// Id of the item there.
+    pub item: String,
+    /// `release`, `delete` or `learn`.
+    pub action: String,
+    /// Who gave it.
+    pub who: String,
+    /// When, in Unix milliseconds of the database's clock.
+    pub made_ms: i64,
+    /// When the node answered; none while it has not.
+    pub done_ms: Option<i64>,
+    /// Whether it could be done.
+    pub is_good: bool,
+    /// What came of it, in the node's words; empty while it is open.
+    pub outcome: String,
 }

@@ -9,7 +9,7 @@ use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
 use super::quarantine::Seen;
-use super::{activity, objects, quarantine, senders, verdict};
+use super::{activity, elsewhere, objects, quarantine, senders, verdict};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -27,9 +27,10 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let seen = quarantine::find(app, request, request.param("id"))?;
     let (held, user) = (&seen.held, request.role() == Role::User);
     let item = &held.item;
-    let raw = app.state.quarantine.body(&item.id)?;
+    let raw = app.state.held.body(&held.reference())?;
+    let orders = elsewhere::orders_of(app, request, held);
     let logged = app.state.messages.get(&item.message)?;
-    let mut audit = app.state.quarantine.audit_log(&item.id, AUDIT_MAX)?;
+    let mut audit = app.state.quarantine.audit_log(&elsewhere::audited(app, held), AUDIT_MAX)?;
     if user {
         // What others did with it may name other recipients.
         audit.retain(|line| line.who == request.login());
@@ -44,15 +45,18 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         div.columns {
             div {
                 (decision(request, &seen))
+                @if !orders.is_empty() {
+                    section.card.flush { h2 { (t("Orders to {}").with(format::plain(&held.node))) } (elsewhere::table(&orders)) }
+                }
                 @if let Some(logged) = &logged {
                     section.card.flush { h2 { (t("Why")) } (verdict::hits(&logged.record.verdict)) }
                 }
                 @if let Some(tree) = logged.as_ref().map(|l| &l.record.facts.content)
                     && !tree.is_empty() && raw.is_some()
                 {
-                    section.card.flush { h2 { (t("Files")) } (objects::held_table(request, &item.id, tree)) }
+                    section.card.flush { h2 { (t("Files")) } (objects::held_table(request, &held.reference(), tree)) }
                 }
-                (content(item.id.as_str(), message.as_ref(), hits, user))
+                (content(&held.reference(), message.as_ref(), hits, user))
             }
             div {
                 section.card {
@@ -88,7 +92,7 @@ fn decision(request: &RequestContext, seen: &Seen) -> Markup {
         section.card.decision {
             form method="post" action="/quarantine/decide" {
                 (layout::token(request))
-                input type="hidden" name="item" value=(held.item.id);
+                input type="hidden" name="item" value=(held.reference());
                 @if request.role() != Role::User {
                     details {
                         summary { (t("Release to other addresses")) }
@@ -107,7 +111,7 @@ fn decision(request: &RequestContext, seen: &Seen) -> Markup {
                         button.danger type="submit" name="decision" value="delete" { (t("Delete")) }
                     }
                     @if request.role() != Role::User {
-                        a.button.quiet href={ "/quarantine/" (format::percent(&held.item.id)) "/download" } {
+                        a.button.quiet href={ "/quarantine/" (format::percent(&held.reference())) "/download" } {
                             (t("Download")) }
                     }
                 }
@@ -147,6 +151,9 @@ fn about(request: &RequestContext, held: &Held) -> Markup {
     html! {
         dl.pairs {
             dt { (t("Folder")) } dd { (format::plain(&item.folder)) }
+            @if !held.node.is_empty() && request.role() != Role::User {
+                dt { (t("Node")) } dd { (format::plain(&held.node)) }
+            }
             dt { (t("Received")) } dd { (format::time(item.received_ms)) }
             dt { (t("From")) } dd { (format::plain(&item.from)) }
             dt { (t("Sender")) } dd { (format::plain(&item.envelope.mail_from)) }
@@ -173,7 +180,7 @@ pub(crate) fn html_part<'m>(message: &'m Message<'_>) -> Option<&'m str> {
 pub(crate) fn html_frame(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let held = quarantine::find(app, request, request.param("id"))?.held;
     let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
-    let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
+    let raw = app.state.held.body(&held.reference())?.ok_or(gone)?;
     let message = Message::parse(&raw);
     let document = preview::document(html_part(&message).unwrap_or_default());
     let mut response =
@@ -187,8 +194,14 @@ pub(crate) fn html_frame(app: &App, request: &RequestContext) -> Result<Response
 pub(crate) fn download(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let held = quarantine::find(app, request, request.param("id"))?.held;
     let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
-    let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
-    app.state.quarantine.note(request.now_ms, request.login(), "download", &held.item.id, "")?;
+    let raw = app.state.held.body(&held.reference())?.ok_or(gone)?;
+    app.state.quarantine.note(
+        request.now_ms,
+        request.login(),
+        "download",
+        &elsewhere::audited(app, &held),
+        "",
+    )?;
     let mut response =
         response::respond(StatusCode::OK, "application/octet-stream", Body::from(raw));
     let attachment = HeaderValue::from_static("attachment; filename=\"message.eml\"");

@@ -7,6 +7,7 @@ use gauntlet_store::quarantine::{Held, ReleaseOrder, ReleaseRight, State};
 use gauntlet_store::users::{Link, LinkKind, LinkStatus, Proof, SecondFactor};
 use maud::{Markup, Render, html};
 
+use super::quarantine::release_by;
 use super::sign_in::with_cookie;
 use crate::app::App;
 use crate::error::RequestError;
@@ -96,9 +97,14 @@ fn release(
 ) -> Result<Response, RequestError> {
     let right = ReleaseRight::Recipient(vec![link.address.clone()]);
     let order = ReleaseOrder { who: link.address.clone(), right, ..ReleaseOrder::default() };
-    match app.state.node.release(&held.item.id, &order) {
-        Ok(Released::Done(_)) => {
-            let mut text = t("It is on its way to {}.").with(&link.address).render();
+    match release_by(app, held, order, request.now_ms) {
+        Ok(released @ (Released::Done(_) | Released::Ordered(_))) => {
+            let mut text = match released {
+                Released::Done(_) => t("It is on its way to {}.").with(&link.address).render(),
+                _ => t("It goes to {} as soon as the node that holds it is there.")
+                    .with(&link.address)
+                    .render(),
+            };
             if link.kind == LinkKind::Allow {
                 let sender = &held.item.envelope.mail_from;
                 let also = match allow(app, request, link, sender) {
@@ -145,7 +151,7 @@ fn held(app: &App, link: &Link) -> Result<Option<Held>, RequestError> {
     if link.kind == LinkKind::Enter {
         return Ok(None);
     }
-    Ok(app.state.quarantine.get(&link.item)?)
+    Ok(app.state.held.get(&link.item)?)
 }
 
 /// The item may be decided about by this link; else the answer that says why not.

@@ -24,11 +24,13 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     ));
     let logged = app.state.messages.get(request.param("id"))?.ok_or(unknown)?;
     let query = HeldQuery { message: logged.record.id.clone(), ..HeldQuery::default() };
-    let held = app.state.quarantine.search(&query)?.items;
+    let mut held = app.state.held.search(&query)?.items;
+    // Two nodes give the same id now and then.
+    held.retain(|h| logged.node.is_empty() || h.node.is_empty() || h.node == logged.node);
     let mut kept = None;
     for item in &held {
-        if let Some(raw) = app.state.quarantine.body(&item.item.id)? {
-            kept = Some((item.item.id.as_str(), raw));
+        if let Some(raw) = app.state.held.body(&item.reference())? {
+            kept = Some((item.reference(), raw));
             break;
         }
     }
@@ -47,7 +49,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                 section.card { h2 { (t("Verdict")) } (verdict::summary(&record.verdict)) }
                 section.card.flush { h2 { (t("Why")) } (verdict::hits(&record.verdict)) }
                 @if !record.facts.content.is_empty() {
-                    section.card.flush { h2 { (t("Files")) } (files(request, record, kept.as_ref().map(|(id, _)| *id))) }
+                    section.card.flush { h2 { (t("Files")) } (files(request, record, kept.as_ref().map(|(id, _)| id.as_str()))) }
                 }
                 (content(record, raw))
             }
@@ -143,7 +145,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
         }
         @for item in held {
             p {
-                a.button href={ "/quarantine/" (format::percent(&item.item.id)) } {
+                a.button href={ "/quarantine/" (format::percent(&item.reference())) } {
                     (t("In folder {}: {}").with(format::plain(&item.item.folder)).with(t(item.state.name())))
                 }
             }

@@ -8,6 +8,7 @@ use gauntlet_mail::file_kind::object::{EngineReport, Object, Tree};
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
+use super::elsewhere::audited;
 use super::{object_names, quarantine};
 use crate::app::App;
 use crate::error::RequestError;
@@ -53,12 +54,13 @@ pub(crate) fn fetch(app: &App, request: &RequestContext) -> Result<Response, Req
         return Err(RequestError::Bad(format!("password: 1 to {PASSWORD_BYTES_MAX} bytes")));
     }
     let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
-    let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
+    let raw = app.state.held.body(&held.reference())?.ok_or(gone)?;
     let sha256 = sha256.to_ascii_lowercase();
     let archive = app.state.node.sealed_object(&raw, &sha256, password);
     let archive = archive.map_err(|error| RequestError::Bad(error.to_string()))?;
     let (now_ms, who) = (request.now_ms, request.login());
-    app.state.quarantine.note(now_ms, who, "fetch object", &held.item.id, &sha256)?;
+    let name = audited(app, &held);
+    app.state.quarantine.note(now_ms, who, "fetch object", &name, &sha256)?;
     let mut response = response::respond(StatusCode::OK, "application/zip", Body::from(archive));
     let name = format!("attachment; filename=\"{}.zip\"", sha256.get(..12).unwrap_or_default());
     if let Ok(attachment) = HeaderValue::from_str(&name) {

@@ -54,7 +54,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let minute = request.now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;
     let lately = log.volume(minute - RATE_MINUTES * MINUTE_MS, minute, 1)?;
     let newest = log.search(&Query { limit: NEWEST, ..Query::default() })?;
-    let held: u64 = app.state.quarantine.folders()?.iter().map(|f| f.items).sum();
+    let held: u64 = app.state.held.folders()?.iter().map(|f| f.items).sum();
     let node = &app.state.node;
     let status = node.status();
     let body = html! {

@@ -11,13 +11,13 @@ use gauntlet_store::users::{Role, User};
 use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
+use super::elsewhere::{self, Deleted};
 use super::messages::{day, number};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
 use crate::layout;
-use crate::node::NodeError;
-use crate::node::Released;
+use crate::node::{HeldDecision, HeldOrder, NodeError, Released};
 use crate::request::RequestContext;
 use crate::response;
 use crate::text::{plural, t, translatable};
@@ -126,7 +126,7 @@ pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen
     let unknown = RequestError::NotFound(translatable(
         "There is no such message in the quarantine, or it is forgotten.",
     ));
-    let held = app.state.quarantine.get(id)?;
+    let held = app.state.held.get(id)?;
     let user = request.session.as_ref().map(|s| &s.user);
     held.and_then(|held| seen(app, user?, held)).ok_or(unknown)
 }
@@ -137,7 +137,7 @@ pub(crate) fn search(
     request: &RequestContext,
     query: &HeldQuery,
 ) -> Result<HeldPage, RequestError> {
-    let mut page = app.state.quarantine.search(query)?;
+    let mut page = app.state.held.search(query)?;
     if let Some(user) = request.session.as_ref().map(|s| &s.user).filter(|u| u.role == Role::User) {
         for held in &mut page.items {
             hide_others(user, held);
@@ -150,7 +150,8 @@ pub(crate) fn search(
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let query = query(request)?;
     let page = search(app, request, &query)?;
-    let mut folders = app.state.quarantine.folders()?;
+    let ordered = open_orders(app, request, &page.items);
+    let mut folders = app.state.held.folders()?;
     folders.retain(|f| query.folders.is_empty() || query.folders.contains(&f.name));
     let body = html! {
         h1 { (t("Quarantine")) }
@@ -158,7 +159,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         (filter(request))
         form method="post" action="/quarantine/decide" {
             (layout::token(request))
-            (list(&page.items, true))
+            (list(request, &page.items, Some(&ordered)))
             @if !page.items.is_empty() {
                 div.actions.sticky {
                     button.main type="submit" name="decision" value="release" { (t("Release selected")) }
@@ -169,6 +170,16 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         (layout::pager(request, "/quarantine", page.next))
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/quarantine", t("Quarantine"), &body)))
+}
+
+/// Orders to other nodes about items of a page that those have not answered yet.
+fn open_orders(app: &App, request: &RequestContext, items: &[Held]) -> Vec<HeldOrder> {
+    if request.role() == Role::User || !items.iter().any(|h| elsewhere::is_elsewhere(app, h)) {
+        return Vec::new();
+    }
+    let mut orders = app.state.node.held_orders();
+    orders.retain(|order| order.done_ms.is_none());
+    orders
 }
 
 fn tabs(folders: &[FolderSummary], query: &HeldQuery) -> Markup {
@@ -212,12 +223,13 @@ fn filter(request: &RequestContext) -> Markup {
     }
 }
 
-/// Items as a table that becomes cards where it is narrow.
-fn list(items: &[Held], selectable: bool) -> Markup {
+/// Items as a table that becomes cards where it is narrow: to be selected, with the orders that are
+/// open for them; or only shown.
+fn list(request: &RequestContext, items: &[Held], selectable: Option<&[HeldOrder]>) -> Markup {
     html! {
         table.cards.messages.card.flush {
             thead { tr {
-                @if selectable {
+                @if selectable.is_some() {
                     th.pick scope="col" {
                         input type="checkbox" data-all="item" aria-label=(t("Select all")) hidden;
                     }
@@ -227,23 +239,26 @@ fn list(items: &[Held], selectable: bool) -> Markup {
                 th scope="col" { (t("Folder")) }
             } }
             tbody {
-                @for held in items { (row(held, selectable)) }
+                @for held in items { (row(request, held, selectable)) }
                 @if items.is_empty() { tr { td.empty colspan="6" { (t("Nothing is held here.")) } } }
             }
         }
     }
 }
 
-fn row(held: &Held, selectable: bool) -> Markup {
+fn row(request: &RequestContext, held: &Held, selectable: Option<&[HeldOrder]>) -> Markup {
     let item = &held.item;
+    let reference = held.reference();
     let subject = format::plain(&item.subject);
     let subject = layout::subject(&subject);
+    let is_its = |order: &&HeldOrder| order.item == item.id && order.node == held.node;
+    let ordered = selectable.into_iter().flatten().find(is_its);
     html! {
         tr {
-            @if selectable {
+            @if selectable.is_some() {
                 td.pick {
                     @if held.state == State::Held {
-                        input type="checkbox" name="item" value=(item.id)
+                        input type="checkbox" name="item" value=(reference)
                             aria-label={ (t("Select {}").with(&subject)) };
                     }
                 }
@@ -254,7 +269,7 @@ fn row(held: &Held, selectable: bool) -> Markup {
             }
             td.what {
                 span.from { (format::plain(&item.from)) }
-                a href={ "/quarantine/" (format::percent(&item.id)) } { (subject) }
+                a href={ "/quarantine/" (format::percent(&reference)) } { (subject) }
             }
             td.to data-label=(t("To")) {
                 @if let Some(first) = item.recipients.first() { span { (format::plain(first)) } }
@@ -262,6 +277,8 @@ fn row(held: &Held, selectable: bool) -> Markup {
             }
             td data-label=(t("Folder")) {
                 (format::plain(&item.folder)) " "
+                @if !held.node.is_empty() && request.role() != Role::User { span.more { (format::plain(&held.node)) } " " }
+                @if let Some(order) = ordered { (layout::state("ordered")) ": " (t(&format::spaced(&order.action))) " " }
                 @if held.state != State::Held { (layout::state(held.state.name())) }
             }
         }
@@ -290,24 +307,69 @@ pub(crate) fn decide(app: &App, request: &RequestContext) -> Result<Response, Re
     }
 }
 
+/// Counts of what a decision came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tally {
+    done: usize,
+    ordered: usize,
+    past: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn orders(&mut self, orders: &Result<Vec<HeldOrder>, NodeError>, wanted: usize) {
+        for order in orders.iter().flatten() {
+            match (order.done_ms, order.is_good) {
+                (None, _) => self.ordered += 1,
+                (Some(_), true) => self.done += 1,
+                (Some(_), false) => self.failed += 1,
+            }
+        }
+        if orders.is_err() {
+            self.failed += wanted;
+        }
+    }
+
+    /// The list again, or the page of the one item, whose order is still open.
+    fn answer(self, done: &str, failed: &str, items: &[Seen]) -> Response {
+        let notice = match self {
+            Tally { failed: n @ 1.., .. } => format!("{failed}-{n}"),
+            Tally { ordered: n @ 1.., .. } => format!("ordered-{n}"),
+            Tally { done: 0, past: n @ 1.., .. } => format!("past-{n}"),
+            Tally { done: n, .. } => format!("{done}-{n}"),
+        };
+        let place = match items {
+            [one] if self.ordered > 0 => format!("/{}", format::percent(&one.held.reference())),
+            _ => String::new(),
+        };
+        response::redirect(&format!("/quarantine{place}?notice={notice}"))
+    }
+}
+
 fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Response, RequestError> {
-    let (mut done, mut past, mut failed) = (0, 0, 0);
     if let [seen] = items {
         may_release(seen)?;
     }
+    let mut tally = Tally::default();
+    let mut there = Vec::new();
     for seen in items {
-        match may_release(seen).map(|()| release_one(app, request, &seen.held)) {
-            Ok(Ok(Released::Done(_))) => done += 1,
-            Ok(Ok(Released::NotHeld(_) | Released::Unknown)) => past += 1,
-            Ok(Ok(Released::NotAllowed) | Err(_)) | Err(_) => failed += 1,
+        match may_release(seen) {
+            Err(_) => tally.failed += 1,
+            Ok(()) if elsewhere::is_elsewhere(app, &seen.held) => there.push(&seen.held),
+            Ok(()) => match release_one(app, request, &seen.held) {
+                Ok(Released::Done(_)) => tally.done += 1,
+                Ok(Released::Ordered(_)) => tally.ordered += 1,
+                Ok(Released::NotHeld(_) | Released::Unknown) => tally.past += 1,
+                Ok(Released::NotAllowed) | Err(_) => tally.failed += 1,
+            },
         }
     }
-    let notice = match (done, past, failed) {
-        (_, _, 1..) => format!("failed-{failed}"),
-        (0, 1.., _) => format!("past-{past}"),
-        _ => format!("released-{done}"),
-    };
-    Ok(response::redirect(&format!("/quarantine?notice={notice}")))
+    if !there.is_empty() {
+        let decision = HeldDecision::Release(release_order(request));
+        let by = (request.login(), request.now_ms);
+        tally.orders(&elsewhere::decide(app, by, &there, &decision), there.len());
+    }
+    Ok(tally.answer("released", "failed", items))
 }
 
 /// Refuses a release that the user may not ask for.
@@ -320,12 +382,8 @@ pub(crate) fn may_delete(seen: &Seen) -> Result<(), RequestError> {
     if seen.may_delete { Ok(()) } else { Err(NOT_ALONE) }
 }
 
-/// Releases one item as the form asks. Users release to themselves only.
-pub(crate) fn release_one(
-    app: &App,
-    request: &RequestContext,
-    held: &Held,
-) -> Result<Released, NodeError> {
+/// The release that the form asks for. Users release to themselves only.
+fn release_order(request: &RequestContext) -> ReleaseOrder {
     let mut to: Vec<String> = request.values("to").map(str::to_owned).collect();
     let mut right = ReleaseRight::Admin;
     if request.role() == Role::User {
@@ -333,12 +391,41 @@ pub(crate) fn release_one(
         let own = request.session.as_ref().map(|s| s.user.addresses.clone());
         right = ReleaseRight::Recipient(own.unwrap_or_default());
     }
-    let order = ReleaseOrder { who: request.login().to_owned(), right, to, learn: trains(request) };
-    let released = app.state.node.release(&held.item.id, &order);
-    if let Err(error) = &released {
-        tracing::error!(item = held.item.id, %error, "a release failed");
+    ReleaseOrder { who: request.login().to_owned(), right, to, learn: trains(request) }
+}
+
+/// Releases one item as the form asks.
+pub(crate) fn release_one(
+    app: &App,
+    request: &RequestContext,
+    held: &Held,
+) -> Result<Released, NodeError> {
+    release_by(app, held, release_order(request), request.now_ms)
+}
+
+/// Releases one item, whichever node holds it.
+pub(crate) fn release_by(
+    app: &App,
+    held: &Held,
+    order: ReleaseOrder,
+    now_ms: i64,
+) -> Result<Released, NodeError> {
+    let id = &held.item.id;
+    if !elsewhere::is_elsewhere(app, held) {
+        let released = app.state.node.release(id, &order);
+        if let Err(error) = &released {
+            tracing::error!(item = id, %error, "a release failed");
+        }
+        return released;
     }
-    released
+    let to = if order.to.is_empty() { held.item.recipients.clone() } else { order.to.clone() };
+    let (who, decision) = (order.who.clone(), HeldDecision::Release(order));
+    let given = elsewhere::decide_one(app, (&who, now_ms), held, &decision)?;
+    Ok(if given.done_ms.is_some() {
+        Released::Done(to)
+    } else {
+        Released::Ordered(Box::new(given))
+    })
 }
 
 /// Whether the form asks to train the classifier. Users cannot: one decides for one mailbox only.
@@ -348,7 +435,7 @@ fn trains(request: &RequestContext) -> bool {
 
 /// Trains the classifier with an item as spam, if the form asks for it. Deleting works if that
 /// fails, too.
-pub(crate) fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
+fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
     if trains(request)
         && let Err(error) = app.state.node.learn(id, true, request.login())
     {
@@ -357,22 +444,42 @@ pub(crate) fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
 }
 
 fn delete(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Response, RequestError> {
-    let mut done = 0;
-    for Seen { held, .. } in items {
-        train_as_unwanted(app, request, &held.item.id);
-        done += u64::from(delete_one(app, request, held)? == Deletion::Done);
+    let mut tally = Tally::default();
+    let (there, here): (Vec<&Held>, Vec<&Held>) =
+        items.iter().map(|seen| &seen.held).partition(|held| elsewhere::is_elsewhere(app, held));
+    for held in here {
+        match delete_here(app, request, held)? {
+            Deletion::Done => tally.done += 1,
+            Deletion::NotHeld(_) | Deletion::Unknown => tally.past += 1,
+        }
     }
-    let notice = if done > 0 { format!("deleted-{done}") } else { format!("past-{}", items.len()) };
-    Ok(response::redirect(&format!("/quarantine?notice={notice}")))
+    if !there.is_empty() {
+        let by = (request.login(), request.now_ms);
+        let decision = HeldDecision::Delete { who: request.login(), learn: trains(request) };
+        tally.orders(&elsewhere::decide(app, by, &there, &decision), there.len());
+    }
+    Ok(tally.answer("deleted", "undeleted", items))
 }
 
-/// Deletes a held message; its record in the log gets the event.
+/// Deletes a held message, whichever node holds it; trains the classifier first, if the form asks
+/// for it.
 pub(crate) fn delete_one(
     app: &App,
     request: &RequestContext,
     held: &Held,
-) -> Result<Deletion, RequestError> {
+) -> Result<Deleted, RequestError> {
+    if !elsewhere::is_elsewhere(app, held) {
+        return delete_here(app, request, held).map(Deleted::Here);
+    }
+    let by = (request.login(), request.now_ms);
+    let decision = HeldDecision::Delete { who: request.login(), learn: trains(request) };
+    Ok(Deleted::Elsewhere(elsewhere::decide_one(app, by, held, &decision)?))
+}
+
+/// Deletes a message that this node holds; its record in the log gets the event.
+fn delete_here(app: &App, request: &RequestContext, held: &Held) -> Result<Deletion, RequestError> {
     let item = &held.item;
+    train_as_unwanted(app, request, &item.id);
     let deletion = app.state.quarantine.delete(&item.id, request.login(), request.now_ms)?;
     if deletion == Deletion::Done {
         let deleted = Event {
@@ -395,11 +502,11 @@ fn ask(request: &RequestContext, items: &[Seen]) -> Response {
     let body = html! {
         h1 { (plural(n as u64, "Delete {} message?", "Delete {} messages?")) }
         p.lead { (t("Nothing brings a deleted message back. Their recipients will not get it.")) }
-        (list(&items, false))
+        (list(request, &items, None))
         form.actions method="post" action="/quarantine/decide" {
             (layout::token(request))
             input type="hidden" name="sure" value="yes";
-            @for held in &items { input type="hidden" name="item" value=(held.item.id); }
+            @for held in &items { input type="hidden" name="item" value=(held.reference()); }
             @if trains(request) { input type="hidden" name="learn" value="yes"; }
             button.danger type="submit" name="decision" value="delete" { (t("Delete for good")) }
             a.button.quiet href="/quarantine" { (t("Keep")) }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use gauntlet_console::release_answer::ReleaseOutcome;
 use gauntlet_console::{
-    ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, MailRoute,
-    NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder, QueuedMail, Released,
-    RuleCost, RuleInfo, WebRequest,
+    ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, HeldDecision,
+    HeldOrder, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder,
+    QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
@@ -42,6 +42,8 @@ pub(crate) struct ListNode {
     pub(crate) problems: Mutex<Vec<String>>,
     /// What was to be done with versions of channels.
     pub(crate) of_channels: Mutex<Vec<String>>,
+    /// Orders to other nodes.
+    pub(crate) elsewhere: crate::elsewhere::Given,
 }
 
 impl NodeHandle for ListNode {
@@ -51,6 +53,18 @@ impl NodeHandle for ListNode {
 
     fn array(&self) -> Option<ArrayView> {
         Some(crate::nodes::array())
+    }
+
+    fn decide_elsewhere(
+        &self,
+        items: &[(String, String)],
+        decision: &HeldDecision<'_>,
+    ) -> Result<Vec<HeldOrder>, NodeError> {
+        self.elsewhere.decide(items, decision)
+    }
+
+    fn held_orders(&self) -> Vec<HeldOrder> {
+        self.elsewhere.newest_first()
     }
 
     fn channels(&self) -> Vec<ChannelState> {

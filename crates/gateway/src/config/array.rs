@@ -1,5 +1,7 @@
 //! Settings of an array: many nodes with one policy, message log and quarantine.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::ConfigError;
@@ -19,6 +21,14 @@ pub struct ArraySettings {
     /// Where bodies of held mail go: `s3://key:secret@host:port/bucket/prefix`, or
     /// `file:///folder`. Empty keeps held mail on its node alone.
     pub objects: String,
+    /// Certificate by which the node signs in to the database (PEM), relative to `node.data`; empty
+    /// for a password in its address.
+    pub certificate: PathBuf,
+    /// Its key (PEM), relative to `node.data`.
+    pub key: PathBuf,
+    /// Roots by which the database's certificate is verified (PEM), relative to `node.data`; empty
+    /// for those of `sender.roots`.
+    pub ca: PathBuf,
     /// Name of the group whose policy the node takes before that of all; empty for none.
     pub group: String,
     /// Seconds between two shipments of what was logged.
@@ -43,6 +53,9 @@ impl Default for ArraySettings {
             database: String::new(),
             replica: String::new(),
             objects: String::new(),
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
+            ca: PathBuf::new(),
             group: String::new(),
             ship_seconds: 10,
             status_seconds: 10,
@@ -98,6 +111,10 @@ impl ArraySettings {
         if !is_store || (!self.objects.is_empty() && !self.is_on()) {
             let message = "s3://… or file:///…, beside array.database".to_owned();
             return Err(ConfigError::invalid("array.objects", message));
+        }
+        if self.certificate.as_os_str().is_empty() != self.key.as_os_str().is_empty() {
+            let message = "it belongs beside array.key: set both, or none".to_owned();
+            return Err(ConfigError::invalid("array.certificate", message));
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.group.len() > NAME_BYTES_MAX || !self.group.chars().all(is_name) {

@@ -305,8 +305,20 @@ impl HopTls {
     /// # Errors
     /// As [`HopTls::load`].
     pub fn load_for(roots: &Path, setting: &str) -> anyhow::Result<Self> {
+        HopTls::load_as(roots, setting, None)
+    }
+
+    /// The same, with a certificate and its key (PEM files) that are shown to servers which ask.
+    ///
+    /// # Errors
+    /// As [`HopTls::load`], or if the two cannot be read or do not go together.
+    pub fn load_as(
+        roots: &Path,
+        setting: &str,
+        own: Option<(&Path, &Path)>,
+    ) -> anyhow::Result<Self> {
         let algorithms = provider().signature_verification_algorithms;
-        let any = client(Arc::new(AnyCertificate(algorithms)))?;
+        let any = client(Arc::new(AnyCertificate(algorithms)), own)?;
         if roots.as_os_str().is_empty() {
             return Ok(HopTls { any, verified: None });
         }
@@ -319,7 +331,7 @@ impl HopTls {
         }
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build();
-        Ok(HopTls { any, verified: Some(client(verifier.with_context(named)?)?) })
+        Ok(HopTls { any, verified: Some(client(verifier.with_context(named)?, own)?) })
     }
 
     /// What encrypts and takes any certificate, and what verifies it if there are roots: for
@@ -350,7 +362,7 @@ impl HopTls {
                 return Err(HandshakeError::NoRoots);
             }
             (Certificate::Pinned(pins), _) => {
-                client(Arc::new(dane::Pinned::new(pins.clone(), provider())))
+                client(Arc::new(dane::Pinned::new(pins.clone(), provider())), None)
                     .map_err(HandshakeError::Settings)?
             }
         };
@@ -385,14 +397,23 @@ pub enum HandshakeError {
     Handshake(#[from] std::io::Error),
 }
 
-fn client(verifier: Arc<dyn ServerCertVerifier>) -> anyhow::Result<Arc<ClientConfig>> {
+fn client(
+    verifier: Arc<dyn ServerCertVerifier>,
+    own: Option<(&Path, &Path)>,
+) -> anyhow::Result<Arc<ClientConfig>> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .context("TLS")?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+        .with_custom_certificate_verifier(verifier);
+    let Some((certificate, key)) = own else {
+        return Ok(Arc::new(config.with_no_client_auth()));
+    };
+    let named = || format!("{} and {}", certificate.display(), key.display());
+    let chain = CertificateDer::pem_file_iter(certificate).with_context(named)?;
+    let chain = chain.collect::<Result<Vec<_>, _>>().with_context(named)?;
+    let key = PrivateKeyDer::from_pem_file(key).with_context(named)?;
+    Ok(Arc::new(config.with_client_auth_cert(chain, key).with_context(named)?))
 }
 
 /// Opportunistic TLS (RFC 7435): whose certificate it is does not matter, but that the peer holds

@@ -4,7 +4,8 @@ use super::{FolderSummary, Held, HeldPage, HeldQuery, Quarantine};
 use crate::error::StoreError;
 
 /// Held mail as pages, the API and digests read it: a node's own ([`Quarantine`]) or that of an
-/// array. What changes an item is done by the node that has it. All methods block.
+/// array. What changes an item is done by the node that has it. An item is named by its reference
+/// ([`Held::reference`]), or by its id alone where one node has it. All methods block.
 pub trait HeldMail: Send + Sync {
     /// The newest items that match the query.
     ///

@@ -83,3 +83,22 @@ pub struct Held {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
 }
+
+impl Held {
+    /// What names the item wherever it is held: its id, in an array followed by `@` and its node.
+    /// Ids are made from the time, so two nodes give the same one now and then.
+    pub fn reference(&self) -> String {
+        match self.node.as_str() {
+            "" => self.item.id.clone(),
+            node => format!("{}@{node}", self.item.id),
+        }
+    }
+}
+
+/// Id and node of a reference ([`Held::reference`]); no node where it names none.
+pub fn split_reference(reference: &str) -> (&str, Option<&str>) {
+    match reference.split_once('@') {
+        Some((id, node)) => (id, Some(node)),
+        None => (reference, None),
+    }
+}

@@ -1,0 +1,60 @@
+//! Orders about held mail: a manager decides, the node that holds the message does it.
+
+use std::time::Duration;
+
+use gauntlet_store::StoreError;
+use tokio::time::Instant;
+
+use crate::error::ArrayError;
+use crate::held::SharedQuarantine;
+use crate::held_settled::LOOKED_AT;
+use crate::orders::{self, Order, OrderRow};
+
+/// Between two looks whether an order is done.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+impl SharedQuarantine {
+    /// The last orders about held mail, newest first, each with its item. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn orders(&self) -> Result<Vec<(String, OrderRow)>, StoreError> {
+        self.ask(|session| async {
+            let found = orders::of_held_mail(&session, LOOKED_AT).await;
+            (session, found)
+        })
+    }
+
+    /// Gives these orders, each to the node that is named, and waits for the answers, at most so
+    /// long. The result has one row an order; one without a time of its end is still open, and is
+    /// done when its node takes it. Blocks.
+    ///
+    /// # Errors
+    /// If an order cannot be given. Those before it are.
+    pub fn give(
+        &self,
+        wanted: &[(String, Order)],
+        who: &str,
+        wait: Duration,
+    ) -> Result<Vec<OrderRow>, StoreError> {
+        self.ask(|session| async move {
+            let given = async {
+                let mut ids = Vec::with_capacity(wanted.len());
+                for (node, order) in wanted {
+                    ids.push(orders::give(&session, node, order, who).await?);
+                }
+                let deadline = Instant::now() + wait;
+                loop {
+                    let rows = orders::of_numbers(&session, &ids).await?;
+                    let is_done = rows.iter().all(|row| row.done_ms.is_some());
+                    if is_done || Instant::now() > deadline {
+                        return Ok::<_, ArrayError>(rows);
+                    }
+                    tokio::time::sleep(LOOK_PAUSE).await;
+                }
+            };
+            let given = given.await;
+            (session, given)
+        })
+    }
+}
