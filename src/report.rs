@@ -78,9 +78,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let until = args.until.map_or_else(now_ms, |day| day * DAY_MS);
     let mut host = config.node.host_name();
     let made = if args.array {
-        let database = access::database(&config)?.context("array.database is not set")?;
         let runtime = access::runtime(1)?;
-        let log = access::shared_log(database, &runtime);
+        let log = access::shared_log(&config, &runtime)?;
         host = named(&log)?;
         of_node(&*log, &config, args.days, until)?
     } else {

@@ -1,9 +1,13 @@
 //! A real node for end-to-end tests: the program itself, on free ports, in a temporary folder.
 
+pub(crate) mod array_account;
+pub(crate) mod array_load;
+pub(crate) mod array_site;
 pub(crate) mod capture;
 pub(crate) mod channels;
 pub(crate) mod clamav;
 pub(crate) mod exim;
+pub(crate) mod launch;
 pub(crate) mod namespaces;
 pub(crate) mod postfix;
 pub(crate) mod running;
@@ -42,6 +46,7 @@ pub(crate) struct Node {
     lines: Option<Receiver<String>>,
     /// Open files that the program may have; none leaves the system's limit.
     descriptors: Option<u32>,
+    pub(crate) launch: launch::Launch,
 }
 
 impl Node {
@@ -102,8 +107,8 @@ impl Node {
         );
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
         let (smtp, console, child, password) = (nowhere, nowhere, None, None);
-        let (places, lines) = (Vec::new(), None);
-        Node { folder, config, child, smtp, console, password, places, lines, descriptors }
+        let (places, lines, launch) = (Vec::new(), None, launch::Launch::default());
+        Node { folder, config, child, smtp, console, password, places, lines, descriptors, launch }
     }
 
     /// Starts the program again, with the configuration as it is now; on new ports.
@@ -115,15 +120,7 @@ impl Node {
             .append(true)
             .open(self.folder.path().join("node.log"))
             .unwrap();
-        let mut program = match self.descriptors {
-            None => Command::new(env!("CARGO_BIN_EXE_gauntlet")),
-            Some(most) => {
-                let mut shell = Command::new("sh");
-                let limited = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
-                shell.args(["-c", &limited, env!("CARGO_BIN_EXE_gauntlet")]);
-                shell
-            }
-        };
+        let mut program = self.launch.command(self.descriptors);
         let mut child = program
             .args(["serve", "--config"])
             .arg(self.folder.path().join("gauntlet.toml"))

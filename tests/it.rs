@@ -40,6 +40,10 @@ mod postgres;
 mod proxy_command;
 mod queue_adopt;
 mod queue_command;
+#[path = "../crates/array/tests/relay.rs"]
+mod relay;
+#[path = "../crates/array/tests/s3_server.rs"]
+mod s3_server;
 mod same_verdict;
 mod samples_smtp;
 mod scan_command;
@@ -49,6 +53,9 @@ mod security_promises;
 mod serve_acme;
 mod serve_arc;
 mod serve_array;
+mod serve_array_ages;
+mod serve_array_database;
+mod serve_array_faults;
 mod serve_array_held;
 mod serve_array_join;
 mod serve_array_upgrade;
@@ -114,3 +121,5 @@ mod token_command;
 mod tune_command;
 mod unpack_command;
 mod user;
+
+use common::port;

@@ -26,7 +26,7 @@ const HELD: &str = "held@example.org";
 /// Mounts a small file system for this thread and the processes that it starts; false if that is
 /// not allowed. `GAUNTLET_FULL_DISK_EXT4` asks for a file with ext4 instead of a tmpfs: another way
 /// to run out of room.
-fn mount_small(path: &Path) -> bool {
+pub(crate) fn mount_small(path: &Path) -> bool {
     let none = std::ptr::null();
     // SAFETY: the strings end in NUL and outlive the calls.
     let is_alone = unsafe {

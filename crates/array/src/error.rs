@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use tokio_postgres::error::SqlState;
+
 /// Why something could not be done with the array's database.
 #[derive(Debug, thiserror::Error)]
 pub enum ArrayError {
@@ -154,8 +156,29 @@ impl ArrayError {
     pub(crate) fn statement(
         doing: &'static str,
     ) -> impl FnOnce(tokio_postgres::Error) -> ArrayError {
-        move |error| ArrayError::Statement { doing, cause: message_of(&error) }
+        move |error| {
+            let mut cause = message_of(&error);
+            if is_of_a_pooler(&error) {
+                cause.push_str(
+                    "; if a pooler stands before the database, it must keep sessions (PgBouncer: \
+                     pool_mode = session); otherwise the tables were removed",
+                );
+            }
+            ArrayError::Statement { doing, cause }
+        }
     }
+}
+
+/// Whether the connection is probably not the one that was prepared for this program: a pooler that
+/// gives each transaction another one loses the search path and what was prepared.
+fn is_of_a_pooler(error: &tokio_postgres::Error) -> bool {
+    [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        SqlState::DUPLICATE_PSTATEMENT,
+    ]
+    .iter()
+    .any(|code| error.code() == Some(code))
 }
 
 /// An error of the driver with its causes, in one line.

@@ -3,6 +3,8 @@
 //! Nothing waits for it. The database away: it tries again, with growing pauses, and what is to be
 //! shipped waits on the node's disk.
 
+mod held;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,8 +17,6 @@ use tokio::sync::watch;
 use crate::database::{Database, Notifications, Session};
 use crate::editions::{self, CHANNEL, Edition, Kind};
 use crate::error::ArrayError;
-use crate::held_shipping::HeldShipper;
-use crate::held_sweep;
 use crate::log::DayCounts;
 use crate::nodes::{self, Identity, Status};
 use crate::objects::Objects;
@@ -31,8 +31,6 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Between two looks at an order that goes on.
 const UNDER_WAY_PAUSE: Duration = Duration::from_secs(1);
-/// Objects that one sweep removes at most.
-const SWEPT_MAX: u32 = 10_000;
 /// How long the end of a node waits for a last shipment.
 const LAST_SHIPMENT_MAX: Duration = Duration::from_secs(3);
 
@@ -117,7 +115,7 @@ pub struct MemberState {
     pub shipped_bytes: u64,
     /// Shipments that failed.
     pub failures: u64,
-    /// Changes that wait to be shipped.
+    /// Changes that wait to be shipped; of days that were not looked at yet, one each.
     pub behind: u64,
     /// When the oldest message among them was received, in Unix milliseconds.
     pub behind_since_ms: Option<i64>,
@@ -144,6 +142,8 @@ pub struct Member {
     options: MemberOptions,
     clock: Clock,
     held: Option<HeldParts>,
+    /// Something came of held mail: it is shipped now.
+    held_changed: tokio::sync::Notify,
     state: Arc<Mutex<MemberState>>,
 }
 
@@ -156,7 +156,6 @@ impl std::fmt::Debug for Member {
 /// When what is due next.
 struct Due {
     ship: Instant,
-    held: Instant,
     status: Instant,
     poll: Instant,
     counts: Instant,
@@ -174,7 +173,17 @@ impl Member {
     ) -> Self {
         let state = MemberState { server: database.server(), ..MemberState::default() };
         let state = Arc::new(Mutex::new(state));
-        Member { database, own, log, local, options, clock, held, state }
+        Member {
+            database,
+            own,
+            log,
+            local,
+            options,
+            clock,
+            held,
+            held_changed: tokio::sync::Notify::new(),
+            state,
+        }
     }
 
     /// How it is, now and later.
@@ -214,20 +223,17 @@ impl Member {
         let mut journal = Journal::open(&self.options.folder.join("orders.json"))?;
         let mut shipper = Shipper::new(self.log.clone(), id);
         let now = Instant::now();
-        let mut held =
-            self.held.as_ref().map(|h| HeldShipper::new(h.quarantine.clone(), &self.own));
-        let mut due = Due { ship: now, held: now, status: now, poll: now, counts: now };
+        let mut due = Due { ship: now, status: now, poll: now, counts: now };
+        let held = self.follow_held(id);
+        tokio::pin!(held);
         loop {
-            self.work(&session, id, (&mut shipper, &mut journal), &mut due).await?;
-            if let (Some(shipper), true) = (&mut held, due.held <= Instant::now()) {
-                let pause = self.ship_held(&session, id, shipper).await?;
-                due.held = Instant::now() + pause;
-            }
+            let work = self.work(&session, id, (&mut shipper, &mut journal), &mut due);
+            held::beside(work, held.as_mut()).await?;
             self.note_success();
-            let held_due = if held.is_some() { due.held } else { due.ship };
-            let next = due.ship.min(held_due).min(due.status).min(due.poll).min(due.counts);
+            let next = due.ship.min(due.status).min(due.poll).min(due.counts);
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => {}
+                failed = &mut held => return Err(failed),
                 () = notified(&mut told) => due.poll = Instant::now(),
                 _ = stop.changed() => {
                     let last = self.ship(&session, &mut shipper);
@@ -255,7 +261,7 @@ impl Member {
             let followed = self.follow(session, id, journal).await?;
             if followed.done > 0 {
                 // What came of held mail is seen soon where it was ordered.
-                due.held = Instant::now();
+                self.held_changed.notify_one();
             }
             let pause = match followed.under_way {
                 0 => self.options.poll_every,
@@ -263,14 +269,15 @@ impl Member {
             };
             due.poll = Instant::now() + pause;
         }
-        if due.status <= now {
-            self.tell(session, id).await?;
-            due.status = Instant::now() + self.options.status_every;
-        }
+        // Before the status, which says how far behind the log is.
         if due.ship <= now {
             let more = self.ship(session, shipper).await?;
             let pause = if more { Duration::ZERO } else { self.options.ship_every };
             due.ship = Instant::now() + pause;
+        }
+        if due.status <= now {
+            self.tell(session, id).await?;
+            due.status = Instant::now() + self.options.status_every;
         }
         if due.counts <= now {
             self.ship_counts(session, id).await?;
@@ -288,44 +295,16 @@ impl Member {
         });
         let backlog: Backlog = backlog.await?;
         let mut state = self.lock();
-        (state.behind, state.behind_since_ms) = (backlog.changes, backlog.oldest_ms);
+        // A node that was alone for months begins its days one after the other: each that waits for
+        // that counts as one change at least, so that nobody takes the log for complete.
+        let days_ahead = shipper.days_ahead();
+        let behind = backlog.changes + days_ahead;
+        (state.behind, state.behind_since_ms) = (behind, backlog.oldest_ms);
         let Some(shipped) = shipped else { return Ok(false) };
         state.shipped_messages += shipped.messages;
         state.shipped_bytes += shipped.bytes;
-        Ok(shipped.is_full)
-    }
-
-    /// Ships held mail once. Returns how long to wait before the next time. An object store that is
-    /// away stops nothing else.
-    async fn ship_held(
-        &self,
-        session: &Session,
-        id: i16,
-        shipper: &mut HeldShipper,
-    ) -> Result<Duration, ArrayError> {
-        let Some(held) = &self.held else { return Ok(PAUSE_MAX) };
-        let stepped = shipper.step(id, session, &held.objects).await;
-        let quarantine = held.quarantine.clone();
-        let backlog = self.blocking(move || quarantine.backlog()).await?;
-        let mut state = self.lock();
-        state.held_behind = backlog.changes;
-        match stepped {
-            Ok(shipped) => {
-                state.objects_error.clear();
-                state.shipped_held += shipped.map_or(0, |shipped| shipped.items);
-                let more = shipped.is_some_and(|shipped| shipped.is_full);
-                Ok(if more { Duration::ZERO } else { self.options.ship_every })
-            }
-            Err(error) if error.is_of_objects() => {
-                let text = error.to_string();
-                if state.objects_error != text {
-                    tracing::warn!(error = text, "held mail waits on this node for its array");
-                }
-                state.objects_error = text;
-                Ok(PAUSE_MAX)
-            }
-            Err(error) => Err(error),
-        }
+        // Days of few messages are not one shipment apart each.
+        Ok(shipped.is_full || days_ahead > 0)
     }
 
     /// Ships the counts of today and yesterday; drops days that are too old.
@@ -343,20 +322,8 @@ impl Member {
         }
         if let Some(days) = self.options.log_days {
             shipping::drop_days(session, now_ms, days).await?;
-            self.sweep(session).await?;
         }
         Ok(())
-    }
-
-    /// Removes objects that no held message needs.
-    async fn sweep(&self, session: &Session) -> Result<(), ArrayError> {
-        let Some(held) = &self.held else { return Ok(()) };
-        match held_sweep::sweep(session, &held.objects, SWEPT_MAX).await {
-            Ok(_) => Ok(()),
-            // The next sweep goes on.
-            Err(error) if error.is_of_objects() => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     async fn tell(&self, session: &Session, id: i16) -> Result<(), ArrayError> {

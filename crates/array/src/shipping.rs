@@ -59,6 +59,12 @@ impl Shipper {
         Shipper { log, node, fed: BTreeSet::new(), tables: BTreeSet::new() }
     }
 
+    /// Days of the log that were not looked at yet: what they have to ship is in no
+    /// [`Log::backlog`].
+    pub fn days_ahead(&self) -> u64 {
+        self.log.days().iter().filter(|day| !self.fed.contains(day)).count() as u64
+    }
+
     /// Ships the oldest changes that wait; none if nothing does.
     ///
     /// # Errors

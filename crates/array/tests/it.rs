@@ -11,7 +11,12 @@ mod held_faults;
 mod held_mail;
 mod held_simulation;
 mod logs;
+mod member_simulation;
 mod pack_bytes;
+#[path = "../../gateway/tests/zone/port.rs"]
+mod port;
 mod postgres;
+mod relay;
 mod s3;
+mod s3_server;
 mod shared_log;

@@ -1,9 +1,10 @@
 //! A PostgreSQL server of a test's own, on a free port, in a temporary folder.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use crate::port::free_port;
 
 /// A running server; ended when it is dropped.
 pub(crate) struct Server {
@@ -45,6 +46,14 @@ fn as_somebody(program: &Path) -> Command {
     command
 }
 
+/// A folder in which the server may write, whoever it is.
+fn open_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    folder
+}
+
 impl Server {
     /// Starts a server with these further options (`name=value`). None, with a loud note, if it is
     /// not installed; then a test in CI fails.
@@ -55,9 +64,7 @@ impl Server {
             eprintln!("SKIPPED: {missing}");
             return None;
         };
-        let folder = tempfile::tempdir().unwrap();
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(folder.path(), open).unwrap();
+        let folder = open_folder();
         let made = as_somebody(&bin.join("initdb"))
             .args(["-U", "keeper", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"])
             .arg("-D")
@@ -66,14 +73,39 @@ impl Server {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port(&["127.0.0.1"]);
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let child = launch(&bin, folder.path(), port, &options);
         let server = Server { child, port, folder, bin, options };
         server.wait();
         Some(server)
+    }
+
+    /// Starts a streaming replica of this server, which takes no writes until it is promoted.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn replica(&self) -> Server {
+        let (folder, port) = (open_folder(), free_port(&["127.0.0.1"]));
+        let made = as_somebody(&self.bin.join("pg_basebackup"))
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "keeper", "-R"])
+            .args(["--no-sync", "--checkpoint=fast", "-D"])
+            .arg(folder.path().join("data"))
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let (bin, options) = (self.bin.clone(), vec!["fsync=off".to_owned()]);
+        let child = launch(&bin, folder.path(), port, &options);
+        let server = Server { child, port, folder, bin, options };
+        server.wait();
+        server
+    }
+
+    /// Lets in who has these lines of `pg_hba.conf`, and nobody else.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn let_in(&self, lines: &str) {
+        let path = self.folder.path().join("data/pg_hba.conf");
+        std::fs::write(path, lines).unwrap();
+        self.sql("SELECT pg_reload_conf()");
     }
 
     /// The folder of the test.
@@ -94,10 +126,41 @@ impl Server {
 
     /// Ends the server as a power cut does.
     pub(crate) fn kill(&mut self) {
+        self.resume();
         // SIGQUIT ends all its processes at once, without a checkpoint.
         let pid = self.child.id().to_string();
         let _it_may_be_gone = Command::new("kill").args(["-QUIT", &pid]).status();
         let _it_may_be_gone = self.child.wait();
+    }
+
+    /// The server and its processes.
+    fn pids(&self) -> Vec<u32> {
+        let own = self.child.id();
+        let path = format!("/proc/{own}/task/{own}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        [own].into_iter().chain(children).collect()
+    }
+
+    /// It answers nothing any more, and its connections stay: as a machine that hangs.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn pause(&mut self) {
+        // The first one first, so that it makes no other meanwhile.
+        signal(&[self.child.id()], "-STOP");
+        signal(&self.pids(), "-STOP");
+    }
+
+    fn resume(&self) {
+        signal(&self.pids(), "-CONT");
+    }
+
+    /// It is there after [`Server::kill`] or [`Server::pause`].
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn mend(&mut self) {
+        match self.child.try_wait() {
+            Ok(None) => self.resume(),
+            _ => self.restart(),
+        }
     }
 
     /// Starts it again after [`Server::kill`].
@@ -111,6 +174,16 @@ impl Server {
         let out = self.psql(text);
         assert!(out.status.success(), "{text}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    }
+
+    /// The same statement, whose error is returned.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn try_sql(&self, text: &str) -> Result<(), String> {
+        let out = self.psql(text);
+        match out.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),
+        }
     }
 
     fn psql(&self, text: &str) -> std::process::Output {
@@ -130,6 +203,13 @@ impl Server {
         }
         panic!("PostgreSQL does not answer");
     }
+}
+
+/// Sends a signal to these processes.
+fn signal(pids: &[u32], name: &str) {
+    let pids = pids.iter().map(u32::to_string);
+    let _some_may_be_gone =
+        Command::new("kill").arg(name).args(pids).stderr(Stdio::null()).status();
 }
 
 fn launch(bin: &Path, folder: &Path, port: u16, options: &Vec<String>) -> Child {

@@ -1,10 +1,8 @@
-//! An S3 server of a test's own (rclone's, which checks signatures), on a free port, in a temporary
-//! folder; and a relay before it that delays, refuses and answers errors.
+//! Objects in the S3 server of a test, and a relay before it that delays, refuses and answers
+//! errors.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,109 +10,7 @@ use std::time::Duration;
 use gauntlet_array::{DatabaseTls, Objects, ObjectsAddress, ObjectsOptions};
 
 use crate::logs::tls;
-
-/// A running server with the bucket `mail`; ended when it is dropped.
-pub(crate) struct S3 {
-    child: Child,
-    pub(crate) port: u16,
-    folder: tempfile::TempDir,
-    options: Vec<String>,
-}
-
-impl Drop for S3 {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn program() -> Option<PathBuf> {
-    let named = std::env::var_os("GAUNTLET_RCLONE").map(PathBuf::from);
-    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers/s3/bin/rclone");
-    named.into_iter().chain([usual]).find(|path| path.is_file())
-}
-
-impl S3 {
-    /// Starts a server. None, with a loud note, if it is not installed; then a test in CI fails.
-    pub(crate) fn start() -> Option<S3> {
-        Self::start_with(&[])
-    }
-
-    /// The same with a certificate: PEM files of it and of its key.
-    pub(crate) fn start_encrypted(cert: &Path, key: &Path) -> Option<S3> {
-        let [cert, key] = [cert, key].map(|path| path.display().to_string());
-        Self::start_with(&["--cert", &cert, "--key", &key])
-    }
-
-    fn start_with(options: &[&str]) -> Option<S3> {
-        if program().is_none() {
-            let missing = "rclone is not installed (./check does it)";
-            assert!(std::env::var_os("CI").is_none(), "{missing}");
-            eprintln!("SKIPPED: {missing}");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("mail")).unwrap();
-        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let child = launch(folder.path(), port, &options);
-        let mut server = S3 { child, port, folder, options };
-        server.wait();
-        Some(server)
-    }
-
-    pub(crate) fn kill(&mut self) {
-        let _it_may_be_gone = self.child.kill();
-        let _it_may_be_gone = self.child.wait();
-    }
-
-    /// Starts it again; what was changed on its disk is seen then.
-    pub(crate) fn restart(&mut self) {
-        self.kill();
-        self.child = launch(self.folder.path(), self.port, &self.options);
-        self.wait();
-    }
-
-    fn wait(&mut self) {
-        for _ in 0..600 {
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the S3 server does not answer");
-    }
-
-    /// The files of all objects, sorted.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let (mut found, mut folders) = (Vec::new(), vec![self.folder.path().join("mail")]);
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap().flatten() {
-                match entry.path().is_dir() {
-                    true => folders.push(entry.path()),
-                    false => found.push(entry.path()),
-                }
-            }
-        }
-        found.sort();
-        found
-    }
-}
-
-fn launch(folder: &Path, port: u16, options: &[String]) -> Child {
-    Command::new(program().unwrap())
-        .args(["serve", "s3", "--addr", &format!("127.0.0.1:{port}")])
-        .args(["--auth-key", "KEYID,s3cr/et+key", "--vfs-cache-mode", "off"])
-        .args(["--config", "/dev/null", "--log-level", "ERROR"])
-        .args(options)
-        .arg(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
-}
+pub(crate) use crate::s3_server::{S3, SECRET};
 
 /// The objects behind this port, in this bucket, with this secret; each request has this long.
 pub(crate) fn objects_with(
@@ -128,9 +24,6 @@ pub(crate) fn objects_with(
     let tls = DatabaseTls { any: tls(), verified: None };
     Objects::new(&ObjectsAddress::parse(&uri).unwrap(), &tls, options).unwrap()
 }
-
-/// The server's secret as an address has it.
-pub(crate) const SECRET: &str = "s3cr%2Fet%2Bkey";
 
 /// The objects behind this port.
 pub(crate) fn objects(port: u16) -> Objects {

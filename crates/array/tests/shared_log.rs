@@ -23,7 +23,7 @@ async fn ask<T: Send + 'static>(
 }
 
 /// All pages of a query.
-fn all(log: &dyn MessageLog, mut query: Query) -> Vec<Summary> {
+pub(crate) fn all(log: &dyn MessageLog, mut query: Query) -> Vec<Summary> {
     let mut found = Vec::new();
     loop {
         let page = log.search(&query).unwrap();
