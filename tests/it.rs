@@ -50,6 +50,7 @@ mod serve_arc;
 mod serve_array;
 mod serve_array_held;
 mod serve_array_join;
+mod serve_array_settings;
 mod serve_array_upgrade;
 mod serve_canary;
 mod serve_channel_files;
