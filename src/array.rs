@@ -5,19 +5,17 @@ mod export;
 pub(crate) mod held;
 pub(crate) mod join;
 pub(crate) mod member;
+mod publish;
 pub(crate) mod upgrade;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use gauntlet_array::editions::{self, Kind, Scope};
 use gauntlet_array::nodes::{self, NodeRow, NodeState};
 use gauntlet_array::orders::{self, Order, OrderRow};
 use gauntlet_array::{Session, joining, schema};
-use gauntlet_policy::{Groups, Policy};
 
 use crate::array_access as access;
 use crate::messages::{moment, visible};
@@ -83,7 +81,14 @@ enum ArrayCommand {
                             gauntlet array policy list")]
     Policy {
         #[command(subcommand)]
-        command: PolicyCommand,
+        command: publish::PolicyCommand,
+    },
+    /// Publish settings to nodes, list, show and withdraw what was published
+    #[command(after_help = "Examples:\n  gauntlet array settings publish site.toml\n  \
+                            gauntlet array settings show --scope all")]
+    Settings {
+        #[command(subcommand)]
+        command: publish::SettingsCommand,
     },
     /// Give a node an order
     #[command(after_help = ORDER_HELP)]
@@ -119,40 +124,6 @@ Examples:
   gauntlet array order mx2 release 0ABC-1 --wait
   gauntlet array order mx2 retry
   gauntlet array order mx2 reload --wait=10";
-
-#[derive(Debug, clap::Subcommand)]
-enum PolicyCommand {
-    /// Check a policy and publish it
-    #[command(after_help = "Examples:\n  gauntlet array policy publish policy.toml\n  \
-                            gauntlet array policy publish trial.toml --scope node:mx2")]
-    Publish {
-        /// The policy file
-        file: PathBuf,
-        /// Whom it is for: all, group:NAME or node:NAME
-        #[arg(long, default_value = "all")]
-        scope: Scope,
-        /// Why, for those who look at the list
-        #[arg(long, default_value = "")]
-        note: String,
-    },
-    /// Take back what was published for a group or a node: it goes by the wider one again
-    #[command(after_help = "Examples:\n  gauntlet array policy withdraw --scope node:mx2")]
-    Withdraw {
-        /// Whom it was for: all, group:NAME or node:NAME
-        #[arg(long)]
-        scope: Scope,
-    },
-    /// List what was published
-    #[command(after_help = "Examples:\n  gauntlet array policy list --limit 5")]
-    List {
-        /// At most so many, newest first
-        #[arg(long, default_value_t = 50)]
-        limit: u32,
-        /// Print JSON, one line an edition
-        #[arg(long)]
-        json: bool,
-    },
-}
 
 #[derive(Debug, Clone, clap::Subcommand)]
 enum OrderCommand {
@@ -261,7 +232,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 writeln!(out, "{} takes part again", own.name)?;
                 Ok(ExitCode::SUCCESS)
             }
-            ArrayCommand::Policy { command } => policy(&session, out, command).await,
+            ArrayCommand::Policy { command } => publish::policy(&session, out, command).await,
+            ArrayCommand::Settings { command } => publish::settings(&session, out, command).await,
             ArrayCommand::Export(args) => export::run(&session, &config, args, out).await,
             ArrayCommand::Order { node, order, wait } => {
                 give(&session, out, (node, &order.order()), *wait).await
@@ -366,61 +338,16 @@ fn print_node(out: &mut impl Write, node: &NodeRow) -> std::io::Result<()> {
     if !status.policy_error.is_empty() {
         write!(out, " (a newer one is not in force: {})", visible(&status.policy_error))?;
     }
+    if status.settings > 0 {
+        write!(out, ", settings {}", status.settings)?;
+    }
+    if !status.settings_error.is_empty() {
+        write!(out, " (newer ones are not in force: {})", visible(&status.settings_error))?;
+    }
     if node.clock_ahead_ms.abs() > CLOCK_MS {
         write!(out, ", CLOCK {:+.0} s", node.clock_ahead_ms as f64 / 1_000.0)?;
     }
     writeln!(out)
-}
-
-async fn policy(
-    session: &Session,
-    out: &mut impl Write,
-    command: &PolicyCommand,
-) -> anyhow::Result<ExitCode> {
-    let who = crate::policy::author();
-    match command {
-        PolicyCommand::Publish { file, scope, note } => {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("the policy {}", file.display()))?;
-            // Groups of a node's databases are known to the node alone.
-            Policy::parse(&text, &Groups::default())
-                .with_context(|| format!("the policy {}", file.display()))?;
-            let number =
-                editions::publish(session, Kind::Policy, scope, None, (&text, &who, note)).await?;
-            writeln!(out, "policy {number} is published for {}", scope.name())?;
-            let nodes = nodes::list(session).await?;
-            let is_for = |node: &NodeRow| match scope {
-                Scope::All => true,
-                Scope::Group(name) => node.group == *name,
-                Scope::Node(name) => node.name == *name,
-            };
-            if !nodes.iter().any(is_for) {
-                writeln!(std::io::stderr(), "no node is in {} now", scope.name())?;
-            }
-        }
-        PolicyCommand::Withdraw { scope } => {
-            editions::publish(session, Kind::Policy, scope, None, ("", &who, "withdrawn")).await?;
-            writeln!(out, "the policy for {} is withdrawn", scope.name())?;
-        }
-        PolicyCommand::List { limit, json } => {
-            for edition in editions::list(session, Kind::Policy, *limit).await? {
-                if *json {
-                    writeln!(out, "{}", serde_json::to_string(&edition)?)?;
-                    continue;
-                }
-                let lines = edition.body.lines().count();
-                let (who, note) = (visible(&edition.who), visible(&edition.note));
-                let made = moment(edition.made_ms);
-                let scope = visible(&edition.scope);
-                writeln!(
-                    out,
-                    "{:>6} {made} {scope:<16} {who:<16} {lines} lines  {note}",
-                    edition.number
-                )?;
-            }
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn give(

@@ -68,7 +68,7 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn show(file: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
-    let settings = Loaded::load(file, environment())?.settings();
+    let settings = crate::shared_settings::load(file, environment)?.settings();
     let mut out = std::io::stdout().lock();
     if json {
         for s in settings {

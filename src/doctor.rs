@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gauntlet_gateway::config::{Config, Loaded, Sandbox};
+use gauntlet_gateway::config::{Config, Sandbox};
 use gauntlet_gateway::facts::key_record::Publication;
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::net::resolver::{Kind, Outcome, Resolver};
@@ -86,7 +86,8 @@ impl Findings {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
+    let loaded = crate::shared_settings::load(args.config.as_deref(), crate::config::environment)?;
+    let mut config = loaded.config;
     if let Some(server) = &args.dns {
         config.dns.servers = vec![server.clone()];
     }

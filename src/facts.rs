@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_inputs::file;
@@ -59,7 +58,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
+    let loaded = crate::shared_settings::load(args.config.as_deref(), crate::config::environment)?;
+    let mut config = loaded.config;
     config.facts.enabled = true;
     if !args.dns.is_empty() {
         config.dns.servers.clone_from(&args.dns);

@@ -40,6 +40,7 @@ mod scan;
 mod searches;
 mod senders;
 mod serve;
+mod shared_settings;
 mod size;
 mod status;
 mod tlsrpt;

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::config::{Config, Loaded, SharedSettings};
 use gauntlet_gateway::control::{self, Answer, Request};
 use gauntlet_gateway::privileges;
+
+use crate::shared_settings;
 
 /// Where the node is.
 #[derive(Debug, Clone, clap::Args)]
@@ -45,7 +47,19 @@ impl NodeArgs {
     /// # Errors
     /// As [`NodeArgs::load`].
     pub(crate) fn loaded(&self) -> anyhow::Result<Loaded> {
-        self.with_data(Loaded::load(self.config.as_deref(), crate::config::environment())?)
+        let environment = || crate::config::environment();
+        let own = self.with_data(Loaded::load(self.config.as_deref(), environment())?)?;
+        let over = |shared: &SharedSettings| self.loaded_over(shared);
+        Ok(shared_settings::over(own, over))
+    }
+
+    /// The same, with these settings of the array below what the file says.
+    ///
+    /// # Errors
+    /// As [`NodeArgs::load`], or they make no sense here.
+    pub(crate) fn loaded_over(&self, shared: &SharedSettings) -> anyhow::Result<Loaded> {
+        let environment = crate::config::environment();
+        self.with_data(Loaded::load_over(self.config.as_deref(), environment, shared)?)
     }
 
     fn with_data(&self, mut loaded: Loaded) -> anyhow::Result<Loaded> {
@@ -61,7 +75,12 @@ impl NodeArgs {
     /// It holds a mistake.
     pub(crate) fn loaded_from(&self, text: &str) -> anyhow::Result<Loaded> {
         let path = self.config.as_deref().context("there is no configuration file")?;
-        self.with_data(Loaded::load_text(text, path, crate::config::environment())?)
+        let environment = || crate::config::environment();
+        let own = self.with_data(Loaded::load_text(text, path, environment())?)?;
+        let over = |shared: &SharedSettings| {
+            self.with_data(Loaded::load_text_over(text, path, environment(), shared)?)
+        };
+        Ok(shared_settings::over(own, over))
     }
 
     /// The configuration of a node that was started before. Root becomes the owner of the data

@@ -199,28 +199,56 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Show { id, array } => {
             let (held, _runtime) = open_to_read(&config, *array)?;
             let body = held.body(id)?;
-            out.write_all(&body.with_context(|| format!("no held message {id:?}"))?)?;
+            let none = || match holder(&config, id).filter(|_| !array) {
+                Some(hint) => format!("{hint}; --array reads it"),
+                None => format!("no held message {id:?}"),
+            };
+            out.write_all(&body.with_context(none)?)?;
         }
-        Action::Release { id, to, learn } => {
-            let (id, to, learn) = (id.clone(), to.clone(), *learn);
-            if let Answer::Done(count) = args.node.ask(&Request::Release { id, to, learn })? {
-                writeln!(
-                    out,
-                    "released to {count} recipient{}",
-                    if count == 1 { "" } else { "s" }
-                )?;
-            }
-        }
+        Action::Release { id, to, learn } => release(&mut out, (args, &config), (id, to, *learn))?,
         Action::Delete { id } => match open(&config)?.delete(id, WHO, clock::now_ms())? {
             Deletion::Done => writeln!(out, "deleted")?,
             Deletion::NotHeld(state) => bail!("it is not held any more: it is {}", state.name()),
-            Deletion::Unknown => bail!("no held message {id:?}"),
+            Deletion::Unknown => match holder(&config, id) {
+                Some(hint) => bail!("{hint}"),
+                None => bail!("no held message {id:?}"),
+            },
         },
         Action::Verify => return verify(&mut out, &config),
         Action::Rebuild => return rebuild(&mut out, &config),
         Action::RotateKey { keep_old } => rotate(args, &config, *keep_old)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the running node release an item.
+fn release(
+    out: &mut impl Write,
+    (args, config): (&Args, &Config),
+    (id, to, learn): (&str, &[String], bool),
+) -> anyhow::Result<()> {
+    let request = Request::Release { id: id.to_owned(), to: to.to_vec(), learn };
+    let answer = args.node.ask(&request).map_err(|error| match holder(config, id) {
+        Some(hint) => error.context(hint),
+        None => error,
+    });
+    if let Answer::Done(count) = answer? {
+        writeln!(out, "released to {count} recipient{}", if count == 1 { "" } else { "s" })?;
+    }
+    Ok(())
+}
+
+/// Says which other node of the array holds an item, if this one does not and one does.
+fn holder(config: &Config, id: &str) -> Option<String> {
+    if config.array.objects.is_empty() || open(config).ok()?.get(id).ok()?.is_some() {
+        return None;
+    }
+    let runtime = access::runtime(1).ok()?;
+    let held = access::shared_quarantine(config, &runtime).ok()?.get(id).ok()??;
+    let node = visible(&held.node);
+    Some(format!(
+        "{node} holds {id}: `gauntlet array order {node} release {id}` (or delete) decides about it"
+    ))
 }
 
 fn print(out: &mut impl Write, held: &Held, json: bool) -> anyhow::Result<()> {

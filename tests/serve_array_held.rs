@@ -132,6 +132,10 @@ fn a_manager_decides_about_held_mail_of_another_node_once() {
     let id = later.split('@').next().unwrap();
     let (good, said) = gauntlet(&one, &["array", "order", "mx1.test", "release", id, "--wait"]);
     assert!(!good && said.contains("mx1.test holds nothing as"), "{said}");
+    for command in ["release", "delete", "show"] {
+        let (good, said) = gauntlet(&one, &["quarantine", command, id]);
+        assert!(!good && said.contains(&format!("mx2.test holds {id}")), "{said}");
+    }
     assert_eq!(one.maildir().len(), 0);
 }
 

@@ -15,7 +15,7 @@ use gauntlet_array::{
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::config::Config;
+use gauntlet_gateway::config::{Config, SharedSettings};
 use gauntlet_gateway::outbound::queue::{Arrival, Bundle};
 use gauntlet_gateway::{Node, Release, ids};
 use gauntlet_store::log::{
@@ -28,6 +28,8 @@ use tokio::sync::watch;
 
 use super::upgrade;
 use crate::array_access as access;
+use crate::node_args::NodeArgs;
+use crate::shared_settings;
 
 /// How long the end of a node waits for its membership to end.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -53,14 +55,14 @@ impl Membership {
     /// # Errors
     /// If the address is none, or the node's own folder cannot be used. A database that is away is
     /// no error: the node begins without it.
-    pub(crate) fn start(node: &Arc<Node>) -> anyhow::Result<Option<Arc<Self>>> {
+    pub(crate) fn start(node: &Arc<Node>, args: &NodeArgs) -> anyhow::Result<Option<Arc<Self>>> {
         let config = node.config();
         let Some(database) = access::database(&config)? else { return Ok(None) };
         let own = access::identity(&config)?;
         upgrade::resume(node)?;
         let identity = own.identity.clone();
         let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
-        let local = Arc::new(RunningNode { node: node.clone(), policies });
+        let local = Arc::new(RunningNode { node: node.clone(), args: args.clone(), policies });
         let array = &config.array;
         let options = MemberOptions {
             ship_every: Duration::from_secs(array.ship_seconds),
@@ -171,6 +173,10 @@ impl Membership {
             return Some(format!("array: {}. Held mail waits on this node.", state.objects_error));
         }
         let number = state.policy;
+        if !state.settings_error.is_empty() {
+            let (number, error) = (state.settings, state.settings_error);
+            return Some(format!("array: settings {number} stay in force: {error}"));
+        }
         let refused = !state.policy_error.is_empty();
         refused.then(|| format!("array: policy {number} stays in force: {}", state.policy_error))
     }
@@ -256,6 +262,8 @@ fn node_view(node: NodeRow) -> ArrayNode {
         behind_since_ms: status.behind_since_ms,
         policy: status.policy,
         policy_error: status.policy_error,
+        settings: status.settings,
+        settings_error: status.settings_error,
     }
 }
 
@@ -336,6 +344,8 @@ impl MessageLog for EitherLog {
 /// The node, as the array asks of it.
 struct RunningNode {
     node: Arc<Node>,
+    /// Where its configuration is.
+    args: NodeArgs,
     policies: Arc<Policies>,
 }
 
@@ -364,6 +374,25 @@ impl LocalNode for RunningNode {
         let applied = policy_source::save(&config, &self.policies, &wanted)
             .and_then(|_version| self.node.reload_policy());
         applied.map_err(|error| format!("{error:#}"))
+    }
+
+    fn settings(&self) -> i64 {
+        shared_settings::kept(&self.node.config()).map_or(0, |kept| kept.number)
+    }
+
+    fn apply_settings(&self, edition: Option<&Edition>) -> Result<(), String> {
+        let shared = edition
+            .map(|edition| SharedSettings { number: edition.number, text: edition.body.clone() });
+        let config = self.node.config();
+        let applied = || {
+            if let Some(shared) = &shared {
+                self.node.reload(self.args.loaded_over(shared)?.config)?;
+            }
+            shared_settings::keep(&config, shared.as_ref())
+        };
+        applied().map_err(|error| format!("{error:#}"))?;
+        // What else goes by the configuration follows, as at any reload.
+        reload().map(drop)
     }
 
     fn queued(&self) -> Vec<String> {

@@ -15,6 +15,8 @@ pub const CHANNEL: &str = "gauntlet";
 pub enum Kind {
     /// The policy, as its file has it.
     Policy,
+    /// Settings, as a configuration file has them.
+    Settings,
 }
 
 impl Kind {
@@ -22,6 +24,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Policy => "policy",
+            Kind::Settings => "settings",
         }
     }
 }

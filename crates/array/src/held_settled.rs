@@ -1,5 +1,5 @@
-//! What nodes answered to orders about held mail, where the index does not know it yet: a node ships
-//! what became of an item some seconds after it did it.
+//! What nodes answered to orders about held mail, where the index does not know it yet: a node
+//! ships what became of an item some seconds after it did it.
 
 use gauntlet_store::quarantine::{Held, State};
 

@@ -26,6 +26,7 @@ mod http;
 pub mod joining;
 pub mod log;
 pub mod member;
+mod member_following;
 pub mod nodes;
 pub mod objects;
 pub mod objects_address;

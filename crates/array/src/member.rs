@@ -23,7 +23,7 @@ use crate::objects::Objects;
 use crate::orders::{self, Followed, Journal, Order, Outcome};
 use crate::schema;
 use crate::shipping::{self, Shipper};
-use crate::transfers::{self, Departing};
+use crate::transfers::Departing;
 
 /// First pause after the database could not be used; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -70,6 +70,15 @@ pub trait LocalNode: Send + Sync {
     /// # Errors
     /// Why it cannot be.
     fn apply_policy(&self, edition: &Edition) -> Result<(), String>;
+
+    /// Number of the array's settings in force; 0 for none.
+    fn settings(&self) -> i64;
+
+    /// Makes these settings, or none, those that the node's own file is read over. May block.
+    ///
+    /// # Errors
+    /// Why they cannot be.
+    fn apply_settings(&self, edition: Option<&Edition>) -> Result<(), String>;
 
     /// Ids of the messages in the queue, those among them that are leaving already.
     fn queued(&self) -> Vec<String>;
@@ -123,6 +132,10 @@ pub struct MemberState {
     pub policy: i64,
     /// Why a newer edition of the policy is not in force.
     pub policy_error: String,
+    /// Number of the array's settings in force; 0 for none.
+    pub settings: i64,
+    /// Why a newer edition of them is not in force.
+    pub settings_error: String,
     /// Orders carried out since the start.
     pub orders: u64,
     /// Changes of held mail shipped since the start.
@@ -136,9 +149,9 @@ pub struct MemberState {
 /// A member, ready to run.
 pub struct Member {
     database: Database,
-    own: Identity,
+    pub(crate) own: Identity,
     log: Arc<Log>,
-    local: Arc<dyn LocalNode>,
+    pub(crate) local: Arc<dyn LocalNode>,
     options: MemberOptions,
     clock: Clock,
     held: Option<HeldParts>,
@@ -334,6 +347,8 @@ impl Member {
             let state = self.lock();
             (status.behind, status.behind_since_ms) = (state.behind, state.behind_since_ms);
             (status.policy, status.policy_error) = (state.policy, state.policy_error.clone());
+            status.settings = state.settings;
+            status.settings_error.clone_from(&state.settings_error);
         }
         match nodes::tell(session, id, &status).await? {
             true => Ok(()),
@@ -349,6 +364,7 @@ impl Member {
         journal: &mut Journal,
     ) -> Result<Followed, ArrayError> {
         self.follow_policy(session).await?;
+        self.follow_settings(session).await?;
         let local = self.local.clone();
         let followed = orders::follow(session, id, journal, |number, order, who| {
             let (local, name) = (local.clone(), order.name());
@@ -372,103 +388,6 @@ impl Member {
         self.take_in(session, id).await?;
         self.follow_answers(session, id).await?;
         Ok(followed)
-    }
-
-    /// Goes on with an upgrade when it is its turn.
-    async fn upgrade(
-        &self,
-        session: &Session,
-        order: i64,
-        seconds: u64,
-        together: bool,
-    ) -> Result<Option<Outcome>, ArrayError> {
-        if !together && !orders::is_next_upgrade(session, order).await? {
-            return Ok(None);
-        }
-        let local = self.local.clone();
-        let step = tokio::task::spawn_blocking(move || local.upgrade(order, seconds)).await;
-        Ok(step.unwrap_or_else(|error| {
-            Some(Outcome { is_good: false, text: format!("it failed: {error}") })
-        }))
-    }
-
-    /// Hands messages of the queue over to another node.
-    async fn move_queue(
-        &self,
-        session: &Session,
-        own: i16,
-        to: &str,
-        ids: Vec<String>,
-    ) -> Result<Outcome, ArrayError> {
-        let to_whom = transfers::node_of(session, to).await;
-        if !matches!(to_whom, Ok(id) if id != own) {
-            let text = to_whom.err().map_or_else(
-                || "messages do not move to the node that has them".to_owned(),
-                |error| error.to_string(),
-            );
-            return Ok(Outcome { is_good: false, text });
-        }
-        let ids = if ids.is_empty() { self.local.queued() } else { ids };
-        let (mut moved, mut stay) = (0, Vec::new());
-        for id in ids {
-            let (local, to_whom) = (self.local.clone(), to.to_owned());
-            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
-            match left.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(message) => {
-                    transfers::offer(session, own, to, &message).await?;
-                    moved += 1;
-                }
-                Err(why) => stay.push(why),
-            }
-        }
-        let first = stay.first().map(|why| format!(": {why}")).unwrap_or_default();
-        let text = match stay.len() {
-            0 => format!("{moved} messages are handed over to {to}"),
-            n => format!("{moved} messages are handed over to {to}; {n} not{first}"),
-        };
-        Ok(Outcome { is_good: moved > 0 || stay.is_empty(), text })
-    }
-
-    /// Takes in what other nodes hand over.
-    async fn take_in(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
-        loop {
-            let (tokens, bodies): (Vec<String>, Vec<Vec<u8>>) =
-                transfers::arriving(session, id).await?.into_iter().unzip();
-            if tokens.is_empty() {
-                return Ok(());
-            }
-            let local = self.local.clone();
-            let taken = tokio::task::spawn_blocking(move || local.take_in(bodies)).await;
-            let mut waits = false;
-            for (token, answer) in tokens.iter().zip(taken.unwrap_or_default()) {
-                match answer {
-                    Some(answer) => transfers::answer(session, token, &answer).await?,
-                    None => waits = true,
-                }
-            }
-            if waits {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Follows what other nodes say of messages that left this one.
-    async fn follow_answers(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
-        let mut tokens = Vec::new();
-        let mut answers = Vec::new();
-        for (token, message, answer) in transfers::answered(session, id).await? {
-            tokens.push(token);
-            answers.push((message, answer));
-        }
-        if tokens.is_empty() {
-            return Ok(());
-        }
-        let local = self.local.clone();
-        // Before the rows go: a node that forgets what it was told keeps its messages for ever.
-        match tokio::task::spawn_blocking(move || local.left(&answers)).await {
-            Ok(()) => transfers::forget(session, &tokens).await,
-            Err(_) => Ok(()),
-        }
     }
 
     async fn follow_policy(&self, session: &Session) -> Result<(), ArrayError> {
@@ -545,7 +464,7 @@ impl Member {
         state.error.clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, MemberState> {
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, MemberState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -79,6 +79,10 @@ pub struct Status {
     pub policy: i64,
     /// Why a newer one is not.
     pub policy_error: String,
+    /// Number of the array's settings in force; 0 for none.
+    pub settings: i64,
+    /// Why newer ones are not.
+    pub settings_error: String,
 }
 
 /// A node as the array knows it.

@@ -26,6 +26,7 @@ mod roots;
 mod scanning;
 mod services;
 mod settings;
+mod shared;
 mod users;
 mod validate;
 mod web;
@@ -57,6 +58,7 @@ pub use settings::{
     Config, DigestSettings, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings,
     PolicySettings, QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
 };
+pub use shared::SharedSettings;
 pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     ReportEvery, SignInSettings,

@@ -45,6 +45,10 @@ pub struct ArrayNode {
     pub policy: i64,
     /// Why a newer one is not.
     pub policy_error: String,
+    /// Number of the array's settings in force there; 0 for none.
+    pub settings: i64,
+    /// Why newer ones are not.
+    pub settings_error: String,
 }
 
 /// What is to be done with held mail of another node.

@@ -97,6 +97,10 @@ fn row(node: &ArrayNode) -> Markup {
                 @if !node.policy_error.is_empty() {
                     ", " span.poor title=(format::plain(&node.policy_error)) { (t("a newer one is refused")) }
                 }
+                @if node.settings > 0 { div.more { (t("settings {}").with(node.settings)) } }
+                @if !node.settings_error.is_empty() {
+                    div.poor title=(format::plain(&node.settings_error)) { (t("newer settings are refused")) }
+                }
             }
             td data-label=(t("Version")) { (format::plain(&node.program)) }
             td data-label=(t("Seen")) {

@@ -10,6 +10,7 @@ use super::error::ConfigError;
 use super::masking::masked;
 use super::origin::Origin;
 use super::settings::Config;
+use super::shared::SharedSettings;
 use super::validate::check;
 
 /// Environment variables that begin with this override settings: `GAUNTLET_SCAN__THREADS=4` is
@@ -48,14 +49,41 @@ impl Loaded {
     where
         I: IntoIterator<Item = (String, String)>,
     {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|e| ConfigError::Read {
-                path: path.display().to_string(),
-                cause: e.to_string(),
-            })
-        };
         let text = path.map(read).transpose()?;
-        Self::of(path.zip(text.as_deref()), environment).map_err(ConfigError::masked)
+        Self::of(path.zip(text.as_deref()), environment, None).map_err(ConfigError::masked)
+    }
+
+    /// The same, with what the nodes of an array share below what the file says.
+    ///
+    /// # Errors
+    /// As [`Loaded::load`], or if the shared settings make no sense here.
+    pub fn load_over<I>(
+        path: Option<&Path>,
+        environment: I,
+        shared: &SharedSettings,
+    ) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator<Item = (String, String)>,
+    {
+        let text = path.map(read).transpose()?;
+        let file = path.zip(text.as_deref());
+        Self::of(file, environment, Some(shared)).map_err(ConfigError::masked)
+    }
+
+    /// The same of the text of this file, read before.
+    ///
+    /// # Errors
+    /// As [`Loaded::load_over`].
+    pub fn load_text_over<I>(
+        text: &str,
+        path: &Path,
+        environment: I,
+        shared: &SharedSettings,
+    ) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator<Item = (String, String)>,
+    {
+        Self::of(Some((path, text)), environment, Some(shared)).map_err(ConfigError::masked)
     }
 
     /// The same of the text of this file, read before.
@@ -63,10 +91,14 @@ impl Loaded {
     where
         I: IntoIterator<Item = (String, String)>,
     {
-        Self::of(Some((path, text)), environment).map_err(ConfigError::masked)
+        Self::of(Some((path, text)), environment, None).map_err(ConfigError::masked)
     }
 
-    fn of<I>(file: Option<(&Path, &str)>, environment: I) -> Result<Self, ConfigError>
+    fn of<I>(
+        file: Option<(&Path, &str)>,
+        environment: I,
+        shared: Option<&SharedSettings>,
+    ) -> Result<Self, ConfigError>
     where
         I: IntoIterator<Item = (String, String)>,
     {
@@ -75,6 +107,9 @@ impl Loaded {
         let path = file.map(|(path, _)| path);
         if let Some((path, text)) = file {
             table = read_file(text, path, &mut origins)?;
+        }
+        if let Some(shared) = shared {
+            shared.put_below(&mut table, &mut origins)?;
         }
         override_by(environment, &mut table, &mut origins)?;
         let config = Config::deserialize(table)
@@ -91,6 +126,11 @@ impl Loaded {
         }
         settings
     }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path)
+        .map_err(|e| ConfigError::Read { path: path.display().to_string(), cause: e.to_string() })
 }
 
 fn collect(
@@ -349,5 +389,40 @@ mod tests {
         let error = load(text, &[]).unwrap_err().to_string();
         assert!(error.contains("would take mail for everybody"), "{error}");
         assert!(load(&format!("{text}[domains]\nlocal = [\"a.example\"]\n"), &[]).is_ok());
+    }
+
+    #[test]
+    fn the_own_file_wins_and_what_is_a_nodes_own_is_refused() {
+        let shared = |text: &str| SharedSettings { number: 7, text: text.to_owned() };
+        let own = "[digest]\nhour = 9\n[[folder]]\nname = \"spam\"\n";
+        let edition = shared(
+            "[digest]\nhour = 5\nlink_days = 3\n[greylist]\nenabled = true\n\
+             [[folder]]\nname = \"bulk\"\n",
+        );
+        edition.check().unwrap();
+        let path = Path::new("gauntlet.toml");
+        let hour = ("GAUNTLET_GREYLIST__ENABLED".to_owned(), "false".to_owned());
+        let loaded = Loaded::load_text_over(own, path, [hour], &edition).unwrap();
+        let config = &loaded.config;
+        assert_eq!((config.digest.hour, config.digest.link_days), (9, 3));
+        assert!(!config.greylist.enabled, "the environment wins, too");
+        assert_eq!(config.folder.len(), 1);
+        assert_eq!(config.folder[0].name, "spam");
+        let settings = loaded.settings();
+        let from = settings.iter().find(|setting| setting.key == "digest.link_days").unwrap();
+        assert_eq!(from.origin.to_string(), "settings 7 of the array");
+        for (text, why) in [
+            ("[node]\nname = \"x\"", "[node] is a node's own"),
+            ("[digest]\nhuor = 1", "unknown field"),
+            ("[digest", "expected"),
+            ("[digest]\nhour = \"x\"", "invalid type"),
+        ] {
+            let error = shared(text).check().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        // Names and types are right, the value is not: the node says so.
+        let late =
+            Loaded::load_text_over("", path, [], &shared("[digest]\nhour = 99")).unwrap_err();
+        assert!(late.to_string().contains("no hour"), "{late}");
     }
 }

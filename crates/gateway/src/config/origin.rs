@@ -17,6 +17,8 @@ pub enum Origin {
     },
     /// The environment variable of this name.
     Environment(String),
+    /// The edition of this number of the array's settings.
+    Array(i64),
 }
 
 impl fmt::Display for Origin {
@@ -25,6 +27,7 @@ impl fmt::Display for Origin {
             Origin::Default => f.write_str("default"),
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
             Origin::Environment(name) => write!(f, "${name}"),
+            Origin::Array(number) => write!(f, "settings {number} of the array"),
         }
     }
 }

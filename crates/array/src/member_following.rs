@@ -1,0 +1,140 @@
+//! What a member does that takes more than one look: upgrades, messages that move, settings.
+
+use crate::database::Session;
+use crate::editions::{self, Kind};
+use crate::error::ArrayError;
+use crate::member::Member;
+use crate::orders::{self, Outcome};
+use crate::transfers;
+
+impl Member {
+    /// Goes on with an upgrade when it is its turn.
+    pub(crate) async fn upgrade(
+        &self,
+        session: &Session,
+        order: i64,
+        seconds: u64,
+        together: bool,
+    ) -> Result<Option<Outcome>, ArrayError> {
+        if !together && !orders::is_next_upgrade(session, order).await? {
+            return Ok(None);
+        }
+        let local = self.local.clone();
+        let step = tokio::task::spawn_blocking(move || local.upgrade(order, seconds)).await;
+        Ok(step.unwrap_or_else(|error| {
+            Some(Outcome { is_good: false, text: format!("it failed: {error}") })
+        }))
+    }
+
+    /// Hands messages of the queue over to another node.
+    pub(crate) async fn move_queue(
+        &self,
+        session: &Session,
+        own: i16,
+        to: &str,
+        ids: Vec<String>,
+    ) -> Result<Outcome, ArrayError> {
+        let to_whom = transfers::node_of(session, to).await;
+        if !matches!(to_whom, Ok(id) if id != own) {
+            let text = to_whom.err().map_or_else(
+                || "messages do not move to the node that has them".to_owned(),
+                |error| error.to_string(),
+            );
+            return Ok(Outcome { is_good: false, text });
+        }
+        let ids = if ids.is_empty() { self.local.queued() } else { ids };
+        let (mut moved, mut stay) = (0, Vec::new());
+        for id in ids {
+            let (local, to_whom) = (self.local.clone(), to.to_owned());
+            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
+            match left.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(message) => {
+                    transfers::offer(session, own, to, &message).await?;
+                    moved += 1;
+                }
+                Err(why) => stay.push(why),
+            }
+        }
+        let first = stay.first().map(|why| format!(": {why}")).unwrap_or_default();
+        let text = match stay.len() {
+            0 => format!("{moved} messages are handed over to {to}"),
+            n => format!("{moved} messages are handed over to {to}; {n} not{first}"),
+        };
+        Ok(Outcome { is_good: moved > 0 || stay.is_empty(), text })
+    }
+
+    /// Takes in what other nodes hand over.
+    pub(crate) async fn take_in(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        loop {
+            let (tokens, bodies): (Vec<String>, Vec<Vec<u8>>) =
+                transfers::arriving(session, id).await?.into_iter().unzip();
+            if tokens.is_empty() {
+                return Ok(());
+            }
+            let local = self.local.clone();
+            let taken = tokio::task::spawn_blocking(move || local.take_in(bodies)).await;
+            let mut waits = false;
+            for (token, answer) in tokens.iter().zip(taken.unwrap_or_default()) {
+                match answer {
+                    Some(answer) => transfers::answer(session, token, &answer).await?,
+                    None => waits = true,
+                }
+            }
+            if waits {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Follows what other nodes say of messages that left this one.
+    pub(crate) async fn follow_answers(
+        &self,
+        session: &Session,
+        id: i16,
+    ) -> Result<(), ArrayError> {
+        let mut tokens = Vec::new();
+        let mut answers = Vec::new();
+        for (token, message, answer) in transfers::answered(session, id).await? {
+            tokens.push(token);
+            answers.push((message, answer));
+        }
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let local = self.local.clone();
+        // Before the rows go: a node that forgets what it was told keeps its messages for ever.
+        match tokio::task::spawn_blocking(move || local.left(&answers)).await {
+            Ok(()) => transfers::forget(session, &tokens).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Takes over the settings.
+    pub(crate) async fn follow_settings(&self, session: &Session) -> Result<(), ArrayError> {
+        let found = editions::in_force(session, Kind::Settings, &self.own).await?;
+        let number = found.as_ref().map_or(0, |edition| edition.number);
+        let local = self.local.clone();
+        let applied = tokio::task::spawn_blocking(move || {
+            let before = local.settings();
+            (before, if before == number { Ok(()) } else { local.apply_settings(found.as_ref()) })
+        });
+        let (before, applied) = applied.await.unwrap_or_else(|e| (0, Err(e.to_string())));
+        let mut state = self.lock();
+        match applied {
+            Ok(()) => {
+                if before != number {
+                    tracing::info!(number, before, "the array's settings are in force");
+                }
+                (state.settings, state.settings_error) = (number, String::new());
+            }
+            Err(error) => {
+                if state.settings_error != error {
+                    let hint = "this node goes on with what it has";
+                    tracing::error!(number, error, hint, "the array's settings are not in force");
+                }
+                (state.settings, state.settings_error) = (before, error);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! `gauntlet array policy` and `gauntlet array settings`: what is edited once for all nodes.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use gauntlet_array::Session;
+use gauntlet_array::editions::{self, Edition, Kind, Scope};
+use gauntlet_array::nodes::{self, NodeRow};
+use gauntlet_gateway::config::SharedSettings;
+use gauntlet_policy::{Groups, Policy};
+
+use crate::messages::{moment, visible};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum PolicyCommand {
+    /// Check a policy and publish it
+    #[command(after_help = "Examples:\n  gauntlet array policy publish policy.toml\n  \
+                            gauntlet array policy publish trial.toml --scope node:mx2")]
+    Publish {
+        /// The policy file
+        file: PathBuf,
+        /// Whom it is for: all, group:NAME or node:NAME
+        #[arg(long, default_value = "all")]
+        scope: Scope,
+        /// Why, for those who look at the list
+        #[arg(long, default_value = "")]
+        note: String,
+    },
+    /// Take back what was published for a group or a node: it goes by the wider one again
+    #[command(after_help = "Examples:\n  gauntlet array policy withdraw --scope node:mx2")]
+    Withdraw {
+        /// Whom it was for: all, group:NAME or node:NAME
+        #[arg(long)]
+        scope: Scope,
+    },
+    /// List what was published
+    #[command(after_help = "Examples:\n  gauntlet array policy list --limit 5")]
+    List {
+        /// At most so many, newest first
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Print JSON, one line an edition
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum SettingsCommand {
+    /// Check settings and publish them; what a node sets itself wins
+    #[command(after_help = "Examples:\n  gauntlet array settings publish site.toml\n  \
+                            gauntlet array settings publish trial.toml --scope node:mx2")]
+    Publish {
+        /// A file with sections of the configuration
+        file: PathBuf,
+        /// Whom it is for: all, group:NAME or node:NAME
+        #[arg(long, default_value = "all")]
+        scope: Scope,
+        /// Why, for those who look at the list
+        #[arg(long, default_value = "")]
+        note: String,
+    },
+    /// Take back what was published for a group or a node: it goes by the wider one again
+    #[command(after_help = "Examples:\n  gauntlet array settings withdraw --scope node:mx2")]
+    Withdraw {
+        /// Whom it was for: all, group:NAME or node:NAME
+        #[arg(long)]
+        scope: Scope,
+    },
+    /// List what was published
+    #[command(after_help = "Examples:\n  gauntlet array settings list --limit 5")]
+    List {
+        /// At most so many, newest first
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Print JSON, one line an edition
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the newest that was published
+    #[command(after_help = "Examples:\n  gauntlet array settings show --scope all")]
+    Show {
+        /// Whom it is for: all, group:NAME or node:NAME
+        #[arg(long, default_value = "all")]
+        scope: Scope,
+    },
+}
+
+/// Publishes, withdraws or lists policies.
+pub(super) async fn policy(
+    session: &Session,
+    out: &mut impl Write,
+    command: &PolicyCommand,
+) -> anyhow::Result<ExitCode> {
+    match command {
+        PolicyCommand::Publish { file, scope, note } => {
+            let text = read(file, "the policy")?;
+            // Groups of a node's databases are known to the node alone.
+            Policy::parse(&text, &Groups::default())
+                .with_context(|| format!("the policy {}", file.display()))?;
+            let number = publish(session, Kind::Policy, scope, (&text, note)).await?;
+            writeln!(out, "policy {number} is published for {}", scope.name())?;
+        }
+        PolicyCommand::Withdraw { scope } => {
+            withdraw(session, Kind::Policy, scope).await?;
+            writeln!(out, "the policy for {} is withdrawn", scope.name())?;
+        }
+        PolicyCommand::List { limit, json } => {
+            list(session, out, Kind::Policy, (*limit, *json)).await?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Publishes, withdraws, lists or shows settings.
+pub(super) async fn settings(
+    session: &Session,
+    out: &mut impl Write,
+    command: &SettingsCommand,
+) -> anyhow::Result<ExitCode> {
+    match command {
+        SettingsCommand::Publish { file, scope, note } => {
+            let text = read(file, "the settings")?;
+            // Whether values fit together, a node alone can tell.
+            let named = || format!("the settings {}", file.display());
+            SharedSettings { number: 0, text: text.clone() }.check().with_context(named)?;
+            let number = publish(session, Kind::Settings, scope, (&text, note)).await?;
+            writeln!(out, "settings {number} are published for {}", scope.name())?;
+        }
+        SettingsCommand::Withdraw { scope } => {
+            withdraw(session, Kind::Settings, scope).await?;
+            writeln!(out, "the settings for {} are withdrawn", scope.name())?;
+        }
+        SettingsCommand::List { limit, json } => {
+            list(session, out, Kind::Settings, (*limit, *json)).await?;
+        }
+        SettingsCommand::Show { scope } => {
+            let all = editions::list(session, Kind::Settings, SHOWN_MAX).await?;
+            match all.into_iter().find(|edition| edition.scope == scope.name()) {
+                Some(Edition { body, .. }) if !body.is_empty() => write!(out, "{body}")?,
+                _ => bail!("no settings are published for {}", scope.name()),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Editions looked through for the newest of a scope.
+const SHOWN_MAX: u32 = 10_000;
+
+fn read(file: &Path, what: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("{what} {}", file.display()))
+}
+
+async fn publish(
+    session: &Session,
+    kind: Kind,
+    scope: &Scope,
+    (text, note): (&str, &str),
+) -> anyhow::Result<i64> {
+    anyhow::ensure!(
+        !text.trim().is_empty(),
+        "it is empty; `withdraw` takes back what was published"
+    );
+    let who = crate::policy::author();
+    let number = editions::publish(session, kind, scope, None, (text, &who, note)).await?;
+    let is_for = |node: &NodeRow| match scope {
+        Scope::All => true,
+        Scope::Group(name) => node.group == *name,
+        Scope::Node(name) => node.name == *name,
+    };
+    if !nodes::list(session).await?.iter().any(is_for) {
+        writeln!(std::io::stderr(), "no node is in {} now", scope.name())?;
+    }
+    Ok(number)
+}
+
+async fn withdraw(session: &Session, kind: Kind, scope: &Scope) -> anyhow::Result<()> {
+    let who = crate::policy::author();
+    editions::publish(session, kind, scope, None, ("", &who, "withdrawn")).await?;
+    Ok(())
+}
+
+async fn list(
+    session: &Session,
+    out: &mut impl Write,
+    kind: Kind,
+    (limit, json): (u32, bool),
+) -> anyhow::Result<()> {
+    for edition in editions::list(session, kind, limit).await? {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&edition)?)?;
+            continue;
+        }
+        let lines = edition.body.lines().count();
+        let (who, note) = (visible(&edition.who), visible(&edition.note));
+        let (made, scope) = (moment(edition.made_ms), visible(&edition.scope));
+        let number = edition.number;
+        writeln!(out, "{number:>6} {made} {scope:<16} {who:<16} {lines} lines  {note}")?;
+    }
+    Ok(())
+}
