@@ -50,6 +50,7 @@ mod serve_arc;
 mod serve_array;
 mod serve_canary;
 mod serve_channel_files;
+mod serve_channel_kills;
 mod serve_channels;
 mod serve_clients;
 mod serve_clock;
