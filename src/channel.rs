@@ -12,6 +12,7 @@ pub(crate) mod overview;
 mod probes;
 mod publish;
 pub(crate) mod publisher;
+mod sa_state;
 mod sa_update;
 pub(crate) mod self_test;
 mod show;
@@ -19,6 +20,7 @@ mod spamassassin;
 mod status;
 mod trial;
 pub(crate) mod watch;
+mod watched;
 mod web_mirror;
 
 use std::path::PathBuf;

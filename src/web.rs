@@ -27,7 +27,7 @@ use gauntlet_phrases::PhraseSet;
 use gauntlet_policy::Policy;
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, Outcome};
 use gauntlet_proxy::auth::Logins;
-use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
+use gauntlet_proxy::content::{ContentJudge, PageShadow, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::quotas::{QuotaSums, Quotas};
 use gauntlet_proxy::resolve::Resolve;
@@ -139,7 +139,7 @@ impl WebPath {
         let asked = NodeReleases::open(&config.node.data.join(LOG_FOLDER), Arc::clone(node))?;
         let releases = asked.store();
         let judge = policy_judge(node, &quotas, asked);
-        let content = content(&config, &judge, processes, of_channels)?;
+        let content = content(node, &judge, processes, of_channels)?;
         let runtime = runtime()?;
         let resolver = resolver(node, &config);
         let logins = logins::logins(node, &config).context("proxy.login")?;
@@ -186,6 +186,16 @@ impl WebPath {
             numbers,
             running,
         }))
+    }
+
+    /// The phrases in force.
+    pub(crate) fn phrases(&self) -> Option<Arc<PhraseSet>> {
+        self.content.phrases()
+    }
+
+    /// Where phrases are tried on a share of the pages.
+    pub(crate) fn page_shadow(&self) -> &PageShadow {
+        self.content.shadow()
     }
 
     /// Judges by these phrases from now on.
@@ -413,16 +423,21 @@ async fn retain(log: Arc<WebLog>, node: Arc<Node>, certificates: Arc<Certificate
 
 /// What looks into responses.
 fn content(
-    config: &Config,
+    node: &Arc<Node>,
     judge: &Arc<PolicyJudge>,
     processes: &Processes,
     of_channels: &[PathBuf],
 ) -> anyhow::Result<Arc<ContentJudge>> {
+    let config = node.config();
     let settings = &config.proxy.content;
-    let scanner = DownloadScanner::of_node(config, processes)?;
+    let scanner = DownloadScanner::of_node(node, processes);
     let scanner = scanner.map(|scanner| Arc::new(scanner) as Arc<dyn ScanDownload>);
     let phrases = phrases::open_with(&settings.phrases, of_channels)?;
-    config.proxy.check_held(phrases.is_some() || scanner.is_some()).context("proxy")?;
+    // A channel may bring either at any time.
+    let looks = phrases.is_some()
+        || !config.channel.is_empty()
+        || scanner.as_ref().is_some_and(|scanner| scanner.is_on());
+    config.proxy.check_held(looks).context("proxy")?;
     Ok(Arc::new(ContentJudge::new(judge.clone(), settings.clone(), phrases, scanner)))
 }
 

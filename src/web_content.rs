@@ -8,6 +8,7 @@ use gauntlet_content::engines::{Contents, EngineSet};
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::process::supervisor::Settings;
 use gauntlet_content::{Limits, Object, OnFailure, Password, PropertyKind, Root, Tree};
+use gauntlet_gateway::Node;
 use gauntlet_gateway::config::Config;
 use gauntlet_proxy::content::{Download, ScanDownload, ScanVerdict};
 use tokio::sync::Semaphore;
@@ -25,9 +26,12 @@ pub(crate) struct DownloadScanner {
     turns: Arc<Semaphore>,
 }
 
+/// The engines at this moment.
+type Engines = dyn Fn() -> Arc<EngineSet> + Send + Sync;
+
 struct Parts {
     pool: Arc<Pool>,
-    engines: EngineSet,
+    engines: Box<Engines>,
     limits: Limits,
     words: Vec<Password>,
 }
@@ -43,25 +47,28 @@ impl DownloadScanner {
             Settings { memory_bytes_max: content.worker_memory_bytes_max, ..Settings::default() };
         let pool = content_process::start(&workers, content.workers())?;
         let engines = content_process::engine_host(config, "")?.engines(&config.engine, content)?;
-        let words = words(config);
+        let (words, engines) = (words(config), Arc::new(engines));
         let turns = Arc::new(Semaphore::new(pool.workers_max()));
+        let engines: Box<Engines> = Box::new(move || engines.clone());
         let parts = Parts { pool: Arc::new(pool), engines, limits: content.limits(), words };
         Ok(DownloadScanner { parts: Arc::new(parts), turns })
     }
 
-    /// By the processes of a node, and its engines; none if it has no engine.
-    ///
-    /// # Errors
-    /// If a file of an engine cannot be read.
-    pub(crate) fn of_node(config: &Config, processes: &Processes) -> anyhow::Result<Option<Self>> {
-        let Some(pool) = processes.pool.clone().filter(|_| !config.engine.is_empty()) else {
-            return Ok(None);
+    /// By the processes of a node, and the engines that look at its mail at that time: those of the
+    /// configuration and of channels. None if nothing is unpacked.
+    pub(crate) fn of_node(node: &Arc<Node>, processes: &Processes) -> Option<Self> {
+        let pool = processes.pool.clone()?;
+        let config = node.config();
+        let of_node = Arc::downgrade(node);
+        let none = Arc::new(EngineSet::none());
+        let engines = move || {
+            let unpacking = of_node.upgrade().and_then(|node| node.judge().unpacking.clone());
+            unpacking.map_or_else(|| none.clone(), |unpacking| unpacking.engines().clone())
         };
-        let content = &config.content;
-        let engines = processes.engines.engines(&config.engine, content)?;
         let turns = Arc::new(Semaphore::new(pool.workers_max()));
-        let parts = Parts { pool, engines, limits: content.limits(), words: words(config) };
-        Ok(Some(DownloadScanner { parts: Arc::new(parts), turns }))
+        let (limits, words) = (config.content.limits(), words(&config));
+        let parts = Parts { pool, engines: Box::new(engines), limits, words };
+        Some(DownloadScanner { parts: Arc::new(parts), turns })
     }
 }
 
@@ -72,6 +79,10 @@ fn words(config: &Config) -> Vec<Password> {
 }
 
 impl ScanDownload for DownloadScanner {
+    fn is_on(&self) -> bool {
+        !(self.parts.engines)().is_empty()
+    }
+
     fn scan(&self, download: Download) -> BoxFuture<'static, ScanVerdict> {
         let (parts, turns) = (Arc::clone(&self.parts), Arc::clone(&self.turns));
         Box::pin(async move {
@@ -95,10 +106,12 @@ impl Parts {
             declared_type: &download.declared_type,
             bytes: &download.bytes,
         };
+        // The same for all of the download.
+        let engines = (self.engines)();
         let mut contents = Contents::default();
-        let bytes_max = self.engines.bytes_max();
+        let bytes_max = engines.bytes_max();
         let mut keep = |object: &Object, bytes: &[u8]| contents.add(object, bytes, bytes_max);
-        let asks = !self.engines.is_empty() && self.engines.wants_objects();
+        let asks = !engines.is_empty() && engines.wants_objects();
         let look: Option<&mut gauntlet_content::process::client::OnObject<'_>> =
             if asks { Some(&mut keep) } else { None };
         let mut tree = self.pool.unpack(&[root], &self.limits, &self.words, look);
@@ -107,7 +120,7 @@ impl Parts {
             for object in tree.objects.iter().filter(|object| object.parent.is_none()) {
                 contents.add(object, &download.bytes, bytes_max);
             }
-            self.engines.scan(&mut tree, &contents, None);
+            engines.scan(&mut tree, &contents, None);
         }
         verdict(&tree)
     }

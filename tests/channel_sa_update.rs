@@ -108,59 +108,123 @@ fn rules_of_spamassassins_channels_are_taken_if_they_are_signed() {
     assert!(taken.join("10_a.cf").is_file());
 }
 
-#[test]
-fn the_dns_says_which_version_and_a_mirror_that_lies_is_passed_over() {
-    let Some(channel) = SaChannel::new() else { return };
-    let archive = channel.archive(1_928_000, &RULES);
-    fs::create_dir(channel.path("www/broken")).unwrap();
-    fs::copy(&archive, channel.path("www/broken/1928000.tar.gz")).unwrap();
-    fs::write(channel.path("www/broken/1928000.tar.gz.sha512"), "00ff  1928000.tar.gz\n").unwrap();
-    let Some(nginx) = Nginx::start(&channel.path("www")) else { return };
-    let web = &nginx.1;
-    let list = format!("# mirrors\n{web}/broken/ weight=100\n{web}/gone/ weight=100\n{web}/\n");
-    fs::write(channel.path("www/MIRRORED.BY"), list).unwrap();
-    let records = format!(
-        "1.0.4.updates.sa.example TXT \"1928000\"\n\
-         2.4.3.updates.sa.example CNAME 1.0.4.updates.sa.example\n\
-         9.9.9.updates.sa.example TXT \"../../etc\"\n\
-         mirrors.updates.sa.example TXT \"{web}/MIRRORED.BY\"\n\
-         1.0.4.lonely.sa.example TXT \"7\"\n\
-         mirrors.lonely.sa.example TXT \"file:///etc/passwd\"\n"
-    );
-    let Some(zone) = Zone::serve(&records) else { return };
-    let config = channel.text("gauntlet.toml");
-    fs::write(&config, format!("[dns]\nservers = [\"{}\"]\n", zone.address())).unwrap();
-    let import = |name: &str, more: &[&str]| {
-        let into = channel.text("out");
+/// A channel of SpamAssassin's kind with its mirrors and its DNS.
+struct Served {
+    channel: SaChannel,
+    nginx: Nginx,
+    archive: PathBuf,
+    _zone: Zone,
+}
+
+/// The channel that is served.
+const NAME: &str = "updates.sa.example";
+
+impl Served {
+    /// With version 1928000; none without nginx, gpg or the DNS server.
+    fn start() -> Option<Self> {
+        let channel = SaChannel::new()?;
+        let archive = channel.archive(1_928_000, &RULES);
+        fs::create_dir(channel.path("www/broken")).unwrap();
+        fs::copy(&archive, channel.path("www/broken/1928000.tar.gz")).unwrap();
+        let wrong = "00ff  1928000.tar.gz\n";
+        fs::write(channel.path("www/broken/1928000.tar.gz.sha512"), wrong).unwrap();
+        let nginx = Nginx::start(&channel.path("www"))?;
+        let web = &nginx.1;
+        let list = format!("# mirrors\n{web}/broken/ weight=100\n{web}/gone/ weight=100\n{web}/\n");
+        fs::write(channel.path("www/MIRRORED.BY"), list).unwrap();
+        let records = format!(
+            "1.0.4.updates.sa.example TXT \"1928000\"\n\
+             2.4.3.updates.sa.example CNAME 1.0.4.updates.sa.example\n\
+             3.0.4.updates.sa.example TXT \"1927000\"\n\
+             9.9.9.updates.sa.example TXT \"../../etc\"\n\
+             mirrors.updates.sa.example TXT \"{web}/MIRRORED.BY\"\n\
+             1.0.4.lonely.sa.example TXT \"7\"\n\
+             mirrors.lonely.sa.example TXT \"file:///etc/passwd\"\n"
+        );
+        let zone = Zone::serve(&records)?;
+        let config = format!("[dns]\nservers = [\"{}\"]\n", zone.address());
+        fs::write(channel.path("gauntlet.toml"), config).unwrap();
+        Some(Served { channel, nginx, archive, _zone: zone })
+    }
+
+    fn import_unsigned(&self, name: &str, more: &[&str]) -> std::process::Output {
+        let (config, into) = (self.channel.text("gauntlet.toml"), self.channel.text("out"));
         let arguments = ["channel", "--config", &config, "import", "--sa-channel", name, "--into"];
         gauntlet(&[&arguments[..], &[&into], more].concat())
-    };
-    let (name, keys) = ("updates.sa.example", channel.text("keys.gpg"));
-    let keyring = ["--keyring", keys.as_str()];
-    for _ in 0..4 {
-        let said = good(&import(name, &keyring));
-        assert!(said.contains("updates.sa.example version 1928000\n2 rule files"), "{said}");
     }
-    good(&import(name, &["--sa-version", "3.4.2", keyring[0], keyring[1]]));
+
+    fn import(&self, name: &str, more: &[&str]) -> std::process::Output {
+        self.import_unsigned(name, &[more, &["--keyring", &self.channel.text("keys.gpg")]].concat())
+    }
+
+    fn asked(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.nginx.2.path().join("access.log")).unwrap();
+        log.lines().map(str::to_owned).collect()
+    }
+
+    fn forget(&self) {
+        fs::remove_file(self.channel.path("out.sa-channels.json")).unwrap();
+    }
+}
+
+#[test]
+fn the_dns_says_which_version_and_a_mirror_that_lies_is_passed_over() {
+    let Some(served) = Served::start() else { return };
+    for _ in 0..4 {
+        let said = good(&served.import(NAME, &[]));
+        assert!(said.contains("updates.sa.example version 1928000\n2 rule files"), "{said}");
+        served.forget();
+    }
+    good(&served.import(NAME, &["--sa-version", "3.4.2"]));
     for (name, more, why) in [
-        (name, &["--sa-version", "9.9.9"][..], "which is no version of a channel"),
-        (name, &["--sa-version", "4.0"], "a version of SpamAssassin"),
-        (name, &["--sa-version", "4.0.2"], "2.0.4.updates.sa.example: the DNS has no TXT record"),
+        (NAME, &["--sa-version", "9.9.9"][..], "which is no version of a channel"),
+        (NAME, &["--sa-version", "4.0"], "a version of SpamAssassin"),
+        (NAME, &["--sa-version", "4.0.2"], "2.0.4.updates.sa.example: the DNS has no TXT record"),
         ("lonely.sa.example", &[], "mirrors.lonely.sa.example: file:///etc/passwd: url"),
     ] {
-        let said = bad(&import(name, &[more, &keyring].concat()));
+        let said = bad(&served.import(name, more));
         assert!(said.contains(why), "{said}");
     }
-    assert!(bad(&import(name, &[])).contains("--keyring"));
+    assert!(bad(&served.import_unsigned(NAME, &[])).contains("--keyring"));
+    served.forget();
     // Another archive with its hash, and the signature of the first: what a mirror could do.
+    let channel = &served.channel;
     let signature = fs::read(channel.path("www/1928000.tar.gz.asc")).unwrap();
     channel.archive(1_928_000, &[("10_a.cf", "body EVIL /a/\n")]);
     fs::write(channel.path("www/1928000.tar.gz.asc"), signature).unwrap();
-    let said = bad(&import(name, &keyring));
+    let said = bad(&served.import(NAME, &[]));
     assert!(said.contains("not signed by a key of the keyring"), "{said}");
     fs::write(channel.path("www/1928000.tar.gz.sha512"), "").unwrap();
-    let said = bad(&import(name, &keyring));
+    let said = bad(&served.import(NAME, &[]));
     assert!(said.contains("no mirror has version 1928000"), "{said}");
     let kept = fs::read_to_string(channel.path("out/spamassassin/10_a.cf")).unwrap();
     assert_eq!(kept, "body A /a/\n", "what was there stays");
+}
+
+#[test]
+fn what_was_taken_is_not_fetched_again_and_an_older_version_is_refused() {
+    let Some(served) = Served::start() else { return };
+    good(&served.import(NAME, &[]));
+    assert!(served.archive.is_file());
+    // Nothing new: the DNS is asked, and no mirror.
+    let before = served.asked().len();
+    let said = good(&served.import(NAME, &[]));
+    assert!(said.contains("nothing new, version 1928000"), "{said}");
+    assert_eq!(served.asked().len(), before);
+    // An older version than what was taken, as who answers for the DNS could name it.
+    served.channel.archive(1_927_000, &RULES[..1]);
+    let older = ["--sa-version", "4.0.3"];
+    let said = bad(&served.import(NAME, &older));
+    assert!(said.contains("1927000, and 1928000 was taken before"), "{said}");
+    assert_eq!(served.asked().len(), before);
+    let said = good(&served.import(NAME, &[&older[..], &["--allow-older"]].concat()));
+    assert!(said.contains("version 1927000\n1 rule files"), "{said}");
+    // The list of mirrors is known: the archive, its hash and its signature are fetched.
+    let before = served.asked().len();
+    good(&served.import(NAME, &[]));
+    let lines = served.asked();
+    assert!(!lines[before..].iter().any(|line| line.contains("MIRRORED.BY")), "{lines:?}");
+    // What somebody removed is fetched again.
+    fs::remove_file(served.channel.path("out/spamassassin/20_b.cf")).unwrap();
+    assert!(good(&served.import(NAME, &[])).contains("2 rule files"));
 }

@@ -62,6 +62,7 @@ mod serve_array_settings;
 mod serve_array_upgrade;
 mod serve_canary;
 mod serve_channel_files;
+mod serve_channel_kills;
 mod serve_channels;
 mod serve_clients;
 mod serve_clock;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::Smtp;
-use crate::common::channels::{Publisher, bad};
+use crate::common::channels::{Publisher, Subscriber, bad, good};
 use crate::{engines, serve_web};
 
 const MARKER: &str = "a marker that no other file has";
@@ -77,4 +77,75 @@ fn what_no_node_reads_or_may_read_is_not_published() {
         let said = bad(&publisher.try_to_publish());
         assert!(said.contains(why), "{name}: {said}");
     }
+}
+
+/// A site whose channel is tried for so long.
+fn tried(publisher: &Publisher, trial: &str) -> Option<serve_web::Site> {
+    let settings = publisher.settings("main", &publisher.url());
+    let settings = settings.replace("canary_seconds = 0\n", "");
+    serve_web::start("blocked.example\n", &format!("{settings}canary_percent = 100\n{trial}"))
+}
+
+#[test]
+fn yara_rules_that_hit_good_files_are_stopped_by_the_trial() {
+    let publisher = Publisher::new();
+    let trial = "canary_seconds = 600\ncanary_messages_min = 5\n";
+    let Some(site) = tried(&publisher, trial) else { return };
+    let text = "rule too_wide { strings: $m = \"the minutes\" condition: $m }";
+    publisher.write("yara/wide.yar", text);
+    publisher.publish();
+    let (mut number, rejected) = (0, "gauntlet_channel_rejected_total{channel=\"main\"}");
+    site.node.wait_until("it is rejected", || {
+        number += 1;
+        assert!(!is_malware(&site.node, &format!("{number}: the minutes of Tuesday")));
+        std::thread::sleep(Duration::from_millis(100));
+        site.node.metric(rejected) == 1
+    });
+    let said = good(&Subscriber(&site.node.data()).run(&["show"]));
+    assert!(said.contains("ham -> malware"), "{said}");
+    assert!(said.contains("would be suspect or worse"), "{said}");
+    assert!(!is_malware(&site.node, "after all: the minutes"));
+}
+
+#[test]
+fn phrases_that_block_good_pages_are_stopped_by_the_trial() {
+    let publisher = Publisher::new();
+    let trial = "canary_seconds = 600\ncanary_messages_min = 5\n";
+    let Some(site) = tried(&publisher, trial) else { return };
+    let url = format!("http://{}/", serve_web::page_server());
+    publisher.write("phrases/words.txt", "page 200\n");
+    publisher.publish();
+    let rejected = "gauntlet_channel_rejected_total{channel=\"main\"}";
+    site.node.wait_until("it is rejected", || {
+        assert!(site.ask(&[&url]).ends_with(" 200"), "it judges no page");
+        std::thread::sleep(Duration::from_millis(100));
+        site.node.metric(rejected) == 1
+    });
+    let said = good(&Subscriber(&site.node.data()).run(&["show"]));
+    assert!(said.contains("pages that pass would be blocked, mostly for \"page\""), "{said}");
+    assert!(site.ask(&[&url]).ends_with(" 200"));
+}
+
+#[test]
+fn downloads_are_looked_at_by_rules_of_a_channel() {
+    let publisher = Publisher::new();
+    let settings = publisher.settings("main", &publisher.url());
+    let Some(site) = serve_web::start("blocked.example\n", &settings) else { return };
+    let server = serve_web::file_server(format!("x {MARKER} y").into_bytes());
+    let url = format!("http://{server}/setup.bin");
+    assert!(site.ask(&[&url]).ends_with(" 200"));
+    let rule = format!("rule marker {{ strings: $m = \"{MARKER}\" condition: $m }}");
+    publisher.write("yara/marker.yar", rule);
+    publisher.publish();
+    site.node.wait_until("the download is blocked", || {
+        std::thread::sleep(Duration::from_millis(200));
+        site.ask(&[&url]).ends_with(" 403")
+    });
+    std::fs::remove_dir_all(publisher.path("content/yara")).unwrap();
+    publisher.write("phrases/words.txt", "no such words 200\n");
+    publisher.publish();
+    site.node.wait_until("it passes again", || {
+        std::thread::sleep(Duration::from_millis(200));
+        site.ask(&[&url]).ends_with(" 200")
+    });
 }

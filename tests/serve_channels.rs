@@ -1,17 +1,15 @@
-//! A node that follows a channel while mail flows: what is published judges within seconds, what is
-//! wrong changes nothing, and a kill leaves one version or the other.
+//! A node that follows a channel while mail flows: what is published judges within seconds, and
+//! what is wrong changes nothing.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use gauntlet_engine::signatures::fingerprint;
 use gauntlet_engine::signatures::table::Entry;
 use gauntlet_store::{Log, LogRecord, Query};
 use gauntlet_verdict::Class;
 
-use crate::common::channels::{Publisher, Subscriber, good, rule};
-use crate::common::{Node, Smtp, http_get, message, random};
+use crate::common::channels::{Publisher, Subscriber, bad, good};
+use crate::common::{Node, Smtp, http_get, message};
 
 /// Sends a message; its line of the log.
 fn judged(node: &Node, token: &str, text: &str) -> LogRecord {
@@ -137,63 +135,84 @@ fn a_version_that_cannot_judge_changes_nothing_until_a_good_one_comes() {
     assert!(http_get(node.console, "/metrics").contains("gauntlet_channel_swap_milliseconds"));
 }
 
-/// How often: `GAUNTLET_KILLS`, or some.
-fn kills() -> u64 {
-    let text = std::env::var("GAUNTLET_KILLS").unwrap_or_else(|_| "6".to_owned());
-    text.parse().expect("GAUNTLET_KILLS is a number")
+#[test]
+fn a_model_of_another_shape_and_a_rule_that_never_ends_change_nothing() {
+    let publisher = Publisher::new();
+    publisher.publish_rule("tomatoes", 1.0);
+    let node = Node::start(&publisher.settings("main", &publisher.url()));
+    wait_for_version(&node, 2);
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/model/");
+    let model = fs::read_dir(shipped).unwrap().flatten().map(|entry| entry.path());
+    let model = model.filter(|path| path.extension().is_some_and(|e| e == "model")).min();
+    let model = fs::read(model.expect("a shipped model")).unwrap();
+    // A table of more bits, whose checksum is right.
+    let mut other = model.clone();
+    other[12] += 1;
+    let content = other.len() - 32;
+    let hash = blake3::hash(&other[..content]);
+    other[content..].copy_from_slice(hash.as_bytes());
+    let mut damaged = model.clone();
+    damaged[model.len() / 2] ^= 1;
+    let steps = "a?".repeat(40) + &"a".repeat(40);
+    let endless = format!("body CHANNEL_TODAY /^({steps}|(a+)+b\\1)$/\nscore CHANNEL_TODAY 1\n");
+    for (name, bytes) in [
+        ("model/mine.model", &model[..model.len() / 3]),
+        ("model/mine.model", &other),
+        ("model/mine.model", &damaged),
+        ("model/mine.model", b"no model at all"),
+        ("rules/today.cf", endless.as_bytes()),
+    ] {
+        let content = publisher.path("content");
+        fs::remove_dir_all(&content).unwrap();
+        publisher.write("rules/kept.cf", "body CHANNEL_KEPT /tomatoes/\n");
+        publisher.write(name, bytes);
+        bad(&publisher.try_to_publish());
+        publisher.publish_unchecked();
+        let failed = "gauntlet_channel_pulls_failed_total{channel=\"main\"}";
+        let before = node.metric(failed);
+        node.wait_until("the bad version is refused", || node.metric(failed) > before);
+        assert_eq!(node.metric("gauntlet_channel_version{channel=\"main\"}"), 2, "{name}");
+    }
+    publisher.write("rules/today.cf", crate::common::channels::rule("potatoes", 1.0));
+    let _ = fs::remove_dir_all(publisher.path("content/model"));
+    publisher.publish();
+    node.wait_until("a good one judges", || hits(&judged(&node, &token(), "fresh potatoes\r\n")));
+}
+
+/// A subject that no other message has.
+fn token() -> String {
+    let mut seed =
+        u64::from(std::process::id()) ^ gauntlet_gateway::clock::now_ms().cast_unsigned();
+    format!("u{:x}", crate::common::random(&mut seed))
 }
 
 #[test]
-fn kills_during_take_over_under_load_lose_nothing_and_verdicts_are_of_one_version() {
+fn a_small_file_of_signatures_is_taken_over_without_reading_the_rest_again() {
     let publisher = Publisher::new();
-    // Both rules of a version have its number, so that a mixture would show.
-    let publish = |n: u64| {
-        let second = rule(&format!("x{n}y"), 0.1).replace("TODAY", "SECOND");
-        publisher.write("rules/second.cf", second);
-        publisher.publish_rule(&format!("x{n}y"), 0.1);
-    };
-    publish(2);
-    let mut node = Node::start(&publisher.settings("main", &publisher.url()));
-    wait_for_version(&node, 2);
-    let (mut seed, mut taken) = (0x2545_f491_4f6c_dd1d, 0usize);
-    let sent = AtomicU64::new(0);
-    for n in 1..=kills() {
-        let (stop, smtp) = (AtomicBool::new(false), node.smtp);
-        taken += std::thread::scope(|scope| {
-            let clients: Vec<_> =
-                (0..2).map(|_| scope.spawn(|| load(smtp, &stop, &sent, n + 2))).collect();
-            publish(n + 2);
-            std::thread::sleep(Duration::from_millis(600 + random(&mut seed) % 1_500));
-            node.kill();
-            stop.store(true, Ordering::Relaxed);
-            clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>()
-        });
-        node.run();
-    }
-    wait_for_version(&node, kills() + 2);
-    node.wait_for_empty_queue();
-    node.stop();
-    assert!(node.logged() >= taken, "{} of {taken}", node.logged());
-    for record in records(&node) {
-        let has = |rule: &str| record.verdict.hits.iter().any(|hit| &*hit.rule == rule);
-        assert_eq!(has("CHANNEL_TODAY"), has("CHANNEL_SECOND"), "{}", record.subject);
-    }
+    publisher.publish_rule("tomatoes", 1.0);
+    let other = "Buy these fine replica watches before the night is over.\r\n".repeat(30);
+    publisher.write("signatures/table", entries(&[message("first", 0), other.into()].concat()));
+    publisher.publish();
+    let node = Node::start(&publisher.settings("main", &publisher.url()));
+    wait_for_version(&node, 3);
+    let before = judged(&node, "before", "fresh tomatoes\r\n").verdict.ruleset;
+    // The file that did not change may not be opened: what is in force has it.
+    let kept = node.data().join("channels/main/generations/3/signatures/table");
+    fs::write(&kept, "damaged, and as long as").unwrap();
+    fs::File::options().write(true).open(&kept).unwrap().set_len(kept_bytes(&publisher)).unwrap();
+    publisher.write("signatures/today", entries(&message("known", 3_000)));
+    publisher.publish();
+    wait_for_version(&node, 4);
+    let text = "We agreed to meet again next week and to bring the figures.\r\n".repeat(45);
+    let record = judged(&node, "known", &text);
+    assert!(record.verdict.hits.iter().any(|hit| &*hit.rule == "SIGNATURE_BAD"));
+    assert!(
+        hits(&judged(&node, "after", "fresh tomatoes\r\n")) && record.verdict.ruleset != before
+    );
+    assert!(node.metric("gauntlet_channel_take_over_milliseconds{channel=\"main\"}") > 0);
+    assert!(node.log().contains("taken over"), "{}", node.log());
 }
 
-/// Sends messages with the words of all versions around this one until told to stop, or until the
-/// node is gone. Returns how many were taken.
-fn load(smtp: std::net::SocketAddr, stop: &AtomicBool, sent: &AtomicU64, version: u64) -> usize {
-    let mut taken = 0;
-    let Ok(mut client) = Smtp::connect(smtp) else { return 0 };
-    while !stop.load(Ordering::Relaxed) {
-        let token = format!("t{}", sent.fetch_add(1, Ordering::Relaxed));
-        let mut raw = message(&token, 0);
-        raw.extend_from_slice(format!("x{version}y\r\n").as_bytes());
-        match client.send("a@example.org", &["b@example.net"], &raw) {
-            Ok(reply) if reply.starts_with("250") => taken += 1,
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    taken
+fn kept_bytes(publisher: &Publisher) -> u64 {
+    fs::metadata(publisher.path("content/signatures/table")).unwrap().len()
 }

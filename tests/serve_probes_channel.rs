@@ -86,8 +86,12 @@ fn from_the_probe_to_the_others(first: &Node, probe: &str, others: &[Node]) {
 }
 
 /// A node with a listener for traps that publishes by itself, and the channel.
-fn trap_that_publishes(more: &str) -> (Publisher, Node) {
-    let publisher = Publisher::new();
+fn trap_that_publishes() -> (Publisher, Node) {
+    trap_of(Publisher::new(), "")
+}
+
+/// The same of a publisher with further settings.
+fn trap_of(publisher: Publisher, more: &str) -> (Publisher, Node) {
     let (channel, keys) = (publisher.channel(), publisher.path("keys"));
     std::fs::rename(keys.join("root-1.pem"), publisher.path("root-1.pem")).unwrap();
     let config = format!(
@@ -100,7 +104,7 @@ fn trap_that_publishes(more: &str) -> (Publisher, Node) {
 
 #[test]
 fn a_node_with_a_trap_publishes_by_itself_what_two_others_then_know() {
-    let (publisher, first) = trap_that_publishes("");
+    let (publisher, first) = trap_that_publishes();
     let settings = publisher.settings("main", &publisher.url());
     let others = [Node::start(&settings), Node::start(&settings)];
     from_the_probe_to_the_others(&first, "anybody@anywhere.example", &others);
@@ -126,7 +130,7 @@ fn lead(node: &Node, number: u8, url: &str, more: &str) {
 #[test]
 fn urls_of_several_probe_messages_are_blocked_on_another_node_and_shared_hosts_are_not() {
     const BAD: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
-    let (publisher, first) = trap_that_publishes("");
+    let (publisher, first) = trap_that_publishes();
     let other = Node::start(&publisher.settings("main", &publisher.url()));
     for number in 1..=3 {
         lead(&first, number, "http://parcels.evil.com/in.php https://docs.google.com/forms/1", BAD);
@@ -165,7 +169,7 @@ fn listed(node: &Node, token: &str, url: &str) -> Vec<String> {
 
 #[test]
 fn a_publisher_without_keys_or_with_the_roots_says_so_and_publishes_nothing() {
-    let (publisher, node) = trap_that_publishes("");
+    let (publisher, node) = trap_that_publishes();
     let keys = publisher.path("keys");
     node.wait_until("it published", || node.metric("gauntlet_channel_publish_rounds_total") > 0);
     std::fs::copy(publisher.path("root-1.pem"), keys.join("root-1.pem")).unwrap();
@@ -185,6 +189,30 @@ fn a_publisher_without_keys_or_with_the_roots_says_so_and_publishes_nothing() {
     node.wait_until("it publishes again", || {
         node.metric("gauntlet_channel_publish_signatures") > 0
             && node.metric("gauntlet_channel_publish_version") > 1
+    });
+    good(&publisher.run("verify", &[]));
+}
+
+#[test]
+fn rules_of_the_publishers_folder_go_with_what_probes_bring_and_nothing_else_is_signed() {
+    let publisher = Publisher::new();
+    publisher.write("rules/today.cf", crate::common::channels::rule("tomatoes", 1.0));
+    let content = publisher.path("content");
+    let (publisher, node) = trap_of(publisher, &format!("content = {content:?}\n"));
+    node.wait_until("the rules are published", || {
+        node.metric("gauntlet_channel_publish_versions_total") > 0
+    });
+    let said = good(&publisher.run("show", &[]));
+    assert!(said.contains("\nrules") && said.contains("\nsignatures"), "{said}");
+    // The keys are another process's: this one has them neither open nor within its reach.
+    let keys = publisher.path("keys");
+    let files = std::fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap().flatten();
+    let mut open = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    assert!(!open.any(|path| path.starts_with(&keys)));
+    // A change of the publisher's is published, too.
+    publisher.write("rules/today.cf", crate::common::channels::rule("potatoes", 1.0));
+    node.wait_until("the change is published", || {
+        node.metric("gauntlet_channel_publish_versions_total") > 1
     });
     good(&publisher.run("verify", &[]));
 }

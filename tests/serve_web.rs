@@ -31,18 +31,31 @@ fn compile(folder: &Path, lines: &str) {
 
 /// A web server that answers everything with a page.
 pub(crate) fn page_server() -> String {
+    server("Content-Type: text/html", b"a page".to_vec())
+}
+
+/// A web server that answers everything with a file.
+pub(crate) fn file_server(bytes: Vec<u8>) -> String {
+    server("Content-Type: application/octet-stream\r\nContent-Disposition: attachment", bytes)
+}
+
+/// A web server that answers everything with these bytes.
+fn server(fields: &'static str, bytes: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
+            let bytes = bytes.clone();
             std::thread::spawn(move || {
                 let mut header = [0; 4096];
                 // A client that left needs no page.
                 let _ = std::io::Read::read(&mut stream, &mut header);
-                let _ = stream.write_all(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
-                      Connection: close\r\n\r\na page",
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {}\r\n\
+                     Connection: close\r\n\r\n",
+                    bytes.len()
                 );
+                let _ = stream.write_all(&[head.as_bytes(), &bytes].concat());
             });
         }
     });

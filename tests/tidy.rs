@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "smtp",
             "store",
             "learning",
+            "channel",
         ],
     ),
     ("console", &["mail", "verdict", "web", "policy", "store"]),

@@ -1,4 +1,5 @@
 //! One step of following a channel: pull, compile, self-test; then the caller puts it in force.
+//! Besides, what is on disk of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use gauntlet_channel::pull::{Costs, Outcome, PullOptions, pull};
 use gauntlet_channel::subscription::Subscription;
 use gauntlet_gateway::config::{ChannelSettings, Config};
 
-use super::content::Content;
-use super::{self_test, web_mirror};
+use super::content::{Content, Known};
+use super::web_mirror;
 
 /// Folder of all subscriptions, below the data folder.
 const FOLDER: &str = "channels";
@@ -47,15 +48,19 @@ pub(super) struct Step {
     pub(super) ready: Option<Arc<Content>>,
 }
 
-/// Pulls, and compiles and tests what came.
+/// Whether a version can judge at all.
+pub(super) type Test<'t> = dyn Fn(&Arc<Content>) -> anyhow::Result<()> + 't;
+
+/// Pulls, and compiles and tests what came. What is the same in `before`, which was tested, is not
+/// read again.
 ///
 /// # Errors
 /// Whatever is wrong; what is in force stays.
 pub(super) fn step(
     subscription: &mut Subscription,
     settings: &ChannelSettings,
-    roots: &Path,
-    now_s: i64,
+    (roots, now_s): (&Path, i64),
+    (before, test): (Option<&Content>, &Test<'_>),
 ) -> anyhow::Result<Step> {
     let mut mirror = web_mirror::of(&settings.url, roots)?;
     let program = env!("CARGO_PKG_VERSION").to_owned();
@@ -64,8 +69,8 @@ pub(super) fn step(
     let Outcome::Ready(version) = outcome else {
         return Ok(Step { outcome, costs, ready: None });
     };
-    let content = load(subscription, &settings.name, version)?;
-    self_test::run(&content).with_context(|| format!("version {version}"))?;
+    let content = load(subscription, &settings.name, version, before)?;
+    test(&content).with_context(|| format!("version {version}"))?;
     Ok(Step { outcome, costs, ready: Some(content) })
 }
 
@@ -74,14 +79,46 @@ pub(super) fn load(
     subscription: &Subscription,
     name: &str,
     version: u64,
+    before: Option<&Content>,
 ) -> anyhow::Result<Arc<Content>> {
-    subscription.generations.check(version)?;
+    let manifest = subscription.generations.check(version)?;
     let derived = subscription.folder().join(DERIVED);
-    let loaded = Content::load(name, version, &subscription.generations.path(version), &derived);
+    let folders = (&*subscription.generations.path(version), &*derived);
+    let known = Known { manifest: Some(&manifest), before };
+    let loaded = Content::load(name, version, folders, known);
     loaded.with_context(|| format!("version {version}"))
 }
 
 /// A number for the spread of pulls.
 pub(super) fn random() -> u64 {
     gauntlet_store::random::array().map(u64::from_le_bytes).unwrap_or_default()
+}
+
+/// The subscription of a channel; begun, if it is new.
+pub(super) fn open(config: &Config, settings: &ChannelSettings) -> anyhow::Result<Subscription> {
+    let path = &settings.root;
+    let root = std::fs::read(path).with_context(|| format!("channel.root {}", path.display()))?;
+    Ok(Subscription::begin(&folder(config, &settings.name), &settings.url, &root)?)
+}
+
+/// The version in force on disk; an earlier one if it is damaged.
+pub(super) fn in_force(
+    subscription: &Subscription,
+    name: &str,
+    before: Option<&Content>,
+) -> anyhow::Result<Option<Arc<Content>>> {
+    let Some(current) = subscription.generations.current() else { return Ok(None) };
+    let error = match load(subscription, name, current, before) {
+        Ok(content) => return Ok(Some(content)),
+        Err(error) => error,
+    };
+    for version in subscription.generations.judged_before(current).into_iter().rev() {
+        if let Ok(content) = load(subscription, name, version, before) {
+            let error = format!("{error:#}");
+            tracing::error!(channel = name, error, version, "an earlier version is used instead");
+            subscription.generations.promote(version)?;
+            return Ok(Some(content));
+        }
+    }
+    Err(error)
 }

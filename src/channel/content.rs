@@ -12,6 +12,10 @@
 //! | `yara/*.yar`, `hashes/*` | engines for the files of mail, beside `[[engine]]` |
 //!
 //! What else a version has is kept and passed on, and nothing reads it; `publish` refuses it.
+//!
+//! What did not change since a version that is in force already is not read again but shared
+//! ([`Known`]): a small file of signatures beside a table of a gigabyte costs what the small file
+//! costs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +25,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_channel::bundle::Kind;
+use gauntlet_channel::generations::Manifest;
 use gauntlet_channel::hex::sha256_of_file;
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::own_rules::{self, Text};
@@ -56,7 +61,8 @@ pub(crate) struct Content {
     own_rules: Vec<Text>,
     spamassassin: Vec<PathBuf>,
     model: Option<Arc<Model>>,
-    signatures: Vec<Arc<KnownSignatures>>,
+    /// By name and hash.
+    signatures: Vec<(String, Arc<KnownSignatures>)>,
     url_lists: Vec<(Arc<UrlList>, UrlListMeaning)>,
     rates: HitRates,
     phrases: Vec<PathBuf>,
@@ -68,6 +74,24 @@ pub(crate) struct Content {
     files: BTreeSet<(Kind, String)>,
 }
 
+/// What is known of a version before its files are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known<'k> {
+    /// Hashes of files that were verified when they were written; without it they are computed.
+    pub(crate) manifest: Option<&'k Manifest>,
+    /// A version that was read and tested: what is the same in it is taken from there.
+    pub(crate) before: Option<&'k Content>,
+}
+
+impl Known<'_> {
+    fn hash(&self, name: &str, path: &Path) -> anyhow::Result<String> {
+        match self.manifest.and_then(|manifest| manifest.files.get(name)) {
+            Some(held) => Ok(held.sha256.clone()),
+            None => Ok(sha256_of_file(path)?.1),
+        }
+    }
+}
+
 impl Content {
     /// Reads and compiles the files of a version. What is compiled from them goes below `derived`.
     ///
@@ -76,8 +100,8 @@ impl Content {
     pub(crate) fn load(
         channel: &str,
         version: u64,
-        folder: &Path,
-        derived: &Path,
+        (folder, derived): (&Path, &Path),
+        known: Known<'_>,
     ) -> anyhow::Result<Arc<Self>> {
         let mut content = Content { channel: channel.to_owned(), version, ..Content::default() };
         let mut names = Vec::new();
@@ -88,26 +112,33 @@ impl Content {
         for name in names {
             let Some(kind) = Kind::of(&name) else { continue };
             let path = folder.join(&name);
-            let hash = sha256_of_file(&path)?.1;
-            let added = content.add(kind, &name, &path, (&hash, derived), &mut used);
+            let hash = known.hash(&name, &path)?;
+            let file = (kind, format!("{name} {hash}"));
+            let added = content.add(&file, &name, &path, (&hash, derived), (&mut used, known));
             added.with_context(|| name.clone())?;
-            content.files.insert((kind, format!("{name} {hash}")));
+            content.files.insert(file);
         }
-        content.read_rules()?;
-        files::check(&content.phrases, &content.yara, &content.hashes)?;
+        let changed = |kinds: &[Kind]| !known.before.is_some_and(|b| b.has_same(&content, kinds));
+        if changed(&[Kind::Rules, Kind::SpamAssassin]) {
+            content.read_rules()?;
+        }
+        if changed(&[Kind::Phrases, Kind::Yara, Kind::Hashes]) {
+            files::check(&content.phrases, &content.yara, &content.hashes)?;
+        }
         remove_others(derived, &used);
         Ok(Arc::new(content))
     }
 
     fn add(
         &mut self,
-        kind: Kind,
+        file: &(Kind, String),
         name: &str,
         path: &Path,
         (hash, derived): (&str, &Path),
-        used: &mut BTreeSet<PathBuf>,
+        (used, known): (&mut BTreeSet<PathBuf>, Known<'_>),
     ) -> anyhow::Result<()> {
-        match kind {
+        let before = known.before.filter(|before| before.files.contains(file));
+        match file.0 {
             Kind::Rules => {
                 let text = String::from_utf8_lossy(&read(path, RULES_BYTES_MAX)?).into_owned();
                 self.own_rules.push((Cow::Owned(name.to_owned()), Cow::Owned(text)));
@@ -118,10 +149,19 @@ impl Content {
             }
             Kind::Model if self.model.is_some() => bail!("a version has one model"),
             Kind::Model => {
-                let model = Model::from_bytes(&read(path, MODEL_BYTES_MAX)?)?;
-                self.model = Some(Arc::new(model));
+                self.model = match before.and_then(|before| before.model.clone()) {
+                    Some(same) => Some(same),
+                    None => Some(Arc::new(Model::from_bytes(&read(path, MODEL_BYTES_MAX)?)?)),
+                };
             }
-            Kind::Signatures => self.add_signatures(path)?,
+            Kind::Signatures => {
+                let same = before.and_then(|b| b.signatures.iter().find(|s| s.0 == file.1));
+                let known = match same {
+                    Some((_, same)) => same.clone(),
+                    None => Arc::new(known_mail(path)?),
+                };
+                self.signatures.push((file.1.clone(), known));
+            }
             Kind::Urls => {
                 let list = self.url_list(name, path, &derived.join(format!("{hash}.urls")))?;
                 used.insert(derived.join(format!("{hash}.urls")));
@@ -136,16 +176,6 @@ impl Content {
             Kind::Hashes => self.hashes.push(path.to_owned()),
             Kind::Policy => {}
         }
-        Ok(())
-    }
-
-    fn add_signatures(&mut self, path: &Path) -> anyhow::Result<()> {
-        let (table, entries) = signatures::open_file(path)?;
-        if table.is_none() {
-            within(path, ENTRIES_BYTES_MAX)?;
-        }
-        let known = KnownSignatures::new(table, &entries, &[], SIGNATURE_DAYS);
-        self.signatures.push(Arc::new(known));
         Ok(())
     }
 
@@ -195,6 +225,11 @@ impl Content {
         Ok(())
     }
 
+    /// Whether the files of these kinds are the same in this version.
+    pub(crate) fn has_same(&self, other: &Content, kinds: &[Kind]) -> bool {
+        !self.files.symmetric_difference(&other.files).any(|(kind, _)| kinds.contains(kind))
+    }
+
     /// Whether nothing is another than in this version but files of these kinds.
     pub(crate) fn differs_only_in(&self, other: &Content, kinds: &[Kind]) -> bool {
         self.files.symmetric_difference(&other.files).all(|(kind, _)| kinds.contains(kind))
@@ -233,7 +268,8 @@ impl Contents {
 
     /// Known mail.
     pub(crate) fn signatures(&self) -> Vec<Arc<KnownSignatures>> {
-        self.all.iter().flat_map(|content| content.signatures.iter().cloned()).collect()
+        let all = self.all.iter().flat_map(|content| &content.signatures);
+        all.map(|(_, known)| known.clone()).collect()
     }
 
     /// How often rules hit of late: on this node, or where it has seen little, as channels say.
@@ -255,7 +291,8 @@ impl Contents {
     pub(crate) fn engines(&self) -> Vec<EngineSettings> {
         let of = |content: &Arc<Content>| {
             let named = |what: &str| format!("{}/{what}", content.channel);
-            let yara = EngineSettings::of_files(named("yara"), EngineKind::Yara, &content.yara);
+            let yara = yara_engine(&content.channel);
+            let yara = EngineSettings::of_files(yara, EngineKind::Yara, &content.yara);
             let hashes =
                 EngineSettings::of_files(named("hashes"), EngineKind::HashList, &content.hashes);
             [yara, hashes].into_iter().filter(|engine| !engine.paths.is_empty()).collect::<Vec<_>>()
@@ -309,6 +346,20 @@ fn url_names(files: &[String]) -> BTreeMap<String, String> {
         false => (file.clone(), format!("{meaning}/{name}")),
     });
     called.collect()
+}
+
+/// What the engine of a channel's YARA rules is called.
+pub(super) fn yara_engine(channel: &str) -> String {
+    format!("{channel}/yara")
+}
+
+/// A file of known mail.
+fn known_mail(path: &Path) -> anyhow::Result<KnownSignatures> {
+    let (table, entries) = signatures::open_file(path)?;
+    if table.is_none() {
+        within(path, ENTRIES_BYTES_MAX)?;
+    }
+    Ok(KnownSignatures::new(table, &entries, &[], SIGNATURE_DAYS))
 }
 
 fn collect(folder: &Path, prefix: &str, names: &mut Vec<String>) -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use gauntlet_gateway::config::{ChannelSettings, Config, mask};
 
 pub(super) use super::advance::{folder, names};
 use super::advance::{random, step};
-use super::{now_s, orders, web_mirror};
+use super::{now_s, orders, self_test, web_mirror};
 use crate::node_args::NodeArgs;
 
 #[derive(Debug, clap::Args)]
@@ -77,14 +77,15 @@ pub(super) fn pull(node: &NodeArgs, name: Option<&str>) -> anyhow::Result<()> {
 fn pull_one(config: &Config, name: &str) -> anyhow::Result<()> {
     let mut subscription = Subscription::open(&folder(config, name))?;
     let settings = settings(config, name);
-    let taken =
-        step(&mut subscription, &settings, &config.sender.roots, now_s()).and_then(|step| {
-            if let Some(content) = &step.ready {
-                subscription.generations.promote(content.version)?;
-                subscription.generations.keep(settings.versions_max)?;
-            }
-            Ok(step)
-        });
+    let asking = (&*config.sender.roots, now_s());
+    let taken = step(&mut subscription, &settings, asking, (None, &self_test::run));
+    let taken = taken.and_then(|step| {
+        if let Some(content) = &step.ready {
+            subscription.generations.promote(content.version)?;
+            subscription.generations.keep(settings.versions_max)?;
+        }
+        Ok(step)
+    });
     let error = taken.as_ref().err().map(|error| format!("{error:#}"));
     subscription.note(error.as_deref(), settings.interval_seconds, now_s(), random());
     subscription.save()?;

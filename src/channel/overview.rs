@@ -54,6 +54,9 @@ fn state(config: &Config, settings: &ChannelSettings) -> ChannelState {
 fn trial(report: Report, is_open: bool) -> ChannelTrial {
     let Report { version, until_s, held, comparison } = report;
     let messages = comparison.messages.max(1) as f64;
+    let pages = &comparison.pages;
+    let (pages, pages_blocked, pages_passing) =
+        (pages.compared, pages.blocked_anew, pages.passes_anew);
     let changes = comparison.changes.into_iter().map(|changed| ChangedVerdict {
         id: changed.id,
         from: changed.from,
@@ -76,6 +79,9 @@ fn trial(report: Report, is_open: bool) -> ChannelTrial {
         us: comparison.micros.map(|us| us / messages),
         transitions: comparison.transitions.into_iter().collect(),
         changes: changes.collect(),
+        pages,
+        pages_blocked,
+        pages_passing,
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use gauntlet_channel::bundle::Kind;
 use gauntlet_channel::metadata::RoleName;
-use gauntlet_channel::repository::{KeyFolder, PublishOptions, Published, Repository};
+use gauntlet_channel::repository::{KeyFolder, PublishOptions, Published, Repository, Signer};
 use gauntlet_learning::url_entries::EntryRules;
 
-use super::content::Content;
+use super::content::{Content, Known};
 use super::probes::{self, GoodMail, Sources, URL_DAYS, Written};
 use super::{LifetimeArgs, now_s, self_test};
 
@@ -146,14 +146,13 @@ pub(super) enum Unchanged {
 }
 
 /// What is published, and how.
-#[derive(Debug)]
 pub(super) struct Order<'o> {
     /// Folder of the channel.
     pub(super) channel: &'o Path,
     /// Folder with what is published.
     pub(super) folder: &'o Path,
-    /// Folder of the keys.
-    pub(super) keys: &'o Path,
+    /// Who signs.
+    pub(super) signer: &'o dyn Signer,
     /// Folder for what is compiled to be checked.
     pub(super) derived: &'o Path,
     pub(super) options: PublishOptions,
@@ -175,22 +174,21 @@ pub(super) enum Made {
 /// # Errors
 /// If no node could use it, or it cannot be written; the version before stays the newest.
 pub(super) fn publish_folder(order: &Order<'_>, unchanged: Unchanged) -> anyhow::Result<Made> {
-    let keys = KeyFolder::new(order.keys);
     let mut channel = Repository::open(order.channel)?;
     if channel.has(order.folder)? {
         return Ok(match unchanged {
             Unchanged::Sign => {
-                Made::Signed(channel.refresh(&keys, order.options.lifetimes, now_s())?)
+                Made::Signed(channel.refresh(order.signer, order.options.lifetimes, now_s())?)
             }
             Unchanged::Leave => Made::Nothing,
         });
     }
     check_kinds(&channel.names(order.folder)?)?;
     // What no node could take over is told here, not by ten thousand nodes.
-    let content = Content::load("published", 0, order.folder, order.derived);
+    let content = Content::load("published", 0, (order.folder, order.derived), Known::default());
     let content = content.with_context(|| order.folder.display().to_string())?;
     self_test::run(&content)?;
-    let made = channel.publish(order.folder, &keys, &order.options, now_s())?;
+    let made = channel.publish(order.folder, order.signer, &order.options, now_s())?;
     Ok(Made::Published(made, channel.targets().targets.len()))
 }
 
@@ -239,8 +237,9 @@ fn publish_once(
         delta_versions: args.deltas,
         keep_versions: args.keep,
     };
-    let (channel, keys, derived) = (&*args.channel, &*args.keys, derived.path());
-    match publish_folder(&Order { channel, folder, keys, derived, options }, unchanged)? {
+    let (channel, derived) = (&*args.channel, derived.path());
+    let signer = &KeyFolder::new(&args.keys);
+    match publish_folder(&Order { channel, folder, signer, derived, options }, unchanged)? {
         Made::Published(made, files) => writeln!(
             out,
             "version {}: {files} files with {} bytes, {} new or changed; a node of the version \

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use gauntlet_channel::metadata::RoleName;
-use gauntlet_channel::repository::{KeyFolder, Lifetimes, PublishOptions, Published};
+use anyhow::Context;
+use gauntlet_channel::repository::{PublishOptions, Published};
 use gauntlet_gateway::Node;
+use gauntlet_gateway::admin::channel_signing::lifetimes;
 use gauntlet_gateway::config::{ChannelPublishSettings, Config};
 use gauntlet_store::Users;
 
@@ -182,13 +182,7 @@ impl Rounds {
             gauntlet_store::files::create_folder(folder)
                 .with_context(|| folder.display().to_string())?;
         }
-        let keys = KeyFolder::new(&settings.keys);
-        // Who takes this machine over must not hand the channel to other keys.
-        ensure!(
-            keys.some(RoleName::Root)?.is_empty(),
-            "{} has a key of the root (root-*.pem): keep it on a medium that is not connected",
-            settings.keys.display()
-        );
+        let signer = node.channel_signer()?;
         let sources = Sources {
             data: &config.node.data,
             good: &settings.good,
@@ -203,7 +197,7 @@ impl Rounds {
             &Order {
                 channel: &settings.folder,
                 folder: &content,
-                keys: &settings.keys,
+                signer: &*signer,
                 derived: &derived(&own)?,
                 options: options(settings),
             },
@@ -224,11 +218,10 @@ fn derived(own: &std::path::Path) -> anyhow::Result<PathBuf> {
 }
 
 fn options(settings: &ChannelPublishSettings) -> PublishOptions {
-    let timestamp_hours = settings.timestamp_hours;
     PublishOptions {
         note: "what probes brought".to_owned(),
         requires: String::new(),
-        lifetimes: Lifetimes { timestamp_hours, ..Lifetimes::default() },
+        lifetimes: lifetimes(settings),
         delta_versions: settings.deltas,
         keep_versions: settings.versions_max,
     }

@@ -9,7 +9,9 @@
 //!
 //! Only the signature is trusted, which `gpgv` checks: DNS and mirrors may lie. Hashes tell a
 //! broken download from a forged one. Limits: [`MIRRORS_MAX`], [`MIRROR_LIST_BYTES_MAX`],
-//! [`SMALL_BYTES_MAX`] for hashes and signatures, and the archive's own.
+//! [`SMALL_BYTES_MAX`] for hashes and signatures, and the archive's own. A version before the one
+//! that was taken last is refused, and one that is here already is not fetched
+//! ([`super::sa_state`]).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ use gauntlet_gateway::net::web::hop_tls;
 use ring::digest::{SHA256, SHA512, digest};
 
 use super::advance::random;
+use super::sa_state::Taken;
 
 /// The SpamAssassin whose rules are asked for, unless the command says another.
 pub(super) const VERSION: &str = "4.0.1";
@@ -38,21 +41,39 @@ const ARCHIVE_BYTES_MAX: u64 = 64 << 20;
 const VERSION_DIGITS_MAX: usize = 12;
 const PATIENCE: Patience = Patience { step: Duration::from_secs(20), bytes_per_second_min: 1_000 };
 
+/// What is asked for.
+pub(super) struct Asked<'a> {
+    /// The channel's domain.
+    pub(super) channel: &'a str,
+    /// The SpamAssassin whose rules are wanted.
+    pub(super) version: &'a str,
+    /// What was taken of it before.
+    pub(super) taken: &'a Taken,
+    /// Its rule files are still what was taken.
+    pub(super) is_whole: bool,
+    /// A version before the one that was taken may be taken, too.
+    pub(super) allow_older: bool,
+    pub(super) now_s: i64,
+}
+
+/// What came of it.
+pub(super) enum Fetched {
+    /// This version was taken before.
+    Same(u64),
+    /// An archive, and what there is to be noted of it but for its rules.
+    Archive(PathBuf, Taken),
+}
+
 /// Fetches the newest archive of a channel, with its signature beside it if there is one, into a
-/// folder. Returns its path.
+/// folder, unless it was taken before.
 ///
 /// # Errors
-/// Whatever the DNS or every mirror did wrong.
-pub(super) fn fetch(
-    config: &Config,
-    channel: &str,
-    version: &str,
-    folder: &Path,
-) -> anyhow::Result<PathBuf> {
+/// Whatever the DNS or every mirror did wrong; the version is before the one that was taken.
+pub(super) fn fetch(config: &Config, asked: &Asked<'_>, folder: &Path) -> anyhow::Result<Fetched> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let source =
         Source { tls: hop_tls(&config.sender.roots)?, resolver: Resolver::new(&config.dns)? };
-    runtime.block_on(source.fetch(channel, version, folder))
+    runtime.block_on(source.fetch(asked, folder))
 }
 
 struct Source {
@@ -61,17 +82,49 @@ struct Source {
 }
 
 impl Source {
-    async fn fetch(&self, channel: &str, version: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+    async fn fetch(&self, asked: &Asked<'_>, folder: &Path) -> anyhow::Result<Fetched> {
+        let Asked { channel, version, taken, is_whole, allow_older, now_s } = *asked;
         let number = self.newest(channel, version).await?;
-        let mirrors = self.mirrors(channel).await?;
+        // Of at most twelve digits.
+        let version = number.parse().unwrap_or(u64::MAX);
+        if !allow_older {
+            taken.check(channel, version)?;
+        }
+        if is_whole && version == taken.version {
+            return Ok(Fetched::Same(version));
+        }
+        let known = taken.mirrors_at(now_s).map(<[_]>::to_vec);
+        let was_known = known.is_some();
+        let (mut mirrors, mut mirrors_s) = match known {
+            Some(known) => (known, taken.mirrors_s),
+            None => (self.mirrors(channel).await?, now_s),
+        };
+        let mut failed = self.of_mirrors(&mirrors, &number, folder).await;
+        if failed.is_err() && was_known {
+            // The list may be another since.
+            (mirrors, mirrors_s) = (self.mirrors(channel).await?, now_s);
+            failed = self.of_mirrors(&mirrors, &number, folder).await;
+        }
+        let path = failed.with_context(|| format!("{channel}: no mirror has version {number}"))?;
+        let rules = String::new();
+        Ok(Fetched::Archive(path, Taken { version, rules, mirrors, mirrors_s }))
+    }
+
+    /// The archive of the first mirror that has it.
+    async fn of_mirrors(
+        &self,
+        mirrors: &[(String, u32)],
+        number: &str,
+        folder: &Path,
+    ) -> anyhow::Result<PathBuf> {
         let mut failed = Vec::new();
-        for mirror in mirrors {
-            match self.of_mirror(&mirror, &number, folder).await {
+        for mirror in shuffled(mirrors.to_vec(), random()) {
+            match self.of_mirror(&mirror, number, folder).await {
                 Ok(path) => return Ok(path),
                 Err(error) => failed.push(format!("{mirror}: {error:#}")),
             }
         }
-        bail!("{channel}: no mirror has version {number}: {}", failed.join("; "))
+        bail!("{}", failed.join("; "))
     }
 
     /// The newest version for this SpamAssassin.
@@ -93,8 +146,8 @@ impl Source {
         Ok(String::from_utf8_lossy(text).trim().to_owned())
     }
 
-    /// The mirrors of a channel, in a random order in which heavier ones tend to come first.
-    async fn mirrors(&self, channel: &str) -> anyhow::Result<Vec<String>> {
+    /// The mirrors of a channel.
+    async fn mirrors(&self, channel: &str) -> anyhow::Result<Vec<(String, u32)>> {
         let name = format!("mirrors.{channel}");
         let mut lists = Vec::new();
         for url in self.text(&name).await?.split_ascii_whitespace().take(4) {
@@ -104,7 +157,7 @@ impl Source {
                 .with_context(|| format!("{name}: {url}"))?;
             lists.extend(list);
         }
-        let mirrors = shuffled(parse_mirrors(&String::from_utf8_lossy(&lists)), random());
+        let mirrors = parse_mirrors(&String::from_utf8_lossy(&lists));
         ensure!(!mirrors.is_empty(), "{name}: its list names no mirror with http:// or https://");
         Ok(mirrors)
     }
@@ -182,7 +235,7 @@ fn parse_mirrors(text: &str) -> Vec<(String, u32)> {
     lines.take(MIRRORS_MAX).collect()
 }
 
-/// A random order by weight.
+/// A random order in which heavier ones tend to come first.
 fn shuffled(mut mirrors: Vec<(String, u32)>, seed: u64) -> Vec<String> {
     let (mut order, mut state) = (Vec::new(), seed | 1);
     while !mirrors.is_empty() {

@@ -13,7 +13,7 @@ use gauntlet_channel::repository::Repository;
 use gauntlet_channel::subscription::read_state;
 use serde_json::json;
 
-use super::content::Content;
+use super::content::{Content, Known};
 use super::follow::{folder, names};
 use super::publish::tempfile_folder;
 use super::trial::{Report, read_report};
@@ -37,7 +37,7 @@ pub(super) fn verify(path: &Path) -> anyhow::Result<()> {
     }
     std::fs::create_dir_all(&files)?;
     let version = channel.targets().version;
-    let content = Content::load("verified", version, &files, derived.path())?;
+    let content = Content::load("verified", version, (&files, derived.path()), Known::default())?;
     self_test::run(&content)?;
     let files = channel.targets().targets.len();
     let mut out = std::io::stdout().lock();
@@ -138,6 +138,15 @@ fn print_trial(out: &mut impl Write, trial: &Report) -> anyhow::Result<()> {
     writeln!(out, "  tried     {version} until {until}: {} messages by both", comparison.messages)?;
     for (transition, count) in &comparison.transitions {
         writeln!(out, "            {count:>6} {transition}")?;
+    }
+    let pages = &comparison.pages;
+    if pages.compared > 0 {
+        let (compared, anew, passes) = (pages.compared, pages.blocked_anew, pages.passes_anew);
+        let text = format!("{compared} pages by both: {anew} blocked anew, {passes} pass anew");
+        writeln!(out, "            {text}")?;
+        for (phrase, count) in &pages.phrases {
+            writeln!(out, "            {count:>6} blocked anew with {:?}", visible(phrase))?;
+        }
     }
     if let Some(why) = held {
         writeln!(out, "  HELD      {why}: `gauntlet channel promote` or `reject`")?;

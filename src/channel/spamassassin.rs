@@ -15,8 +15,10 @@ use anyhow::{Context, bail, ensure};
 use flate2::read::GzDecoder;
 use gauntlet_channel::bundle::check_name;
 
+use super::now_s;
 use super::publish::tempfile_folder;
-use super::sa_update;
+use super::sa_state::{self, State, Taken};
+use super::sa_update::{self, Asked, Fetched};
 use crate::node_args::NodeArgs;
 
 /// Rule files of a channel.
@@ -42,6 +44,12 @@ pub(super) struct ImportArgs {
     /// The SpamAssassin whose rules are fetched
     #[arg(long, value_name = "VERSION", default_value = sa_update::VERSION, requires = "sa_channel")]
     sa_version: String,
+    /// What was taken before [default: FOLDER.sa-channels.json beside the folder]
+    #[arg(long, value_name = "FILE", requires = "sa_channel")]
+    state: Option<PathBuf>,
+    /// Take a version before the one that was taken, too
+    #[arg(long, requires = "sa_channel")]
+    allow_older: bool,
     /// Folder that is published: its spamassassin/ is replaced
     #[arg(long, value_name = "FOLDER")]
     into: PathBuf,
@@ -61,34 +69,62 @@ pub(super) fn import(node: &NodeArgs, args: &ImportArgs) -> anyhow::Result<()> {
     if is_archive && args.keyring.is_none() && !args.unsigned {
         bail!("an archive needs --keyring, or --unsigned");
     }
-    let fetched = tempfile_folder()?;
-    let source = match (&args.source, &args.sa_channel) {
-        (Some(source), _) => source.clone(),
-        (None, Some(channel)) => {
-            sa_update::fetch(&node.load()?, channel, &args.sa_version, fetched.path())?
-        }
+    match (&args.source, &args.sa_channel) {
+        (Some(source), _) => take_over(args, source, "").map(drop),
+        (None, Some(channel)) => import_channel(node, args, channel),
         (None, None) => bail!("name a folder or an archive, or --sa-channel"),
+    }
+}
+
+/// Takes the newest version of a channel, if it is another than the one that was taken.
+fn import_channel(node: &NodeArgs, args: &ImportArgs, channel: &str) -> anyhow::Result<()> {
+    let path = args.state.clone().unwrap_or_else(|| State::path_of(&args.into));
+    let (state, fetched) = (State::read(&path), tempfile_folder()?);
+    let taken = state.of(channel);
+    // What somebody changed or removed is fetched again.
+    let is_whole =
+        of_folder(&args.into.join(FOLDER)).is_ok_and(|r| sa_state::hash(&r) == taken.rules);
+    let asked = Asked {
+        channel,
+        version: &args.sa_version,
+        taken: &taken,
+        is_whole,
+        allow_older: args.allow_older,
+        now_s: now_s(),
     };
+    match sa_update::fetch(&node.load()?, &asked, fetched.path())? {
+        Fetched::Same(version) => {
+            writeln!(std::io::stdout(), "{channel}: nothing new, version {version}")?;
+        }
+        Fetched::Archive(archive, now) => {
+            let rules = take_over(args, &archive, &format!("{channel} version {}\n", now.version))?;
+            state.note(&path, channel, Taken { rules, ..now })?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts the rules of a folder or an archive into the folder that is published. Returns their hash.
+fn take_over(args: &ImportArgs, source: &Path, heading: &str) -> anyhow::Result<String> {
     let rules = match source.is_dir() {
-        true => of_folder(&source)?,
+        true => of_folder(source)?,
         false => {
             if let Some(keyring) = &args.keyring {
-                verify(&source, keyring)?;
+                verify(source, keyring)?;
             }
-            of_archive(&source)?
+            of_archive(source)?
         }
     };
     ensure!(!rules.is_empty(), "{}: no rule files (*.cf)", source.display());
     let bytes: usize = rules.iter().map(|(_, text)| text.len()).sum();
     replace(&args.into, &rules)?;
     let (count, into) = (rules.len(), args.into.join(FOLDER));
-    let mut out = std::io::stdout().lock();
-    if let Some(channel) = &args.sa_channel {
-        let version = source.file_name().unwrap_or_default().to_string_lossy();
-        writeln!(out, "{channel} version {}", version.trim_end_matches(".tar.gz"))?;
-    }
-    writeln!(out, "{count} rule files with {bytes} bytes are in {}", into.display())?;
-    Ok(())
+    writeln!(
+        std::io::stdout(),
+        "{heading}{count} rule files with {bytes} bytes are in {}",
+        into.display()
+    )?;
+    Ok(sa_state::hash(&rules))
 }
 
 /// Checks an archive's signature with `gpgv`.

@@ -20,6 +20,8 @@ pub(super) struct Status {
     pub(super) asked_s: i64,
     /// Time of the last take-over, from the compiled version to the swap.
     pub(super) swap_ms: u64,
+    /// The same from the first request to the mirror on, of a version that was not tried first.
+    pub(super) take_over_ms: u64,
     /// Length of the journal of corrections when it was read last.
     pub(super) journal_bytes: u64,
 }
@@ -27,7 +29,7 @@ pub(super) struct Status {
 /// A family of metrics: name, kind, and its value of a channel.
 type Family = (&'static str, &'static str, fn(&Status) -> u64);
 
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 11] = [
     ("version", "gauge", |s| s.version),
     ("pulls_total", "counter", |s| s.pulls),
     ("pulls_failed_total", "counter", |s| s.pulls_failed),
@@ -38,6 +40,7 @@ const FAMILIES: [Family; 10] = [
     ("failures", "gauge", |s| s.failures as u64),
     ("asked_seconds", "gauge", |s| s.asked_s.max(0).cast_unsigned()),
     ("swap_milliseconds", "gauge", |s| s.swap_ms),
+    ("take_over_milliseconds", "gauge", |s| s.take_over_ms),
 ];
 
 /// The lines of `/metrics`.

@@ -8,16 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crossbeam_channel::Receiver;
 use gauntlet_channel::canary::{self, Changed, Comparison, Pair};
 use gauntlet_engine::{Scratch, Snapshot, scan};
-use gauntlet_gateway::Node;
 use gauntlet_gateway::config::ChannelSettings;
 use gauntlet_gateway::scan::good_signs::has_good_sign;
 use gauntlet_gateway::scan::shadow::{Sample, Shadow};
+use gauntlet_gateway::scan::unpacking::Unpacking;
+use gauntlet_gateway::{Judge, Node};
 use gauntlet_mail::{DefectKind, Envelope, Facts, Limits, Message};
+use gauntlet_phrases::PhraseSet;
+use gauntlet_proxy::content::{PageSample, PageShadow};
 use gauntlet_store::{Log, Quarantine, Query};
 use gauntlet_verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
 use super::content::Content;
+use crate::web::WebPath;
 
 /// Held mail of so many days is judged again.
 const HELD_DAYS: i64 = 7;
@@ -39,8 +43,12 @@ pub(super) struct Trial {
     pub(super) until_s: i64,
     /// Why a person has to decide, if so.
     pub(super) held: Option<String>,
+    /// Mail can tell it from the version in force.
+    pub(super) tries_mail: bool,
     shared: Arc<Shared>,
     shadow: Shadow,
+    /// Where pages come from, if they are compared.
+    pages: Option<PageShadow>,
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +61,60 @@ struct Shared {
 
 /// What both are judged with.
 struct Both {
-    now: Snapshot,
-    next: Snapshot,
+    now: Side,
+    next: Side,
+    /// The engine whose rules are others, if so: files are given to it again.
+    engine: Option<String>,
+}
+
+/// What one of them is.
+struct Side {
+    snapshot: Snapshot,
+    unpacking: Option<Arc<Unpacking>>,
+}
+
+impl Side {
+    fn of(judge: &Judge) -> Self {
+        Side { snapshot: judge.snapshot.clone(), unpacking: judge.unpacking.clone() }
+    }
+}
+
+/// What came of judging a message by one of them.
+struct Judged {
+    verdict: Verdict,
+    /// Of the scan, and of the engine that was asked again.
+    micros: f64,
+    /// A filter or the engine failed.
+    failed: bool,
+}
+
+impl Both {
+    /// Judges a message by one of them.
+    fn judge(
+        &self,
+        side: &Side,
+        (message, raw): (&Message<'_>, &[u8]),
+        (envelope, facts): (&Envelope, &Facts),
+        scratch: &mut Scratch,
+    ) -> Judged {
+        let again = self.engine.as_ref().zip(side.unpacking.as_ref());
+        let again = again.map(|(engine, unpacking)| {
+            let content = unpacking.asked_again(engine, (message, raw), &facts.content);
+            (engine, Facts { content, ..facts.clone() })
+        });
+        let facts = again.as_ref().map_or(facts, |(_, facts)| facts);
+        let verdict = scan(message, envelope, facts, &side.snapshot, scratch);
+        let report = again.as_ref().and_then(|(engine, facts)| {
+            facts.content.engines.iter().find(|report| report.engine == **engine)
+        });
+        let has_failed = report.is_some_and(|report| !report.error.is_empty());
+        Judged {
+            micros: verdict.cost_us() + report.map_or(0.0, |report| report.micros as f64),
+            failed: has_failed
+                || verdict.defects.iter().any(|d| d.kind == DefectKind::FilterFailed),
+            verdict,
+        }
+    }
 }
 
 impl Trial {
@@ -65,14 +125,14 @@ impl Trial {
     pub(super) fn begin(
         node: &Arc<Node>,
         settings: &ChannelSettings,
-        content: Arc<Content>,
-        next: Snapshot,
+        (content, engine): (Arc<Content>, Option<String>),
+        next: &Judge,
         now_s: i64,
     ) -> std::io::Result<Self> {
         let (shared, judge) = (Arc::new(Shared::default()), node.judge());
         let shadow = judge.shadow.clone();
         let samples = shadow.begin(settings.canary_percent);
-        let both = Both { now: judge.snapshot.clone(), next };
+        let both = Both { now: Side::of(&judge), next: Side::of(next), engine };
         let (log, held) = (node.log.clone(), node.quarantine.clone());
         let (limits, most) = (judge.limits, settings.canary_held_messages_max);
         let of_thread = shared.clone();
@@ -82,7 +142,34 @@ impl Trial {
             compare_live(&samples, &both, &of_thread);
         })?;
         let until_s = now_s.saturating_add(settings.canary_seconds.cast_signed());
-        Ok(Trial { content, until_s, held: None, shared, shadow })
+        Ok(Trial { content, until_s, held: None, tries_mail: true, shared, shadow, pages: None })
+    }
+
+    /// Compares pages, too, by these phrases and those in force, on another thread.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn compare_pages(
+        &mut self,
+        web: &WebPath,
+        percent: u8,
+        next: Option<Arc<PhraseSet>>,
+    ) -> std::io::Result<()> {
+        let (samples, of_thread) = (web.page_shadow().begin(percent), self.shared.clone());
+        let both = [web.phrases(), next];
+        self.pages = Some(web.page_shadow().clone());
+        let compare = move || compare_pages(&samples, &both, &of_thread);
+        std::thread::Builder::new().name("canary-pages".to_owned()).spawn(compare).map(drop)
+    }
+
+    /// The limits that the settings have for it.
+    pub(super) fn limits(&self, settings: &ChannelSettings) -> canary::Limits {
+        let least = settings.canary_messages_min;
+        canary::Limits {
+            messages_min: if self.tries_mail { least } else { 0 },
+            pages_min: if self.pages.is_some() { least } else { 0 },
+            ..limits(settings)
+        }
     }
 
     /// What was compared so far.
@@ -96,10 +183,9 @@ impl Trial {
     }
 }
 
-/// The limits that the settings have.
-pub(super) fn limits(settings: &ChannelSettings) -> canary::Limits {
+/// The limits that the settings have, whatever is tried.
+fn limits(settings: &ChannelSettings) -> canary::Limits {
     canary::Limits {
-        messages_min: settings.canary_messages_min,
         worse_percent_max: settings.canary_worse_percent_max,
         good_sign_worse_max: settings.canary_good_signs_max,
         milder_percent_max: settings.canary_milder_percent_max,
@@ -141,6 +227,7 @@ pub(crate) fn read_report(folder: &Path) -> Option<Report> {
 impl Drop for Trial {
     fn drop(&mut self) {
         self.shadow.end();
+        self.pages.iter().for_each(PageShadow::end);
         self.shared.stop.store(true, Ordering::Release);
     }
 }
@@ -169,8 +256,9 @@ fn replay(
             let (envelope, facts) = (&logged.record.envelope, &logged.record.facts);
             let message = Message::parse_with(&raw, &limits);
             // Both anew: what was learned since must not count as the new version's doing.
-            let was = scan(&message, envelope, facts, &both.now, &mut scratch[0]);
-            let is = scan(&message, envelope, facts, &both.next, &mut scratch[1]);
+            let (about, came) = ((&message, &*raw), (envelope, facts));
+            let was = both.judge(&both.now, about, came, &mut scratch[0]);
+            let is = both.judge(&both.next, about, came, &mut scratch[1]);
             shared.add(&logged.record.id, &message, (envelope, facts), (&was, &is));
         }
         match page.next {
@@ -189,11 +277,28 @@ fn compare_live(samples: &Receiver<Sample>, both: &Both, shared: &Shared) {
         }
         let Sample { id, raw, envelope, facts, verdict, limits } = &sample;
         let message = Message::parse_with(raw, limits);
-        let is = scan(&message, envelope, facts, &both.next, &mut scratch[1]);
+        let (about, came) = ((&message, &**raw), (envelope, facts));
+        let is = both.judge(&both.next, about, came, &mut scratch[1]);
         // Its time beside that of the other: the node's own threads are warmer, and busier.
-        let again = scan(&message, envelope, facts, &both.now, &mut scratch[0]);
-        let was = Verdict { costs: again.costs, ..verdict.clone() };
+        let again = both.judge(&both.now, about, came, &mut scratch[0]);
+        let was = Judged { verdict: verdict.clone(), ..again };
         shared.add(id, &message, (envelope, facts), (&was, &is));
+    }
+}
+
+/// Scores pages by both, until the trial ends.
+fn compare_pages(
+    samples: &std::sync::mpsc::Receiver<PageSample>,
+    [now, next]: &[Option<Arc<PhraseSet>>; 2],
+    shared: &Shared,
+) {
+    while let Ok(sample) = samples.recv() {
+        if shared.stop.load(Ordering::Acquire) {
+            return;
+        }
+        let (was, is) = (sample.score(now.as_ref()), sample.score(next.as_ref()));
+        let mut comparison = shared.comparison.lock().unwrap_or_else(PoisonError::into_inner);
+        comparison.pages.add([was.blocks, is.blocks], &is.phrases, [was.micros, is.micros]);
     }
 }
 
@@ -203,16 +308,15 @@ impl Shared {
         id: &str,
         message: &Message<'_>,
         (envelope, facts): (&Envelope, &Facts),
-        (was, is): (&Verdict, &Verdict),
+        (judged_was, judged_is): (&Judged, &Judged),
     ) {
-        let failed =
-            |verdict: &Verdict| verdict.defects.iter().any(|d| d.kind == DefectKind::FilterFailed);
+        let (was, is) = (&judged_was.verdict, &judged_is.verdict);
         let pair = Pair {
             was: was.class,
             is: is.class,
             good_sign: has_good_sign(envelope, facts),
-            failed: failed(is) && !failed(was),
-            micros: [was.cost_us(), is.cost_us()],
+            failed: judged_is.failed && !judged_was.failed,
+            micros: [judged_was.micros, judged_is.micros],
         };
         let shown = |text: String| {
             let end = text.floor_char_boundary(SHOWN_BYTES_MAX);

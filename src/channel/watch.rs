@@ -10,8 +10,6 @@
 //! seconds and follows.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -20,24 +18,26 @@ use gauntlet_channel::bundle::Kind;
 use gauntlet_channel::canary::Decision;
 use gauntlet_channel::generations::Generations;
 use gauntlet_channel::subscription::{Subscription, Watched, read_state};
-use gauntlet_engine::corrections::Correction;
 use gauntlet_gateway::config::{ChannelSettings, Config};
 use gauntlet_gateway::{Judge, Node};
-use gauntlet_learning::{Corrections, corrections};
 use gauntlet_rules::HitRates;
 use gauntlet_store::Users;
 use gauntlet_store::log::TopKind;
 
 use super::activity::note;
-use super::advance::{Step, folder, load, random, step};
-use super::content::{Content, Contents};
+use super::advance::{Step, folder, in_force, open, random, step};
+use super::content::{Content, Contents, yara_engine};
 use super::now_s;
 use super::publisher::Publisher;
+use super::self_test;
 use super::status::{self, Status};
 use super::trial::{self, Trial};
+use super::watched::{corrected_to_good, journal_bytes};
 use crate::phrases;
 use crate::web::WebPath;
 
+/// What is compared with good mail before it is published, or is exact: it judges at once.
+const NOT_TRIED: [Kind; 4] = [Kind::Signatures, Kind::Urls, Kind::Order, Kind::Hashes];
 /// Between two looks whether a channel is due, or was changed by a command.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Hits are counted in one span.
@@ -84,7 +84,7 @@ impl Channels {
         let channels = Channels::default();
         for settings in &config.channel {
             channels.status(&settings.name, |_| {});
-            match open(config, settings).and_then(|s| in_force(&s, &settings.name)) {
+            match open(config, settings).and_then(|s| in_force(&s, &settings.name, None)) {
                 Ok(Some(content)) => channels.put(config, content),
                 Ok(None) => {}
                 Err(error) => {
@@ -253,8 +253,12 @@ impl Channels {
 
     fn pull(&self, acting: &Acting<'_>, subscription: &mut Subscription) -> anyhow::Result<()> {
         let Acting { config, settings, .. } = acting;
+        let began = Instant::now();
+        let before = self.contents().get(&settings.name).cloned();
+        let test = |content: &Arc<Content>| self.test(acting, content, before.as_deref());
+        let asking = (&*config.sender.roots, now_s());
         let Step { outcome, costs, ready } =
-            step(subscription, settings, &config.sender.roots, now_s())?;
+            step(subscription, settings, asking, (before.as_deref(), &test))?;
         self.status(&settings.name, |status| {
             status.bytes += costs.bytes;
             status.asked_s = now_s();
@@ -267,8 +271,33 @@ impl Channels {
             && self.needs_trial(&content);
         match wants_trial {
             true => self.begin_trial(acting, content),
-            false => self.take_over(acting, subscription, &content),
+            false => {
+                self.take_over(acting, subscription, &content)?;
+                let took = began.elapsed();
+                let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                self.status(&settings.name, |status| status.take_over_ms = took_ms);
+                let (channel, version) = (&settings.name, content.version);
+                tracing::info!(channel, version, requests, bytes, ?took, "taken over");
+                Ok(())
+            }
         }
+    }
+
+    /// Whether a version can judge at all; where only known mail is another, beside what judges
+    /// now.
+    fn test(
+        &self,
+        acting: &Acting<'_>,
+        content: &Arc<Content>,
+        before: Option<&Content>,
+    ) -> anyhow::Result<()> {
+        if !before.is_some_and(|before| before.differs_only_in(content, &[Kind::Signatures])) {
+            return self_test::run(content);
+        }
+        let judge = acting.node.judge();
+        let next = self.contents().with(content.clone(), &order(acting.config));
+        let next = judge.snapshot.clone().with_published(next.signatures());
+        self_test::of_known_mail(&judge.snapshot, &next)
     }
 
     /// Known mail, known files and lists of URLs are compared with good mail before they are
@@ -277,8 +306,7 @@ impl Channels {
         let contents = self.contents();
         let nothing = Content::default();
         let old = contents.get(&content.channel).map_or(&nothing, |old| old);
-        let kinds = [Kind::Signatures, Kind::Urls, Kind::Order, Kind::Hashes];
-        !content.differs_only_in(old, &kinds)
+        !content.differs_only_in(old, &NOT_TRIED)
     }
 
     /// Puts a version in force, on disk and in memory.
@@ -318,7 +346,8 @@ impl Channels {
         if subscription.generations.current() == in_memory {
             return Ok(());
         }
-        let content = in_force(subscription, name)?;
+        let before = self.contents().get(name).cloned();
+        let content = in_force(subscription, name, before.as_deref())?;
         self.swap(acting, content.as_ref())
     }
 
@@ -334,9 +363,22 @@ impl Channels {
         *trial = None;
         let Acting { config, settings, node, users, make } = acting;
         let contents = self.contents().with(content.clone(), &order(config));
-        let snapshot = make(config, &contents)?.snapshot;
-        let version = content.version;
-        *trial = Some(Trial::begin(node, settings, content, snapshot, now_s())?);
+        let (next, version) = (make(config, &contents)?, content.version);
+        let before = self.contents().get(&settings.name).cloned().unwrap_or_default();
+        let engine =
+            (!before.has_same(&content, &[Kind::Yara])).then(|| yara_engine(&settings.name));
+        let small = [&NOT_TRIED[..], &[Kind::Phrases]].concat();
+        let (tries_mail, same_phrases) = (
+            !before.differs_only_in(&content, &small),
+            before.has_same(&content, &[Kind::Phrases]),
+        );
+        let mut begun = Trial::begin(node, settings, (content, engine), &next, now_s())?;
+        begun.tries_mail = tries_mail;
+        if let Some(web) = self.web().filter(|_| !same_phrases) {
+            let phrases = phrases::open_with(&config.proxy.content.phrases, &contents.phrases())?;
+            begun.compare_pages(&web, settings.canary_percent, phrases)?;
+        }
+        *trial = Some(begun);
         let (channel, seconds) = (&settings.name, settings.canary_seconds);
         tracing::info!(channel, version, seconds, "a new version is tried in the shadow");
         note(users, "try channel", &format!("{channel} version {version} for {seconds} s"));
@@ -357,7 +399,7 @@ impl Channels {
         let comparison = trial.comparison();
         let decision = match state.approved == Some(version) {
             true => Decision::Promote,
-            false => comparison.decide(&trial::limits(settings), trial.is_over(now_s)),
+            false => comparison.decide(&trial.limits(settings), trial.is_over(now_s)),
         };
         trial::report(&folder, trial, &comparison);
         let channel = &settings.name;
@@ -477,9 +519,13 @@ impl Channels {
         Ok(())
     }
 
+    fn web(&self) -> Option<Arc<WebPath>> {
+        self.0.web.get().and_then(Weak::upgrade)
+    }
+
     /// Hands the web path phrases of configuration and channels.
     fn apply_phrases(&self, config: &Config, contents: &Contents) {
-        let Some(web) = self.0.web.get().and_then(Weak::upgrade) else { return };
+        let Some(web) = self.web() else { return };
         match phrases::open_with(&config.proxy.content.phrases, &contents.phrases()) {
             Ok(phrases) => web.replace_phrases(phrases),
             Err(error) => {
@@ -537,41 +583,6 @@ impl Channels {
     }
 }
 
-/// Verdicts that were bad and that people corrected to good in this time.
-fn corrected_to_good(data: &Path, within_s: Range<i64>) -> anyhow::Result<u64> {
-    let counts = |said: &&Correction| !said.spam && said.base > 0.0 && within_s.contains(&said.at);
-    Ok(Corrections::read(data)?.values().filter(counts).count() as u64)
-}
-
-fn journal_bytes(data: &Path) -> u64 {
-    std::fs::metadata(corrections::journal_path(data)).map_or(0, |file| file.len())
-}
-
 fn order(config: &Config) -> Vec<String> {
     config.channel.iter().map(|channel| channel.name.clone()).collect()
-}
-
-/// The subscription of a channel; begun, if it is new.
-fn open(config: &Config, settings: &ChannelSettings) -> anyhow::Result<Subscription> {
-    let path = &settings.root;
-    let root = std::fs::read(path).with_context(|| format!("channel.root {}", path.display()))?;
-    Ok(Subscription::begin(&folder(config, &settings.name), &settings.url, &root)?)
-}
-
-/// The version in force on disk; an earlier one if it is damaged.
-fn in_force(subscription: &Subscription, name: &str) -> anyhow::Result<Option<Arc<Content>>> {
-    let Some(current) = subscription.generations.current() else { return Ok(None) };
-    let error = match load(subscription, name, current) {
-        Ok(content) => return Ok(Some(content)),
-        Err(error) => error,
-    };
-    for version in subscription.generations.judged_before(current).into_iter().rev() {
-        if let Ok(content) = load(subscription, name, version) {
-            let error = format!("{error:#}");
-            tracing::error!(channel = name, error, version, "an earlier version is used instead");
-            subscription.generations.promote(version)?;
-            return Ok(Some(content));
-        }
-    }
-    Err(error)
 }

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// Changed messages that are kept to be shown.
 pub const CHANGES_KEPT_MAX: usize = 200;
+/// Phrases that are kept to be shown.
+const PHRASES_KEPT_MAX: usize = 50;
 
 /// When a version is promoted, held or rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -36,6 +38,8 @@ pub struct Limits {
     pub cost_percent_max: f64,
     /// Messages on which a filter failed that did not fail before; above: rejected.
     pub failures_max: u64,
+    /// Pages that have to be compared, where phrases are others; fewer: a person decides.
+    pub pages_min: u64,
 }
 
 impl Default for Limits {
@@ -48,6 +52,7 @@ impl Default for Limits {
             milder_percent_max: 10.0,
             cost_percent_max: 200.0,
             failures_max: 0,
+            pages_min: 0,
         }
     }
 }
@@ -86,6 +91,76 @@ pub struct Changed {
     pub rules: Vec<String>,
 }
 
+/// Pages that were scored by the phrases of both.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pages {
+    /// Pages scored by both.
+    pub compared: u64,
+    /// Of these, blocked by the phrases in force.
+    pub blocked: u64,
+    /// That passed, and would be blocked.
+    pub blocked_anew: u64,
+    /// That were blocked, and would pass.
+    pub passes_anew: u64,
+    /// Time of all by both, in microseconds.
+    pub micros: [f64; 2],
+    /// In how many of the pages that would be blocked a phrase was. Which pages these are is
+    /// nobody's business.
+    pub phrases: BTreeMap<String, u64>,
+}
+
+impl Pages {
+    /// Adds a page: whether it is blocked by both, the phrases of the new one, and times in
+    /// microseconds.
+    pub fn add(&mut self, [was, is]: [bool; 2], phrases: &[String], micros: [f64; 2]) {
+        self.compared += 1;
+        self.blocked += u64::from(was);
+        self.blocked_anew += u64::from(is && !was);
+        self.passes_anew += u64::from(was && !is);
+        self.micros[0] += micros[0];
+        self.micros[1] += micros[1];
+        for phrase in phrases.iter().filter(|_| is && !was) {
+            if self.phrases.contains_key(phrase) || self.phrases.len() < PHRASES_KEPT_MAX {
+                *self.phrases.entry(phrase.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    fn harm(&self, limits: &Limits) -> Option<String> {
+        let passed = self.compared - self.blocked;
+        let share = percent(self.blocked_anew, passed);
+        (self.blocked_anew > limits.worse_min && share > limits.worse_percent_max).then(|| {
+            let often = self.phrases.iter().max_by_key(|(_, count)| **count);
+            let phrase = often.map_or(String::new(), |(text, _)| format!(", mostly for {text:?}"));
+            format!(
+                "{} of {passed} pages that pass would be blocked{phrase} ({share:.1} %, at most {})",
+                self.blocked_anew, limits.worse_percent_max
+            )
+        })
+    }
+
+    fn doubt(&self, limits: &Limits) -> Option<String> {
+        let (compared, pages_min) = (self.compared, limits.pages_min);
+        let milder = percent(self.passes_anew, self.blocked);
+        let cost = 100.0 * self.micros[1] / self.micros[0].max(1.0);
+        if compared < pages_min {
+            return Some(format!("only {compared} pages were compared, of {pages_min}"));
+        }
+        if milder > limits.milder_percent_max {
+            return Some(format!(
+                "{} of {} blocked pages would pass ({milder:.1} %, at most {})",
+                self.passes_anew, self.blocked, limits.milder_percent_max
+            ));
+        }
+        // Where there were no phrases before, any takes longer.
+        (self.micros[0] > 0.0 && cost > limits.cost_percent_max).then(|| {
+            let most = limits.cost_percent_max;
+            format!("a page takes {cost:.0} % of the time before (at most {most})")
+        })
+    }
+}
+
 /// What was compared so far.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Comparison {
@@ -109,6 +184,9 @@ pub struct Comparison {
     pub micros: [f64; 2],
     /// Messages whose class changed, the harmful ones first.
     pub changes: Vec<Changed>,
+    /// Pages, where phrases are others.
+    #[serde(default)]
+    pub pages: Pages,
 }
 
 /// What is to be done.
@@ -162,7 +240,7 @@ impl Comparison {
 
     /// What follows. `is_over`: the time of the comparison is up; before, only harm ends it.
     pub fn decide(&self, limits: &Limits, is_over: bool) -> Decision {
-        if let Some(why) = self.harm(limits) {
+        if let Some(why) = self.harm(limits).or_else(|| self.pages.harm(limits)) {
             return Decision::Reject(why);
         }
         if !is_over {
@@ -185,6 +263,9 @@ impl Comparison {
                 "a message takes {cost:.0} % of the time before (at most {})",
                 limits.cost_percent_max
             ));
+        }
+        if let Some(why) = self.pages.doubt(limits) {
+            return Decision::Hold(why);
         }
         Decision::Promote
     }
@@ -261,6 +342,30 @@ mod tests {
         assert!(matches!(decide(&known, false), Decision::Reject(_)));
         assert!(matches!(decide(&[(5, Ham, Ham, false)], true), Decision::Hold(_)));
         let milder = [(100, Ham, Ham, false), (100, Spam, Spam, false), (20, Spam, Ham, false)];
+        assert!(matches!(decide(&milder, true), Decision::Hold(_)));
+        assert_eq!(decide(&milder, false), Decision::Wait);
+    }
+
+    #[test]
+    fn pages_that_would_be_blocked_reject_and_too_few_are_held() {
+        let limits = Limits { messages_min: 0, pages_min: 20, ..Limits::default() };
+        let pages = |all: &[(u64, bool, bool)]| {
+            let mut comparison = Comparison::default();
+            for (count, was, is) in all {
+                let add = |_| comparison.pages.add([*was, *is], &["casino".into()], [10.0, 12.0]);
+                (0..*count).for_each(add);
+            }
+            comparison
+        };
+        let decide = |all: &[_], is_over| pages(all).decide(&limits, is_over);
+        assert_eq!(decide(&[(100, false, false), (9, true, true)], true), Decision::Promote);
+        let Decision::Reject(why) = decide(&[(50, false, false), (5, false, true)], false) else {
+            panic!("it is rejected at once")
+        };
+        assert!(why.contains("5 of 55 pages") && why.contains("casino"), "{why}");
+        assert_eq!(decide(&[(97, false, false), (3, false, true)], true), Decision::Promote);
+        assert!(matches!(decide(&[(19, false, false)], true), Decision::Hold(_)));
+        let milder = [(20, false, false), (5, true, false)];
         assert!(matches!(decide(&milder, true), Decision::Hold(_)));
         assert_eq!(decide(&milder, false), Decision::Wait);
     }

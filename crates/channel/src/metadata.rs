@@ -116,8 +116,19 @@ impl Envelope {
     pub fn sign(&mut self, key: &SigningKey) {
         let keyid = key.public().id();
         let sig = key.sign(&canonical(&self.signed).unwrap_or_default());
+        self.add_signature(keyid, sig);
+    }
+
+    /// Adds a signature that was made elsewhere, in hexadecimal digits; one of the same key is
+    /// replaced.
+    pub fn add_signature(&mut self, keyid: String, sig: String) {
         self.signatures.retain(|signature| signature.keyid != keyid);
         self.signatures.push(Signature { keyid, sig });
+    }
+
+    /// What is signed, as it is signed; none if it has no canonical form.
+    pub fn canonical(&self) -> Option<Vec<u8>> {
+        canonical(&self.signed)
     }
 
     /// The file.

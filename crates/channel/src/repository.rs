@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub use self::changes::{Change, Staged};
-pub use self::keys::KeyFolder;
+pub use self::keys::{KeyFolder, Signer};
 
 use crate::bundle::{BundleInfo, FileInfo};
 use crate::error::Error;
@@ -64,14 +64,19 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    fn end(self, role: RoleName, now_s: i64) -> String {
+    /// Until when metadata of a role count that are signed now, in seconds from 1970.
+    pub fn end_s(self, role: RoleName, now_s: i64) -> i64 {
         let seconds = match role {
             RoleName::Root => i64::from(self.root_days) * DAY_S,
             RoleName::Targets => i64::from(self.targets_days) * DAY_S,
             RoleName::Snapshot => i64::from(self.snapshot_days) * DAY_S,
             RoleName::Timestamp => i64::from(self.timestamp_hours) * 3600,
         };
-        instant::format(now_s + seconds)
+        now_s.saturating_add(seconds)
+    }
+
+    fn end(self, role: RoleName, now_s: i64) -> String {
+        instant::format(self.end_s(role, now_s))
     }
 }
 
@@ -246,7 +251,7 @@ impl Repository {
     pub fn publish(
         &mut self,
         content: &Path,
-        keys: &KeyFolder,
+        keys: &dyn Signer,
         options: &PublishOptions,
         now_s: i64,
     ) -> Result<Published, Error> {
@@ -288,7 +293,7 @@ impl Repository {
     /// If a key is missing, or nothing can be written.
     pub fn refresh(
         &mut self,
-        keys: &KeyFolder,
+        keys: &dyn Signer,
         lifetimes: Lifetimes,
         now_s: i64,
     ) -> Result<u64, Error> {
@@ -308,7 +313,7 @@ impl Repository {
     fn put(
         &mut self,
         mut next: Targets,
-        keys: &KeyFolder,
+        keys: &dyn Signer,
         lifetimes: Lifetimes,
         now_s: i64,
     ) -> Result<(), Error> {
@@ -327,7 +332,7 @@ impl Repository {
     /// Snapshot and timestamp of the list of files that is the newest.
     fn sign_snapshot(
         &mut self,
-        keys: &KeyFolder,
+        keys: &dyn Signer,
         lifetimes: Lifetimes,
         now_s: i64,
     ) -> Result<(), Error> {
@@ -353,12 +358,12 @@ impl Repository {
         role: RoleName,
         version: u64,
         signed: serde_json::Value,
-        keys: &KeyFolder,
+        keys: &dyn Signer,
     ) -> Result<Vec<u8>, Error> {
         let mut envelope = Envelope::unsigned(signed);
         keys.sign(role, &self.root, &mut envelope)?;
         envelope.verify(self.root.role(role)?, &self.root, role).map_err(|error| {
-            Error::Refused(format!("{error} ({} has too few keys)", keys.folder().display()))
+            Error::Refused(format!("{error} ({} has too few keys)", keys.place()))
         })?;
         let bytes = envelope.to_bytes();
         if bytes.len() as u64 > role.bytes_max() {

@@ -32,6 +32,9 @@ pub(crate) fn followed() -> Vec<ChannelState> {
             changed("1", Class::Ham, Class::Spam, true),
             changed("2", Class::Spam, Class::Ham, false),
         ],
+        pages: 37,
+        pages_blocked: 3,
+        pages_passing: 2,
     };
     let main = ChannelState {
         name: "c1".to_owned(),
@@ -77,6 +80,7 @@ fn channels_are_shown_with_the_messages_that_a_trial_would_change() {
         "(no subject)",
         "PARCEL_2",
         "1.3 ×",
+        "web pages scored by both",
         "4 failures in a row",
         "timestamp 5",
         "to version 4",

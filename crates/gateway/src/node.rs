@@ -11,6 +11,7 @@ mod listeners;
 mod lists;
 mod opening;
 mod own_mail;
+mod publishing;
 mod release;
 mod reports;
 mod serving;

@@ -1,15 +1,17 @@
 //! Private keys and the user database in a process of their own (decision 170).
 //!
 //! The process that parses mail, SMTP and HTTP must not hold what an attacker would want most. So
-//! `gauntlet serve` starts a second process from the same program, the *secrets process*. It alone
-//! reads the private keys of TLS, DKIM and ARC and the user database; it signs and checks passwords
-//! on request, and never gives a key away. It parses no mail, no HTTP and no SMTP, and opens no
-//! network socket. OpenSMTPD has such a process for its keys (`ca`), OpenSSH has its monitor.
+//! `gauntlet serve` starts a second process from the same program, the *secrets process*. It
+//! alone reads the private keys of TLS, DKIM, ARC and of channels, and the user database; it
+//! signs and checks passwords on request, and never gives a key away. It parses no mail, no HTTP
+//! and no SMTP, and opens no network socket. OpenSMTPD has such a process for its keys (`ca`),
+//! OpenSSH has its monitor.
 //!
 //! The two talk over socket pairs made before the process is started ([`wire`]): one request at a
 //! time on each, bounded, with a time-out. Without a secrets process (in commands, and in tests of
 //! this library) the same code works on the files itself.
 
+pub(crate) mod channel_signer;
 pub mod client;
 pub(crate) mod remote_key;
 pub mod wire;
@@ -59,6 +61,10 @@ pub(crate) enum Request {
     AcmeFailure,
     /// A method of the user database, see [`gauntlet_store::users::Remote`].
     Users { method: String, arguments: Vec<u8> },
+    /// Whether the folder of a publisher's keys is one that a node may sign with.
+    CheckChannelKeys,
+    /// Signatures of metadata of a channel that the node publishes: the role, and what is signed.
+    SignChannel { role: String, signed: String },
     /// Notes how an attempt went.
     NoteAcme(Option<Failure>),
 }

@@ -13,6 +13,7 @@ mod kind;
 mod mapped;
 mod rewrite;
 mod scan;
+mod shadow;
 mod shared;
 mod text;
 
@@ -21,3 +22,4 @@ pub use inspector::ContentInspector;
 pub use judge::ContentJudge;
 pub use mapped::SafeSearchResolver;
 pub use scan::{Download, ScanDownload, ScanVerdict};
+pub use shadow::{PageSample, PageScore, PageShadow};

@@ -12,6 +12,18 @@ use crate::metadata::{Envelope, RoleName, Root};
 /// Keys of one role in a folder.
 const KEYS_PER_ROLE_MAX: usize = 64;
 
+/// Who signs for a channel: a folder of keys, or a process that has one.
+pub trait Signer {
+    /// Signs with all keys of a role that the root names.
+    ///
+    /// # Errors
+    /// If there is none, or whoever has them does not sign this.
+    fn sign(&self, role: RoleName, root: &Root, envelope: &mut Envelope) -> Result<(), Error>;
+
+    /// Where the keys are, for what people are told.
+    fn place(&self) -> String;
+}
+
 /// A folder of private keys.
 #[derive(Debug, Clone)]
 pub struct KeyFolder(PathBuf);
@@ -66,12 +78,10 @@ impl KeyFolder {
         let paths = (1..=KEYS_PER_ROLE_MAX).map(path).filter(|path| path.exists());
         paths.map(|path| SigningKey::load(&path)).collect()
     }
+}
 
-    /// Signs with all keys of a role that the root names.
-    ///
-    /// # Errors
-    /// If none is here.
-    pub fn sign(&self, role: RoleName, root: &Root, envelope: &mut Envelope) -> Result<(), Error> {
+impl Signer for KeyFolder {
+    fn sign(&self, role: RoleName, root: &Root, envelope: &mut Envelope) -> Result<(), Error> {
         let named = &root.role(role)?.keyids;
         let keys = self.all(role)?;
         let keys: Vec<_> = keys.iter().filter(|key| named.contains(&key.public().id())).collect();
@@ -83,5 +93,9 @@ impl KeyFolder {
         }
         keys.into_iter().for_each(|key| envelope.sign(key));
         Ok(())
+    }
+
+    fn place(&self) -> String {
+        self.0.display().to_string()
     }
 }

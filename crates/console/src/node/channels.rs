@@ -68,6 +68,12 @@ pub struct ChannelTrial {
     pub transitions: Vec<(String, u64)>,
     /// Messages whose class changed, the harmful ones first.
     pub changes: Vec<ChangedVerdict>,
+    /// Pages of the web that both scored, where phrases are others.
+    pub pages: u64,
+    /// Of these, that pass and would be blocked.
+    pub pages_blocked: u64,
+    /// That are blocked and would pass.
+    pub pages_passing: u64,
 }
 
 /// A message whose class changes with a version.

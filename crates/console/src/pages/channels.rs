@@ -152,6 +152,13 @@ fn tried(request: &RequestContext, name: &str, trial: &ChannelTrial) -> Markup {
             div.tile { b { (format::count(trial.milder)) } span { (t("bad ones would be good")) } }
             div.tile { b { (times(trial.us)) } span { (t("time for a message, as a multiple of the one in force")) } }
         }
+        @if trial.pages > 0 {
+            div.tiles {
+                div.tile { b { (format::count(trial.pages)) } span { (t("web pages scored by both")) } }
+                div.tile { b { (format::count(trial.pages_blocked)) } span { (t("pages that pass would be blocked")) } }
+                div.tile { b { (format::count(trial.pages_passing)) } span { (t("blocked pages would pass")) } }
+            }
+        }
         @if trial.failures > 0 {
             p.notice.poor { (plural(trial.failures, "A filter failed on {} message that did not fail before.", "A filter failed on {} messages that did not fail before.")) }
         }

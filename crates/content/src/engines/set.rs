@@ -149,6 +149,11 @@ impl EngineSet {
         self.members.is_empty()
     }
 
+    /// Whether one has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|m| m.name == name)
+    }
+
     /// Whether some engine wants messages as they came.
     pub fn wants_messages(&self) -> bool {
         self.members.iter().any(|m| m.options.messages)
@@ -187,6 +192,18 @@ impl EngineSet {
     /// message as it came. What they say is written into the tree. A message in which something is
     /// found becomes an object of its own, last in the tree.
     pub fn scan(&self, tree: &mut Tree, contents: &Contents, message: Option<&[u8]>) {
+        self.scan_by(&|_| true, tree, contents, message);
+    }
+
+    /// The same by the engines of which this says so by their names.
+    pub fn scan_by(
+        &self,
+        is_asked: &dyn Fn(&str) -> bool,
+        tree: &mut Tree,
+        contents: &Contents,
+        message: Option<&[u8]>,
+    ) {
+        let members: Vec<&Member> = self.members.iter().filter(|m| is_asked(&m.name)).collect();
         let message = message.map(|bytes| (message_object(tree, bytes), bytes));
         let mut seen = HashSet::new();
         let mut items: Vec<(EngineItem<'_>, bool)> = Vec::new();
@@ -206,8 +223,8 @@ impl EngineSet {
             asked.unwrap_or_else(|_| crashed(member, items.len()))
         };
         let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
-            let Some((first, rest)) = self.members.split_first() else { return Vec::new() };
-            let rest: Vec<_> = rest.iter().map(|m| (m, scope.spawn(|| ask(m)))).collect();
+            let Some((first, rest)) = members.split_first() else { return Vec::new() };
+            let rest: Vec<_> = rest.iter().map(|&m| (m, scope.spawn(move || ask(m)))).collect();
             let mut outcomes = vec![ask(first)];
             let joined = rest.into_iter();
             outcomes
@@ -217,7 +234,7 @@ impl EngineSet {
         let keys: Vec<String> = items.iter().map(|(item, _)| item.sha256.to_owned()).collect();
         drop(items);
         let message = message.map(|(object, _)| object);
-        self.write(tree, &keys, message, outcomes);
+        write(tree, &keys, message, members.into_iter().zip(outcomes));
         left_out(tree, contents);
     }
 
@@ -291,42 +308,41 @@ impl EngineSet {
         }
         Ok(())
     }
+}
 
-    /// Writes the findings and failures of the engines into the tree.
-    fn write(
-        &self,
-        tree: &mut Tree,
-        keys: &[String],
-        message: Option<Object>,
-        outcomes: Vec<Outcome>,
-    ) {
-        let mut by_content: HashMap<&str, Findings> = HashMap::new();
-        let mut of_message = Findings::default();
-        for (member, outcome) in self.members.iter().zip(outcomes) {
-            let last = keys.len().wrapping_sub(1);
-            for (index, (key, answer)) in keys.iter().zip(outcome.answers).enumerate() {
-                let Some(answer) = answer else { continue };
-                let is_message = message.is_some() && index == last;
-                let findings = match is_message {
-                    true => &mut of_message,
-                    false => by_content.entry(key).or_default(),
-                };
-                findings.add(member, answer);
-            }
-            tree.engines.push(outcome.report);
+/// Writes the findings and failures of the engines into the tree.
+fn write<'m>(
+    tree: &mut Tree,
+    keys: &[String],
+    message: Option<Object>,
+    outcomes: impl Iterator<Item = (&'m Member, Outcome)>,
+) {
+    let mut by_content: HashMap<&str, Findings> = HashMap::new();
+    let mut of_message = Findings::default();
+    for (member, outcome) in outcomes {
+        let last = keys.len().wrapping_sub(1);
+        for (index, (key, answer)) in keys.iter().zip(outcome.answers).enumerate() {
+            let Some(answer) = answer else { continue };
+            let is_message = message.is_some() && index == last;
+            let findings = match is_message {
+                true => &mut of_message,
+                false => by_content.entry(key).or_default(),
+            };
+            findings.add(member, answer);
         }
-        for object in &mut tree.objects {
-            if let Some(findings) = by_content.get(object.sha256.as_str()) {
-                object.properties.extend(findings.properties.iter().cloned());
-                object.defects.extend(findings.defects.iter().cloned());
-            }
+        tree.engines.push(outcome.report);
+    }
+    for object in &mut tree.objects {
+        if let Some(findings) = by_content.get(object.sha256.as_str()) {
+            object.properties.extend(findings.properties.iter().cloned());
+            object.defects.extend(findings.defects.iter().cloned());
         }
-        if let Some(mut object) = message
-            && !(of_message.properties.is_empty() && of_message.defects.is_empty())
-        {
-            (object.properties, object.defects) = (of_message.properties, of_message.defects);
-            tree.objects.push(object);
-        }
+    }
+    if let Some(mut object) = message
+        && !(of_message.properties.is_empty() && of_message.defects.is_empty())
+    {
+        (object.properties, object.defects) = (of_message.properties, of_message.defects);
+        tree.objects.push(object);
     }
 }
 

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use gauntlet_learning::corrections;
 use gauntlet_store::files;
 
+use super::channel_signing::MADE_BY_NODES;
 use crate::config::{Config, Sandbox};
 use crate::privileges;
 use crate::secrets::SandboxStatus;
@@ -167,7 +168,8 @@ fn secret_paths(config: &Config) -> Vec<PathBuf> {
     let own = SECRET_FOLDERS.iter().map(|name| config.node.data.join(name));
     let keys = config.listener.iter().flat_map(|listener| listener.key.iter().cloned());
     let dkim = config.node.inside(&config.dkim.keys);
-    let all = own.chain(keys).chain([dkim]);
+    let publisher = Some(config.channel_publish.keys.clone()).filter(|p| !p.as_os_str().is_empty());
+    let all = own.chain(keys).chain([dkim]).chain(publisher);
     all.map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 
@@ -192,8 +194,9 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
         rules.allow(&path, READ | CHANGE)?;
     }
-    let mut written = folders_of_publisher(config).chain(config.array.objects_folder());
-    written.try_for_each(|path| rules.allow(path, READ | CHANGE))?;
+    let objects = config.array.objects_folder().map(Path::to_owned);
+    let mut written = folders_of_publisher(config).into_iter().chain(objects);
+    written.try_for_each(|path| rules.allow(&path, READ | CHANGE))?;
     OF_THE_SYSTEM.iter().try_for_each(|path| rules.allow(Path::new(path), READ))?;
     // Lists are replaced by new files of the same name.
     let lists = config.url_list.iter().map(|list| &list.file).chain(&config.proxy.content.phrases);
@@ -241,11 +244,24 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     Ok(rules)
 }
 
-/// What a node publishes, and what it publishes it of.
-fn folders_of_publisher(config: &Config) -> impl Iterator<Item = &Path> {
+/// What a node publishes, and where it puts what it made of probes. What else is published of
+/// `content` it reads only: the secrets process signs nothing else
+/// ([`channel_signing`](super::channel_signing)).
+fn folders_of_publisher(config: &Config) -> Vec<PathBuf> {
     let publish = &config.channel_publish;
-    let folders = [&publish.folder, &publish.content].into_iter().map(|path| path.as_path());
-    folders.filter(|path| path.is_dir())
+    let mut folders = folders_of_probes(config);
+    folders.push(publish.folder.clone());
+    folders.retain(|path| path.is_dir());
+    folders
+}
+
+/// Folders of what is made of probes, if they lie in a folder of the publisher's.
+fn folders_of_probes(config: &Config) -> Vec<PathBuf> {
+    let content = &config.channel_publish.content;
+    match content.is_dir() {
+        true => MADE_BY_NODES.iter().map(|name| content.join(name)).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Channels that are folders of this machine.
@@ -280,6 +296,9 @@ fn make_own(config: &Config) -> io::Result<()> {
     }
     if let Some(folder) = config.array.objects_folder() {
         privileges::make_folder(config, folder)?;
+    }
+    for folder in folders_of_probes(config) {
+        privileges::make_folder(config, &folder)?;
     }
     // The keys of held mail are made where there are none.
     let keys = config.node.inside(&config.quarantine.key_file);
@@ -366,6 +385,9 @@ mod tests {
         let mut config = Config::default();
         config.node.data = folder.join("data");
         config.listener[0].key = vec![folder.join("tls.key")];
+        config.channel_publish.folder = folder.join("channel");
+        config.channel_publish.keys = folder.join("channel-keys");
+        config.channel_publish.content = folder.join("content");
         config.policy.path = folder.join("rules/policy.toml");
         config
     }
@@ -397,6 +419,10 @@ mod tests {
                 denied(Path::new("/etc/passwd"), true);
                 denied(&folder.join("beside"), false);
                 denied(&folder.join("tls.key"), false);
+                denied(&folder.join("channel-keys/targets-1.pem"), false);
+                denied(&folder.join("content/rules/a.cf"), true);
+                std::fs::read(folder.join("content/rules/a.cf")).unwrap();
+                std::fs::write(folder.join("content/signatures/probes"), "x").unwrap();
                 denied(&data.join("console/users.db"), false);
                 denied(&data.join("dkim/example.org/s1.pem"), false);
                 for (from, to) in [
@@ -470,7 +496,15 @@ mod tests {
     fn the_kernel_holds_a_process_that_was_taken_over() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        for name in ["data/console", "data/dkim/example.org", "data/log", "rules"] {
+        for name in [
+            "data/console",
+            "data/dkim/example.org",
+            "data/log",
+            "rules",
+            "channel",
+            "channel-keys",
+            "content/rules",
+        ] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
         }
         for name in [
@@ -480,6 +514,8 @@ mod tests {
             "rules/policy.toml",
             "data/console/users.db",
             "data/dkim/example.org/s1.pem",
+            "channel-keys/targets-1.pem",
+            "content/rules/a.cf",
         ] {
             std::fs::write(folder.join(name), "content").unwrap();
         }

@@ -11,6 +11,8 @@ use gauntlet_store::UserDatabase;
 use tokio_rustls::rustls::SignatureScheme;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
+use crate::admin::channel_signing::{ChannelSigning, check_keys};
+use crate::clock::now_ms;
 use crate::config::{Config, ListenerSettings};
 use crate::net::acme;
 use crate::net::tls::{self, expiry};
@@ -69,6 +71,7 @@ pub struct State {
     file: Option<PathBuf>,
     status: SandboxStatus,
     users: UserDatabase,
+    channel: ChannelSigning,
     current: Mutex<Current>,
 }
 
@@ -119,7 +122,8 @@ impl State {
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let (in_force, previous) = (keys.clone(), Keys::default());
         let current = Current { config, keys, in_force, previous, ordered: None };
-        Ok(State { load, file, status, users, current: Mutex::new(current) })
+        let (channel, current) = (ChannelSigning::default(), Mutex::new(current));
+        Ok(State { load, file, status, users, channel, current })
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -177,6 +181,12 @@ impl State {
             Request::KeepAcmeChain { chain } => wire::encode(&self.keep_chain(&chain)?),
             Request::AcmeRenewAt => wire::encode(&acme::renew_at(&self.current().config)),
             Request::AcmeFailure => wire::encode(&acme::last_failure(&self.data())),
+            Request::CheckChannelKeys => wire::encode(&check_keys(&self.config().channel_publish)?),
+            Request::SignChannel { role, signed } => {
+                let signed =
+                    self.channel.sign(&self.config(), (&role, &signed), now_ms() / 1_000)?;
+                wire::encode(&signed)
+            }
             Request::NoteAcme(failed) => wire::encode(&acme::note(&self.data(), failed.as_ref())?),
         };
         Ok((Kind::Done, done?))
@@ -186,6 +196,11 @@ impl State {
     fn configuration(&self) -> anyhow::Result<String> {
         let path = self.file.as_ref().context("there is no configuration file")?;
         std::fs::read_to_string(path).with_context(|| path.display().to_string())
+    }
+
+    /// A copy, so that nobody waits for it while a large file is hashed.
+    fn config(&self) -> Config {
+        self.current().config.clone()
     }
 
     fn data(&self) -> PathBuf {

@@ -138,6 +138,10 @@ impl ChannelPublishSettings {
         if absolute(&self.keys).starts_with(absolute(&self.folder)) {
             return wrong("keys", "lies inside of channel_publish.folder, which is served");
         }
+        let content = &self.content;
+        if !content.as_os_str().is_empty() && absolute(&self.keys).starts_with(absolute(content)) {
+            return wrong("keys", "lies inside of channel_publish.content, which is published");
+        }
         let counts = [self.url_messages_min, self.url_networks_min, self.url_senders_min];
         if self.interval_seconds == 0 || counts.contains(&0) || self.timestamp_hours == 0 {
             return wrong(

@@ -137,6 +137,39 @@ impl Unpacking {
         tree
     }
 
+    /// What is known of a message's files, had this engine looked at them as it is now; others are
+    /// not asked again. The time that it took is in its reports. `raw` is the message as it came.
+    /// Blocks.
+    pub fn asked_again(
+        &self,
+        engine: &str,
+        (message, raw): (&Message<'_>, &[u8]),
+        known: &Tree,
+    ) -> Tree {
+        let mut tree = without_findings(engine, known);
+        let is_it = |name: &str| name == engine;
+        if !self.wants(message) || !self.engines.has(engine) {
+            return tree;
+        }
+        let mut contents = Contents::default();
+        let bytes_max = self.engines.bytes_max();
+        let mut keep = |object: &Object, bytes: &[u8]| contents.add(object, bytes, bytes_max);
+        let mut fresh = self.unpack(message, Some(&mut keep));
+        fresh.objects.iter_mut().for_each(|object| object.properties.clear());
+        let raw = self.engines.wants_messages().then_some(raw);
+        self.engines.scan_by(&is_it, &mut fresh, &contents, raw);
+        tree.engines.append(&mut fresh.engines);
+        for found in fresh.objects.into_iter().filter(|object| !object.properties.is_empty()) {
+            let same = tree.objects.iter_mut().find(|object| object.sha256 == found.sha256);
+            match same {
+                Some(object) => object.properties.extend(found.properties),
+                // The log keeps some of them only.
+                None => tree.objects.push(Object { parent: None, ..found }),
+            }
+        }
+        tree
+    }
+
     /// The files of a message in every reading, and everything in them.
     fn unpack(&self, message: &Message<'_>, look: Option<&mut OnObject<'_>>) -> Tree {
         let files = message.files();
@@ -227,6 +260,18 @@ impl Unpacking {
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         self.turns.clone().acquire_owned().await.ok()
     }
+}
+
+/// A tree as it is without what an engine found and reported.
+fn without_findings(engine: &str, known: &Tree) -> Tree {
+    let mut tree = known.clone();
+    let begin = format!("{engine}: ");
+    let kinds = [PropertyKind::EngineFinding, PropertyKind::EngineSuspicion];
+    for object in &mut tree.objects {
+        object.properties.retain(|p| !kinds.contains(&p.kind) || !p.detail.starts_with(&begin));
+    }
+    tree.engines.retain(|report| report.engine != engine);
+    tree
 }
 
 /// Whether a message with these defects shows other files to other programs, which are looked at

@@ -9,8 +9,8 @@ use std::io::{self, Read, Write};
 
 /// Version of the frames and of what is in them.
 pub const VERSION: u8 = 1;
-/// Bytes of a request: a DKIM-signed header or a batch of settings is far below.
-pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a request: the list of files of a channel is the longest, with 8 MiB at most.
+pub const REQUEST_BYTES_MAX: usize = 9 << 20;
 /// Bytes of an answer: what everybody wants for their own mail comes as one.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 const HEAD_BYTES: usize = 6;

@@ -26,6 +26,7 @@ use super::decode::{BOMB_BYTES_MIN, DecodeError, Decoder};
 use super::evidence;
 use super::kind::{Class, Declared};
 use super::scan::{Download, ScanVerdict, Share};
+use super::shadow::{self, PageSample};
 use super::shared::Shared;
 use super::text::PageText;
 use crate::judge::{BlockReason, Inspect, Step};
@@ -56,6 +57,9 @@ pub struct ContentInspector {
     spent: Duration,
     notes: Vec<String>,
     is_waiting: bool,
+    /// The page is one on which other phrases are tried.
+    is_sample: bool,
+    sample: Option<PageSample>,
 }
 
 enum Stage {
@@ -111,7 +115,14 @@ impl ContentInspector {
             spent: Duration::ZERO,
             notes: Vec::new(),
             is_waiting: false,
+            is_sample: false,
+            sample: None,
         }
+    }
+
+    /// Hands the text of a page on, for phrases that are tried.
+    pub(super) fn keep_sample(&mut self) {
+        self.is_sample = true;
     }
 
     /// Passes everything, with a note why.
@@ -188,6 +199,7 @@ impl ContentInspector {
                 false => Ok(()),
             };
         }
+        self.add_to_sample(piece);
         let settings = &self.shared.settings;
         let Stage::Judging { text, file, .. } = &mut self.stage else { return Ok(()) };
         if let Some(file) = file {
@@ -212,6 +224,19 @@ impl ContentInspector {
             }
         }
         Ok(())
+    }
+
+    /// A page that is too large is no sample; if nothing else is looked for in it, it passes.
+    fn add_to_sample(&mut self, piece: &[u8]) {
+        let Some(sample) = &mut self.sample else { return };
+        sample.bytes.extend_from_slice(piece);
+        if sample.bytes.len() <= shadow::BYTES_MAX {
+            return;
+        }
+        self.sample = None;
+        if matches!(&self.stage, Stage::Judging { text: None, file: None, .. }) {
+            self.stage = Stage::Passing;
+        }
     }
 
     /// What is scanned, too, goes on without its text.
@@ -254,14 +279,19 @@ impl ContentInspector {
         };
         let charset = self.declared.charset.clone();
         let set = self.set.as_ref().filter(|_| is_page);
+        if is_page && self.is_sample {
+            let (bytes, charset) = (Vec::new(), charset.clone());
+            let options = self.shared.score_options();
+            self.sample = Some(PageSample { bytes, form, charset, options });
+        }
         let text = set.map(|set| Box::new(PageText::new(set, form, charset)));
-        let scans = self.shared.scanner.is_some() && is_download;
+        let scans = self.shared.scanner().is_some() && is_download;
         let is_too_long = self.declared.length.is_some_and(|n| n > settings.scan_bytes_max);
         let file = scans.then(|| match self.declared.codings.is_empty() {
             true => Collected::AsHeld,
             false => Collected::Decoded(Vec::new()),
         });
-        let has_nothing_to_do = text.is_none() && file.is_none();
+        let has_nothing_to_do = text.is_none() && file.is_none() && self.sample.is_none();
         if has_nothing_to_do {
             return Ok(());
         }
@@ -361,6 +391,9 @@ impl ContentInspector {
         self.is_waiting = false;
         if let Err(stop) = self.last_bytes() {
             return self.stopped(stop);
+        }
+        if let Some(sample) = self.sample.take() {
+            self.shared.shadow.notice(sample);
         }
         if let Stage::Judging { text, .. } = &mut self.stage
             && let Some(text) = text.take()

@@ -10,6 +10,7 @@ use super::chain::Chain;
 use super::inspector::ContentInspector;
 use super::kind::{self, Declared};
 use super::scan::ScanDownload;
+use super::shadow::PageShadow;
 use super::shared::Shared;
 use super::{evidence, rewrite};
 use crate::judge::{Decision, Inspect, Judge, ResponseDecision, ResponseHead, TlsDecision};
@@ -33,7 +34,8 @@ impl ContentJudge {
         phrases: Option<Arc<PhraseSet>>,
         scanner: Option<Arc<dyn ScanDownload>>,
     ) -> Self {
-        let shared = Arc::new(Shared { settings, scanner, held: Arc::default() });
+        let (held, shadow) = (Arc::default(), PageShadow::default());
+        let shared = Arc::new(Shared { settings, scanner, held, shadow });
         ContentJudge { inner, shared, phrases: ArcSwapOption::from(phrases) }
     }
 
@@ -42,17 +44,32 @@ impl ContentJudge {
         self.phrases.store(phrases);
     }
 
+    /// The phrases in force.
+    pub fn phrases(&self) -> Option<Arc<PhraseSet>> {
+        self.phrases.load_full()
+    }
+
+    /// Where lists of phrases are tried on a share of the pages.
+    pub fn shadow(&self) -> &PageShadow {
+        &self.shared.shadow
+    }
+
     /// Anything is looked for in responses.
     fn looks_at_responses(&self) -> bool {
         let settings = &self.shared.settings;
         self.phrases.load().is_some()
-            || self.shared.scanner.is_some()
+            || self.shared.scanner().is_some()
             || !settings.blocked_types.is_empty()
             || !settings.blocked_extensions.is_empty()
             || settings.size_max > 0
     }
 
-    fn look(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {
+    fn look(
+        &self,
+        request: &WebRequest,
+        head: &ResponseHead<'_>,
+        is_sample: bool,
+    ) -> ResponseDecision {
         let settings = &self.shared.settings;
         let declared = Declared::read(head.headers, request.url.path_and_query());
         if settings.size_max > 0 && declared.length.is_some_and(|n| n > settings.size_max) {
@@ -75,7 +92,10 @@ impl ContentJudge {
             };
         }
         let (set, url) = (self.phrases.load_full(), request.url.as_str());
-        let inspector = ContentInspector::new(&self.shared, set, declared, url);
+        let mut inspector = ContentInspector::new(&self.shared, set, declared, url);
+        if is_sample {
+            inspector.keep_sample();
+        }
         ResponseDecision::Inspect(Box::new(inspector))
     }
 }
@@ -89,13 +109,17 @@ impl Judge for ContentJudge {
         let inner = self.inner.response(request, head);
         let is_bodiless = request.method == Method::HEAD
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        if is_bodiless || !self.looks_at_responses() {
+        if is_bodiless {
+            return inner;
+        }
+        let is_sample = self.shared.shadow.chooses();
+        if !is_sample && !self.looks_at_responses() {
             return inner;
         }
         match inner {
-            ResponseDecision::Pass => self.look(request, head),
+            ResponseDecision::Pass => self.look(request, head, is_sample),
             ResponseDecision::Block(reason) => ResponseDecision::Block(reason),
-            ResponseDecision::Inspect(first) => match self.look(request, head) {
+            ResponseDecision::Inspect(first) => match self.look(request, head, is_sample) {
                 ResponseDecision::Inspect(second) => {
                     let chain: Box<dyn Inspect> = Box::new(Chain::new(first, second));
                     ResponseDecision::Inspect(chain)

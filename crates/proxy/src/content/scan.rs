@@ -38,6 +38,11 @@ pub enum ScanVerdict {
 
 /// Looks at downloads: it unpacks them, and asks malware engines.
 pub trait ScanDownload: Send + Sync {
+    /// Whether it has anything to look for now. What has not is as if it were not there.
+    fn is_on(&self) -> bool {
+        true
+    }
+
     /// Looks at a file. It may take its time; when it is over, the future is dropped.
     fn scan(&self, download: Download) -> BoxFuture<'static, ScanVerdict>;
 }
