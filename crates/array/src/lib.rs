@@ -26,6 +26,7 @@ pub mod orders;
 pub mod pack;
 pub mod schema;
 pub mod shipping;
+pub mod state;
 mod tls;
 pub mod transfers;
 
@@ -39,4 +40,5 @@ pub use member::{HeldParts, LocalNode, Member, MemberOptions, MemberState};
 pub use nodes::{Identity, NodeRow, NodeState};
 pub use objects::{Objects, ObjectsOptions};
 pub use objects_address::ObjectsAddress;
+pub use state::{Exchange, SharedParts};
 pub use tls::DatabaseTls;

@@ -23,7 +23,10 @@ use crate::objects::Objects;
 use crate::orders::{self, Journal, Order, Outcome};
 use crate::schema;
 use crate::shipping::{self, Shipper};
+use crate::state::{self, SharedParts, SharedStates};
 use crate::transfers::{self, Departing};
+
+mod sharing;
 
 /// First pause after the database could not be used; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -126,6 +129,8 @@ pub struct MemberState {
     pub held_behind: u64,
     /// Why held mail cannot be shipped.
     pub objects_error: String,
+    /// State that is shared with other nodes.
+    pub shared: SharedStates,
 }
 
 /// A member, ready to run.
@@ -137,6 +142,7 @@ pub struct Member {
     options: MemberOptions,
     clock: Clock,
     held: Option<HeldParts>,
+    shared: Option<SharedParts>,
     state: Arc<Mutex<MemberState>>,
 }
 
@@ -153,6 +159,7 @@ struct Due {
     status: Instant,
     poll: Instant,
     counts: Instant,
+    shared: Instant,
 }
 
 impl Member {
@@ -167,7 +174,7 @@ impl Member {
     ) -> Self {
         let state = MemberState { server: database.server(), ..MemberState::default() };
         let state = Arc::new(Mutex::new(state));
-        Member { database, own, log, local, options, clock, held, state }
+        Member { database, own, log, local, options, clock, held, shared: None, state }
     }
 
     /// How it is, now and later.
@@ -209,21 +216,33 @@ impl Member {
         let now = Instant::now();
         let mut held =
             self.held.as_ref().map(|h| HeldShipper::new(h.quarantine.clone(), &self.own));
-        let mut due = Due { ship: now, held: now, status: now, poll: now, counts: now };
+        let mut due =
+            Due { ship: now, held: now, status: now, poll: now, counts: now, shared: now };
+        let mut exchange = self.begin_exchange(&session, id).await?;
         loop {
             self.work(&session, id, (&mut shipper, &mut journal), &mut due).await?;
+            if let (Some(exchange), true) = (&mut exchange, due.shared <= Instant::now()) {
+                due.shared = Instant::now() + self.share(&session, exchange).await?;
+            }
             if let (Some(shipper), true) = (&mut held, due.held <= Instant::now()) {
                 let pause = self.ship_held(&session, id, shipper).await?;
                 due.held = Instant::now() + pause;
             }
             self.note_success();
             let held_due = if held.is_some() { due.held } else { due.ship };
-            let next = due.ship.min(held_due).min(due.status).min(due.poll).min(due.counts);
+            let shared_due = if exchange.is_some() { due.shared } else { due.ship };
+            let next = due
+                .ship
+                .min(held_due)
+                .min(shared_due)
+                .min(due.status)
+                .min(due.poll)
+                .min(due.counts);
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => {}
                 () = notified(&mut told) => due.poll = Instant::now(),
                 _ = stop.changed() => {
-                    let last = self.ship(&session, &mut shipper);
+                    let last = self.ship_last(&session, &mut shipper, exchange.as_mut());
                     let _the_rest_waits_on_disk = tokio::time::timeout(LAST_SHIPMENT_MAX, last).await;
                     return Ok(());
                 }
@@ -328,6 +347,9 @@ impl Member {
         }
         if let Some(days) = self.options.log_days {
             shipping::drop_days(session, now_ms, days).await?;
+            if let Some(parts) = &self.shared {
+                state::drop_old(session, parts.days).await?;
+            }
             self.sweep(session).await?;
         }
         Ok(())

@@ -14,3 +14,4 @@ mod pack_bytes;
 mod postgres;
 mod s3;
 mod shared_log;
+mod shared_state;
