@@ -120,7 +120,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         messages::walk(path, &mut |raw| ids.push(message_id(raw)))?;
         let _acting = as_owner()?;
         for id in ids {
-            forgotten += usize::from(journal.forget(&id)?);
+            forgotten += usize::from(journal.forget(&id, at)?);
         }
     }
     writeln!(

@@ -35,6 +35,7 @@ pub mod pack;
 mod readers;
 pub mod schema;
 pub mod shipping;
+pub mod state;
 mod tls;
 pub mod transfers;
 
@@ -49,4 +50,5 @@ pub use member::{HeldParts, LocalNode, Member, MemberOptions, MemberState};
 pub use nodes::{Identity, NodeRow, NodeState};
 pub use objects::{Objects, ObjectsOptions};
 pub use objects_address::ObjectsAddress;
+pub use state::{Exchange, SharedParts};
 pub use tls::DatabaseTls;

@@ -23,7 +23,10 @@ use crate::objects::Objects;
 use crate::orders::{self, Followed, Journal, Order, Outcome};
 use crate::schema;
 use crate::shipping::{self, Shipper};
+use crate::state::{self, SharedParts, SharedStates};
 use crate::transfers::Departing;
+
+mod sharing;
 
 /// First pause after the database could not be used; each further one is twice as long.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -144,6 +147,8 @@ pub struct MemberState {
     pub held_behind: u64,
     /// Why held mail cannot be shipped.
     pub objects_error: String,
+    /// State that is shared with other nodes.
+    pub shared: SharedStates,
 }
 
 /// A member, ready to run.
@@ -157,6 +162,7 @@ pub struct Member {
     held: Option<HeldParts>,
     /// Something came of held mail: it is shipped now.
     held_changed: tokio::sync::Notify,
+    shared: Option<SharedParts>,
     state: Arc<Mutex<MemberState>>,
 }
 
@@ -172,6 +178,7 @@ struct Due {
     status: Instant,
     poll: Instant,
     counts: Instant,
+    shared: Instant,
 }
 
 impl Member {
@@ -194,6 +201,7 @@ impl Member {
             options,
             clock,
             held,
+            shared: None,
             held_changed: tokio::sync::Notify::new(),
             state,
         }
@@ -236,20 +244,29 @@ impl Member {
         let mut journal = Journal::open(&self.options.folder.join("orders.json"))?;
         let mut shipper = Shipper::new(self.log.clone(), id);
         let now = Instant::now();
-        let mut due = Due { ship: now, status: now, poll: now, counts: now };
+        let mut due =
+            Due { ship: now, status: now, poll: now, counts: now, shared: now };
+        let mut exchange = self.begin_exchange(&session, id).await?;
         let held = self.follow_held(id);
         tokio::pin!(held);
         loop {
-            let work = self.work(&session, id, (&mut shipper, &mut journal), &mut due);
+            let work = async {
+                self.work(&session, id, (&mut shipper, &mut journal), &mut due).await?;
+                if let (Some(exchange), true) = (&mut exchange, due.shared <= Instant::now()) {
+                    due.shared = Instant::now() + self.share(&session, exchange).await?;
+                }
+                Ok(())
+            };
             held::beside(work, held.as_mut()).await?;
             self.note_success();
-            let next = due.ship.min(due.status).min(due.poll).min(due.counts);
+            let shared_due = if exchange.is_some() { due.shared } else { due.ship };
+            let next = due.ship.min(shared_due).min(due.status).min(due.poll).min(due.counts);
             tokio::select! {
                 () = tokio::time::sleep_until(next.into()) => {}
                 failed = &mut held => return Err(failed),
                 () = notified(&mut told) => due.poll = Instant::now(),
                 _ = stop.changed() => {
-                    let last = self.ship(&session, &mut shipper);
+                    let last = self.ship_last(&session, &mut shipper, exchange.as_mut());
                     let _the_rest_waits_on_disk = tokio::time::timeout(LAST_SHIPMENT_MAX, last).await;
                     return Ok(());
                 }
@@ -335,6 +352,9 @@ impl Member {
         }
         if let Some(days) = self.options.log_days {
             shipping::drop_days(session, now_ms, days).await?;
+            if let Some(parts) = &self.shared {
+                state::drop_old(session, parts.days).await?;
+            }
         }
         Ok(())
     }

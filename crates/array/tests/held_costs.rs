@@ -15,7 +15,7 @@ use crate::logs::database;
 use crate::s3::{objects, relay};
 
 /// Passes connections on to a port. Returns the port of it, and the bytes passed, both ways.
-fn counter(to: u16) -> (u16, Arc<AtomicU64>) {
+pub(crate) fn counter(to: u16) -> (u16, Arc<AtomicU64>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let passed = Arc::new(AtomicU64::new(0));

@@ -20,3 +20,4 @@ mod relay;
 mod s3;
 mod s3_server;
 mod shared_log;
+mod shared_state;

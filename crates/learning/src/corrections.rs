@@ -4,8 +4,9 @@
 //! storage before [`Corrections::say`] returns; a crash in the middle of a record loses that record
 //! alone, which is cut off when the file is opened next. A message is named by the hash of its
 //! bytes: saying the same again changes nothing, saying something else replaces it,
-//! [`Corrections::forget`] takes it back. Records that no longer count are dropped when they
-//! outnumber the rest: the file is written anew beside the old one and renamed.
+//! [`Corrections::forget`] takes it back. What nodes of an array said is merged by one order
+//! ([`Corrections::merge`]), so that all end with the same. Records that no longer count are
+//! dropped when they outnumber the rest: the file is written anew beside the old one and renamed.
 //!
 //! File, little endian: magic `GNTLCORR`, format of the features (u32), then records: length (u32),
 //! CRC-32 (u32), and as many bytes.
@@ -13,7 +14,9 @@
 //! The file holds hashes and numbers, no text of mail. One process writes at a time (a lock on the
 //! file); readers need none.
 
+mod merging;
 mod record;
+pub mod sharing;
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -22,9 +25,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gauntlet_engine::classifier::model::FORMAT_VERSION;
-use gauntlet_engine::corrections::{CORRECTIONS_MAX, Correction, MessageId, is_policy, voter};
+use gauntlet_engine::corrections::{Correction, MessageId, is_policy};
 
-use self::record::{next, number, parse, record};
+use self::merging::{make_room, make_room_for_forgotten};
+pub use self::record::Stated;
+use self::record::{Said, next, number, parse, record};
 
 /// Name of the file in the data folder.
 const FILE_NAME: &str = "corrections.journal";
@@ -96,6 +101,8 @@ pub struct Corrections {
     path: PathBuf,
     file: File,
     live: BTreeMap<MessageId, Correction>,
+    /// Messages of which something was taken back, and when.
+    forgotten: BTreeMap<MessageId, i64>,
     records: usize,
 }
 
@@ -125,26 +132,33 @@ impl Corrections {
             sync_folder(path)?;
             bytes = header();
         }
-        let (live, records, good) = replay(path, &bytes)?;
+        let Replayed { live, forgotten, records, good } = replay(path, &bytes)?;
         file.set_len(good)?;
         file.seek(SeekFrom::Start(good))?;
-        Ok(Corrections { path: path.to_owned(), file, live, records })
+        Ok(Corrections { path: path.to_owned(), file, live, forgotten, records })
     }
 
     /// The current corrections in the journal of a data folder, without opening it to write; none
     /// if there are no corrections.
     pub fn read(data: &Path) -> Result<BTreeMap<MessageId, Correction>, CorrectionsError> {
+        Ok(Self::read_all(data)?.live)
+    }
+
+    /// The same, with what was taken back.
+    fn read_all(data: &Path) -> Result<Replayed, CorrectionsError> {
         let mut path = journal_path(data);
         if !path.exists() && data.join(FILE_NAME).exists() {
             path = data.join(FILE_NAME);
         }
         let bytes = match std::fs::read(&path) {
             Ok(bytes) if bytes.len() >= HEADER_BYTES as usize => bytes,
-            Ok(_) => return Ok(BTreeMap::new()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Ok(_) => return Ok(Replayed::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Replayed::default());
+            }
             Err(cause) => return Err(CorrectionsError::Io { path, cause }),
         };
-        Ok(replay(&path, &bytes)?.0)
+        replay(&path, &bytes)
     }
 
     /// The current corrections, by message.
@@ -159,17 +173,24 @@ impl Corrections {
     ) -> Result<usize, CorrectionsError> {
         let mut bytes = Vec::new();
         let mut added = 0;
-        for (id, correction) in said {
+        for (id, mut correction) in said {
             let known = self.live.get(&id);
             if known.is_some_and(|c| c.spam == correction.spam && c.features == correction.features)
             {
                 continue;
             }
             // A policy never overrules what a person said of the message.
-            if is_policy(correction.reporter) && known.is_some_and(|c| !is_policy(c.reporter)) {
+            let forgotten_at = self.forgotten.get(&id).copied();
+            let is_persons = known.map_or(forgotten_at.is_some(), |c| !is_policy(c.reporter));
+            if is_policy(correction.reporter) && is_persons {
                 continue;
             }
-            record(&mut bytes, &id, Some(&correction));
+            // What is said here comes after what is known here, whatever another node's clock says.
+            if let Some(at) = known.map(|c| c.at).max(forgotten_at) {
+                correction.at = correction.at.max(at.saturating_add(1));
+            }
+            record(&mut bytes, &id, Said::Correction(&correction));
+            self.forgotten.remove(&id);
             self.live.insert(id, correction);
             self.records += 1;
             added += 1;
@@ -180,13 +201,15 @@ impl Corrections {
         Ok(added)
     }
 
-    /// Takes back what was said about a message. Result: whether anything was.
-    pub fn forget(&mut self, id: &MessageId) -> Result<bool, CorrectionsError> {
-        if self.live.remove(id).is_none() {
-            return Ok(false);
-        }
+    /// Takes back what was said about a message, at this Unix time in seconds. Result: whether
+    /// anything was.
+    pub fn forget(&mut self, id: &MessageId, at: i64) -> Result<bool, CorrectionsError> {
+        let Some(known) = self.live.remove(id) else { return Ok(false) };
+        let at = at.max(known.at.saturating_add(1));
         let mut bytes = Vec::new();
-        record(&mut bytes, id, None);
+        record(&mut bytes, id, Said::Forgotten(at));
+        self.forgotten.insert(*id, at);
+        make_room_for_forgotten(&mut self.forgotten);
         self.records += 1;
         self.append(&bytes)?;
         self.compact_if_due()?;
@@ -199,13 +222,17 @@ impl Corrections {
     }
 
     fn compact_if_due(&mut self) -> Result<(), CorrectionsError> {
-        if self.records <= 2 * self.live.len() + DEAD_RECORDS_MAX {
+        let counting = self.live.len() + self.forgotten.len();
+        if self.records <= 2 * counting + DEAD_RECORDS_MAX {
             return Ok(());
         }
         let compact = || -> io::Result<File> {
             let mut bytes = header();
             for (id, correction) in &self.live {
-                record(&mut bytes, id, Some(correction));
+                record(&mut bytes, id, Said::Correction(correction));
+            }
+            for (id, at) in &self.forgotten {
+                record(&mut bytes, id, Said::Forgotten(*at));
             }
             let beside = self.path.with_extension("new");
             let mut file = OpenOptions::new()
@@ -223,7 +250,7 @@ impl Corrections {
         };
         match compact() {
             Ok(file) => {
-                (self.file, self.records) = (file, self.live.len());
+                (self.file, self.records) = (file, counting);
                 Ok(())
             }
             Err(cause) => Err(CorrectionsError::Io { path: self.path.clone(), cause }),
@@ -271,42 +298,18 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Drops the oldest corrections over the limit. Policies together, and each reporter, have lower
-/// limits of their own, so that they crowd out nobody's.
-fn make_room(live: &mut BTreeMap<MessageId, Correction>) {
-    let mut by_voter: BTreeMap<u64, Vec<(i64, MessageId)>> = BTreeMap::new();
-    for (id, c) in live.iter().filter(|(_, c)| c.reporter != 0) {
-        by_voter.entry(voter(c.reporter)).or_default().push((c.at, *id));
-    }
-    for (who, said) in by_voter {
-        let most = match is_policy(who) {
-            true => POLICY_CORRECTIONS_MAX,
-            false => REPORTER_CORRECTIONS_MAX,
-        };
-        drop_oldest(live, said, most);
-    }
-    let all = live.iter().map(|(id, c)| (c.at, *id)).collect();
-    drop_oldest(live, all, CORRECTIONS_MAX);
+/// What a journal says.
+#[derive(Debug, Default)]
+struct Replayed {
+    live: BTreeMap<MessageId, Correction>,
+    forgotten: BTreeMap<MessageId, i64>,
+    /// Number of its whole records.
+    records: usize,
+    /// Where the last of them ends.
+    good: u64,
 }
 
-fn drop_oldest(
-    live: &mut BTreeMap<MessageId, Correction>,
-    mut said: Vec<(i64, MessageId)>,
-    most: usize,
-) {
-    let over = said.len().saturating_sub(most);
-    if over == 0 {
-        return;
-    }
-    said.sort_unstable();
-    for (_, id) in said.into_iter().take(over) {
-        live.remove(&id);
-    }
-}
-
-type Replayed = (BTreeMap<MessageId, Correction>, usize, u64);
-
-/// The current corrections after all whole records, their number, and where the last of them ends.
+/// The current corrections after all whole records.
 fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
         return Err(CorrectionsError::NotAJournal(path.to_owned()));
@@ -316,159 +319,25 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
     if found != FORMAT_VERSION {
         return Err(CorrectionsError::OtherFormat { path: path.to_owned(), found });
     }
-    let (mut live, mut records) = (BTreeMap::new(), 0);
-    let mut good = at;
+    let mut all = Replayed { good: at as u64, ..Replayed::default() };
     while let Some(payload) = next(bytes, &mut at) {
-        let Some((id, correction)) = parse(payload) else { break };
-        match correction {
-            Some(correction) => live.insert(id, correction),
-            None => live.remove(&id),
-        };
-        (good, records) = (at, records + 1);
+        let Some((id, said)) = parse(payload) else { break };
+        match said {
+            Stated::Correction(correction) => {
+                all.forgotten.remove(&id);
+                all.live.insert(id, correction);
+            }
+            Stated::Forgotten(forgotten_at) => {
+                all.live.remove(&id);
+                all.forgotten.insert(id, forgotten_at);
+            }
+        }
+        (all.good, all.records) = (at as u64, all.records + 1);
     }
-    make_room(&mut live);
-    Ok((live, records, good as u64))
+    make_room(&mut all.live);
+    make_room_for_forgotten(&mut all.forgotten);
+    Ok(all)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use gauntlet_engine::classifier::group::GROUPS;
-    use gauntlet_engine::signatures::{Fingerprint, Kind};
-
-    fn correction(spam: bool, at: i64) -> Correction {
-        let features = vec![1, 2, 3];
-        let sketch = std::array::from_fn(|i| i as u16);
-        let fingerprints = vec![Fingerprint { kind: Kind::Text, size: 50, sketch }];
-        let ends = [3; GROUPS];
-        let (base, identities) = (0.5, vec![4, 5]);
-        Correction { spam, reporter: 7, at, base, features, ends, identities, fingerprints }
-    }
-
-    #[test]
-    fn what_was_said_is_there_after_opening_again_and_counts_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = Corrections::open(folder.path()).unwrap();
-        assert_eq!(journal.say([([1; 16], correction(true, 1))]).unwrap(), 1);
-        assert_eq!(journal.say([([1; 16], correction(true, 2))]).unwrap(), 0, "said before");
-        assert_eq!(journal.say([([2; 16], correction(true, 3))]).unwrap(), 1);
-        assert_eq!(journal.say([([1; 16], correction(false, 4))]).unwrap(), 1, "another opinion");
-        assert!(journal.forget(&[2; 16]).unwrap() && !journal.forget(&[2; 16]).unwrap());
-        let in_effect = journal.in_effect().clone();
-        drop(journal);
-        let again = Corrections::open(folder.path()).unwrap();
-        assert_eq!(*again.in_effect(), in_effect);
-        assert_eq!(in_effect.into_values().collect::<Vec<_>>(), [correction(false, 4)]);
-    }
-
-    #[test]
-    fn a_policy_neither_overrules_people_nor_crowds_them_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let by = |reporter, spam, at| Correction { reporter, ..correction(spam, at) };
-        let rule = gauntlet_engine::corrections::policy_reporter_id("r");
-        let id = |n: u32| -> MessageId {
-            std::array::from_fn(|i| n.to_le_bytes().get(i).copied().unwrap_or(0))
-        };
-        let mut journal = Corrections::open(folder.path()).unwrap();
-        assert_eq!(journal.say([(id(1), by(7, false, 1))]).unwrap(), 1);
-        assert_eq!(journal.say([(id(1), by(rule, true, 2))]).unwrap(), 0, "a person said so");
-        assert_eq!(journal.say([(id(2), by(rule, true, 2))]).unwrap(), 1);
-        assert_eq!(journal.say([(id(2), by(7, false, 3))]).unwrap(), 1, "a person corrects it");
-        let many = POLICY_CORRECTIONS_MAX as u32 + 10;
-        journal.say((3..many + 3).map(|n| (id(n), by(rule, true, 10)))).unwrap();
-        assert_eq!(journal.in_effect().len(), 2 + POLICY_CORRECTIONS_MAX);
-        let in_effect = Corrections::read(folder.path()).unwrap();
-        assert_eq!(&in_effect, journal.in_effect());
-        assert!(!in_effect[&id(1)].spam && !in_effect[&id(2)].spam);
-    }
-
-    #[test]
-    fn a_script_that_teaches_without_end_crowds_out_nobody() {
-        let folder = tempfile::tempdir().unwrap();
-        let by = |reporter, at| Correction { reporter, ..correction(true, at) };
-        let id = |n: u32, who: u8| -> MessageId {
-            let mut id = [who; 16];
-            id[..4].copy_from_slice(&n.to_le_bytes());
-            id
-        };
-        let mut journal = Corrections::open(folder.path()).unwrap();
-        journal.say((0..300).map(|n| (id(n, 1), by(0, 1)))).unwrap();
-        journal.say((0..50).map(|n| (id(n, 2), by(7, 2)))).unwrap();
-        for batch in 0..20 {
-            let numbers = batch * 5_000..(batch + 1) * 5_000;
-            journal.say(numbers.map(|n| (id(n, 3), by(9, 10 + i64::from(n))))).unwrap();
-        }
-        let of = |who: u64| journal.in_effect().values().filter(|c| c.reporter == who).count();
-        assert_eq!((of(0), of(7), of(9)), (300, 50, REPORTER_CORRECTIONS_MAX));
-        let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
-        assert!(size < 2_000_000, "what no longer counts is dropped from the file: {size} bytes");
-    }
-
-    #[test]
-    fn what_an_earlier_build_wrote_is_still_read() {
-        let mut payload = vec![7; 16];
-        payload.push(1);
-        payload.extend_from_slice(&7_u64.to_le_bytes());
-        payload.extend_from_slice(&5_i64.to_le_bytes());
-        payload.extend_from_slice(&2.0_f32.to_le_bytes());
-        payload.extend_from_slice(&[3; GROUPS].map(u16::to_le_bytes).concat());
-        payload.extend_from_slice(&0_u32.to_le_bytes());
-        payload.extend_from_slice(&[1_u32, 2, 3].map(u32::to_le_bytes).concat());
-        let (id, read) = parse(&payload).unwrap();
-        let read = read.unwrap();
-        assert!(id == [7; 16] && read.spam && read.features == [1, 2, 3]);
-        let weights = gauntlet_engine::fusion::Weights::default();
-        let expected = weights.intercept + 2.0 * weights.classifier;
-        assert!(read.identities.is_empty() && (f64::from(read.base) - expected).abs() < 1e-5);
-    }
-
-    #[test]
-    fn a_crash_at_any_byte_loses_only_the_record_it_cut() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = journal_path(folder.path());
-        let mut journal = Corrections::open(folder.path()).unwrap();
-        journal.say([([1; 16], correction(true, 1))]).unwrap();
-        let first = std::fs::metadata(&path).unwrap().len();
-        journal.say([([2; 16], correction(true, 2))]).unwrap();
-        drop(journal);
-        let whole = std::fs::read(&path).unwrap();
-        for cut in first as usize..whole.len() {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            let mut journal = Corrections::open(folder.path()).unwrap();
-            assert_eq!(journal.in_effect().len(), 1, "cut at {cut}");
-            journal.say([([3; 16], correction(false, 3))]).unwrap();
-            drop(journal);
-            assert_eq!(Corrections::open(folder.path()).unwrap().in_effect().len(), 2);
-        }
-        for cut in 0..HEADER_BYTES as usize {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(Corrections::open(folder.path()).unwrap().in_effect().is_empty());
-        }
-    }
-
-    #[test]
-    fn records_that_no_longer_count_are_dropped() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut journal = Corrections::open(folder.path()).unwrap();
-        for i in 0..1_200 {
-            journal.say([([1; 16], correction(i % 2 == 0, i))]).unwrap();
-        }
-        drop(journal);
-        let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
-        assert!(size < 160_000, "{size}");
-        assert_eq!(Corrections::open(folder.path()).unwrap().in_effect().len(), 1);
-    }
-
-    #[test]
-    fn other_files_are_refused_with_a_reason() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = journal_path(folder.path());
-        std::fs::create_dir(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, "From: somebody\n\nhello").unwrap();
-        assert!(matches!(Corrections::open(folder.path()), Err(CorrectionsError::NotAJournal(_))));
-        std::fs::write(&path, [&MAGIC[..], &[99, 0, 0, 0]].concat()).unwrap();
-        let error = Corrections::open(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("format 99"), "{error}");
-        assert!(Corrections::read(&folder.path().join("none")).unwrap().is_empty());
-    }
-}
+mod tests;

@@ -14,6 +14,8 @@
 //! it holds, so a crash between the two counts nothing twice. A crash in the middle of an entry
 //! loses that entry.
 
+pub mod sharing;
+
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -81,6 +83,16 @@ pub fn load(data: &Path) -> Result<Signatures, SignaturesError> {
     let (generation, entries) = parse(&bytes).ok_or(SignaturesError::NotAJournal(path))?;
     let held = table.as_ref().map_or(0, |t| t.generation());
     Ok((table, if generation <= held { Vec::new() } else { entries }))
+}
+
+/// Generation and entries of the journal of a data folder.
+fn read_journal(data: &Path) -> Result<(u32, Vec<Entry>), SignaturesError> {
+    let path = data.join(FOLDER_NAME).join(JOURNAL_NAME);
+    match std::fs::read(&path) {
+        Ok(bytes) => parse(&bytes).ok_or(SignaturesError::NotAJournal(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((0, Vec::new())),
+        Err(cause) => Err(SignaturesError::Io { path, cause }),
+    }
 }
 
 /// Opens a file of signatures by itself, as channels have them: a table, or a journal.
@@ -187,6 +199,11 @@ impl SignatureWriter {
         let journal = OpenOptions::new().append(true).open(&path).map_err(failed)?;
         journal.set_len(length).map_err(failed)?;
         Ok(Self { folder, journal, generation, entries: entries.len(), days, _lock: lock })
+    }
+
+    /// Generation of the journal, and its entries.
+    pub fn position(&self) -> (u32, usize) {
+        (self.generation, self.entries)
     }
 
     /// Writes entries down, durably, and merges the journal when it is long. `today` is the day

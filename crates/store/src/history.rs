@@ -4,12 +4,18 @@
 //! or `k example.org` (a DKIM identity). Counts halve every [`HALF_LIFE_DAYS`]. Changes are
 //! collected in memory and written together; a crash loses at most [`UNWRITTEN_MAX`] of them, which
 //! no decision depends on.
+//!
+//! In an array, what other nodes counted stands beside, by node, and is added when it is looked up
+//! ([`sharing`]).
 
 mod greylist;
+mod notes;
+pub mod sharing;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gauntlet_mail::date::DAY_SECONDS;
@@ -17,6 +23,7 @@ use rusqlite::{Connection, params};
 
 use crate::database;
 use crate::error::StoreError;
+use crate::sharing::SharedKind;
 use greylist::{WaitingRows, count_waiting};
 
 pub use greylist::{GreylistDecision, GreylistRules};
@@ -32,13 +39,14 @@ const FORGET_DAYS: i64 = 365;
 /// Longest key, in bytes.
 const KEY_BYTES_MAX: usize = 300;
 
-const MIGRATIONS: [&str; 1] = [
+const MIGRATIONS: [&str; 2] = [
     "CREATE TABLE sender (key TEXT PRIMARY KEY, first_s INTEGER NOT NULL, last_s INTEGER NOT NULL, \
          ham REAL NOT NULL, spam REAL NOT NULL) WITHOUT ROWID;
      CREATE INDEX sender_by_last ON sender (last_s);
      CREATE TABLE waiting (key BLOB PRIMARY KEY, first_s INTEGER NOT NULL, last_s INTEGER NOT NULL, \
          passed INTEGER NOT NULL) WITHOUT ROWID;
      CREATE INDEX waiting_by_last ON waiting (last_s);",
+    sharing::TABLES,
 ];
 
 /// Message counts of one sender.
@@ -74,6 +82,16 @@ impl SenderHistory {
         self
     }
 
+    /// The sum of two that are decayed to the same time.
+    fn plus(self, other: Self) -> Self {
+        SenderHistory {
+            first_s: self.first_s.min(other.first_s),
+            last_s: self.last_s.max(other.last_s),
+            ham: self.ham + other.ham,
+            spam: self.spam + other.spam,
+        }
+    }
+
     fn record(&mut self, spam: bool, now_s: i64) {
         *self = self.at(now_s);
         self.last_s = self.last_s.max(now_s);
@@ -91,6 +109,12 @@ pub struct History {
     /// Senders that changed since the last write.
     unwritten: Mutex<HashMap<String, SenderHistory>>,
     waiting: Mutex<WaitingRows>,
+    /// Kinds whose changes are noted for other nodes, as bits.
+    shares: AtomicU8,
+    /// There is something that other nodes counted.
+    has_elsewhere: AtomicBool,
+    /// The rules of greylisting that were in force last.
+    rules: Mutex<GreylistRules>,
 }
 
 impl History {
@@ -105,7 +129,16 @@ impl History {
         database.execute_batch("PRAGMA synchronous = NORMAL;").map_err(StoreError::db(&path))?;
         let count = count_waiting(&database).map_err(StoreError::db(&path))?;
         let waiting = Mutex::new(WaitingRows { count, ..WaitingRows::default() });
-        Ok(History { database: Mutex::new(database), unwritten: Mutex::default(), waiting })
+        let (shares, has_elsewhere) =
+            sharing::state_of(&database).map_err(StoreError::db(&path))?;
+        Ok(History {
+            database: Mutex::new(database),
+            unwritten: Mutex::default(),
+            waiting,
+            shares: AtomicU8::new(shares),
+            has_elsewhere: AtomicBool::new(has_elsewhere),
+            rules: Mutex::default(),
+        })
     }
 
     fn database(&self) -> MutexGuard<'_, Connection> {
@@ -116,12 +149,16 @@ impl History {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The history of a sender, decayed to this time.
+    /// The history of a sender, decayed to this time; in an array the sum over its nodes.
     pub fn lookup(&self, key: &str, now_s: i64) -> Option<SenderHistory> {
-        if let Some(known) = self.unwritten().get(key) {
-            return Some(known.at(now_s));
+        let own = self.unwritten().get(key).copied();
+        if own.is_some() && !self.has_elsewhere.load(Ordering::Relaxed) {
+            return own.map(|known| known.at(now_s));
         }
-        read(&self.database(), key).map(|known| known.at(now_s))
+        let database = self.database();
+        let own = own.or_else(|| read(&database, key));
+        let all = own.into_iter().chain(self.elsewhere(&database, key));
+        all.map(|known| known.at(now_s)).reduce(SenderHistory::plus)
     }
 
     /// Counts a message for these senders.
@@ -157,8 +194,7 @@ impl History {
     /// nobody did.
     pub fn known_days(&self, address: &str, now_s: i64) -> Option<u32> {
         let key = correspondent_key(address);
-        let last_s = self.unwritten().get(&key).map(|known| known.last_s);
-        let last_s = last_s.or_else(|| Some(read(&self.database(), &key)?.last_s))?;
+        let last_s = self.lookup(&key, now_s)?.last_s;
         u32::try_from((now_s - last_s).max(0) / DAY_SECONDS).ok()
     }
 
@@ -179,6 +215,12 @@ impl History {
             )?;
             for (key, known) in &unwritten {
                 upsert.execute(params![key, known.first_s, known.last_s, known.ham, known.spam])?;
+            }
+            if self.is_shared(SharedKind::Senders) {
+                for (key, _) in &unwritten {
+                    notes::note(&batch, SharedKind::Senders, key.as_bytes())?;
+                }
+                notes::bound(&batch)?;
             }
         }
         let before = now_s - FORGET_DAYS * DAY_SECONDS;

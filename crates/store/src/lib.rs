@@ -22,6 +22,7 @@ pub mod random;
 pub mod recipients;
 pub mod record;
 pub mod replay;
+pub mod sharing;
 pub mod spool;
 pub mod users;
 pub mod web_log;

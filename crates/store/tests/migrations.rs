@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gauntlet_store::quarantine::{HeldQuery, State};
 use gauntlet_store::users::Scope;
-use gauntlet_store::{ContentHash, Log, Policies, Quarantine, Query, Users};
+use gauntlet_store::{ContentHash, History, Log, Policies, Quarantine, Query, Users};
 use gauntlet_verdict::Class;
 use rusqlite::Connection;
 
@@ -242,4 +242,26 @@ fn a_day_of_the_log_is_searched_and_written_on(n: i64) {
     assert_eq!(ids(Query { classes: vec![Class::Spam], ..all() }).len(), 2);
     assert_eq!(ids(Query { event: "released".to_owned(), ..all() }), ["M2"]);
     assert_eq!(log.get("M3").unwrap().unwrap().record.verdict.score, 9.5);
+}
+
+#[test]
+fn histories_of_every_version_are_known() {
+    let newest = {
+        let folder = tempfile::tempdir().unwrap();
+        History::open(folder.path()).unwrap();
+        version(&folder.path().join("history.db"))
+    };
+    let all = versions("history");
+    assert_eq!(all, (1..newest).collect::<Vec<i64>>(), "a fixture for every earlier version");
+    for n in all {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.db");
+        make(&format!("history-{n}"), &path);
+        let history = History::open(folder.path()).unwrap();
+        assert_eq!(version(&path), newest, "{n}");
+        let known = history.lookup("d example.org", 2_000).unwrap();
+        assert_eq!((known.first_s, known.ham, known.spam), (1_000, 3.0, 1.0), "{n}");
+        history.record(&["d example.org".to_owned()], false, 2_000);
+        history.write(2_000).unwrap();
+    }
 }

@@ -20,11 +20,41 @@ const KIND_HAM: u8 = 3;
 
 const KIND_SPAM: u8 = 4;
 
-pub(super) fn record(out: &mut Vec<u8>, id: &MessageId, correction: Option<&Correction>) {
+/// What a record says of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Said<'c> {
+    Correction(&'c Correction),
+    /// Taken back, at this Unix time in seconds.
+    Forgotten(i64),
+}
+
+/// What was said of a message last.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stated {
+    /// This.
+    Correction(Correction),
+    /// It was taken back, at this Unix time in seconds.
+    Forgotten(i64),
+}
+
+impl Stated {
+    pub(super) fn as_said(&self) -> Said<'_> {
+        match self {
+            Stated::Correction(correction) => Said::Correction(correction),
+            Stated::Forgotten(at) => Said::Forgotten(*at),
+        }
+    }
+}
+
+pub(super) fn record(out: &mut Vec<u8>, id: &MessageId, said: Said<'_>) {
     let mut payload = id.to_vec();
-    match correction {
-        None => payload.push(KIND_FORGET),
-        Some(c) => {
+    match said {
+        // Earlier builds read no further than the kind.
+        Said::Forgotten(at) => {
+            payload.push(KIND_FORGET);
+            payload.extend_from_slice(&at.to_le_bytes());
+        }
+        Said::Correction(c) => {
             payload.push(if c.spam { KIND_SPAM } else { KIND_HAM });
             payload.extend_from_slice(&c.reporter.to_le_bytes());
             payload.extend_from_slice(&c.at.to_le_bytes());
@@ -63,11 +93,15 @@ pub(super) fn next<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
     (crc32fast::hash(payload) == crc).then_some(payload)
 }
 
-pub(super) fn parse(payload: &[u8]) -> Option<(MessageId, Option<Correction>)> {
+pub(super) fn parse(payload: &[u8]) -> Option<(MessageId, Stated)> {
     let mut at = 0;
     let id: MessageId = take(payload, &mut at, 16)?.try_into().ok()?;
     let (spam, is_old) = match *take(payload, &mut at, 1)?.first()? {
-        KIND_FORGET => return Some((id, None)),
+        KIND_FORGET => {
+            // Earlier builds wrote no time.
+            let at = take(payload, &mut at, 8).and_then(|bytes| bytes.try_into().ok());
+            return Some((id, Stated::Forgotten(at.map_or(0, i64::from_le_bytes))));
+        }
         KIND_HAM_OLD => (false, true),
         KIND_SPAM_OLD => (true, true),
         KIND_HAM => (false, false),
@@ -99,7 +133,7 @@ pub(super) fn parse(payload: &[u8]) -> Option<(MessageId, Option<Correction>)> {
     let at = reported_at;
     let correction =
         Correction { spam, reporter, at, base, features, ends, identities, fingerprints };
-    Some((id, Some(correction)))
+    Some((id, Stated::Correction(correction)))
 }
 
 fn numbers(bytes: &[u8]) -> Vec<u32> {

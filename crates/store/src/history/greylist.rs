@@ -8,6 +8,7 @@ use gauntlet_mail::date::DAY_SECONDS;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{History, network_key};
+use crate::sharing::SharedKind;
 
 /// Most networks whose new greylist rows are counted within an hour; beyond, counting restarts.
 const NETWORKS_COUNTED_MAX: usize = 100_000;
@@ -137,6 +138,13 @@ impl History {
                  passed = excluded.passed",
             )?
             .execute(params![key, first_s, now_s, passed])?;
+        // Other nodes need to know who waits and who passed, and once a day that they still come.
+        let is_news = found.is_none_or(|(first, last, was_passed)| {
+            first != first_s || was_passed != passed || (passed && age(last) > DAY_SECONDS)
+        });
+        if is_news && self.is_shared(SharedKind::Greylist) {
+            super::notes::note(&database, SharedKind::Greylist, key)?;
+        }
         Ok(answer)
     }
 
@@ -175,6 +183,7 @@ impl History {
     /// # Errors
     /// If the file cannot be written.
     pub fn forget_waiting(&self, rules: &GreylistRules, now_s: i64) -> rusqlite::Result<usize> {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = *rules;
         let (passed, waited) =
             (now_s - i64::from(rules.pass_seconds), now_s - i64::from(rules.window_seconds));
         let database = self.database();
