@@ -244,8 +244,7 @@ impl Member {
         let mut journal = Journal::open(&self.options.folder.join("orders.json"))?;
         let mut shipper = Shipper::new(self.log.clone(), id);
         let now = Instant::now();
-        let mut due =
-            Due { ship: now, status: now, poll: now, counts: now, shared: now };
+        let mut due = Due { ship: now, status: now, poll: now, counts: now, shared: now };
         let mut exchange = self.begin_exchange(&session, id).await?;
         let held = self.follow_held(id);
         tokio::pin!(held);
