@@ -72,6 +72,9 @@ pub trait LocalNode: Send + Sync {
     /// Ids of the messages in the queue, those among them that are leaving already.
     fn queued(&self) -> Vec<String>;
 
+    /// Ids of the messages that are leaving, each with the name of the node it goes to. May block.
+    fn leaving(&self) -> Vec<(String, String)>;
+
     /// Takes a message off the queue for this node; nobody delivers it here from then on, until
     /// [`LocalNode::left`] says what became of it. May block; the same again gives the same.
     ///
@@ -253,6 +256,7 @@ impl Member {
             due.status = Instant::now() + self.options.status_every;
         }
         if due.counts <= now {
+            self.offer_again(session, id).await?;
             self.ship_counts(session, id).await?;
             due.counts = Instant::now() + self.options.counts_every;
         }
@@ -378,6 +382,31 @@ impl Member {
             n => format!("{moved} messages are handed over to {to}; {n} not{first}"),
         };
         Ok(Outcome { is_good: moved > 0 || stay.is_empty(), text })
+    }
+
+    /// Hands over again what is leaving and in no row: the row went with a database that was set
+    /// back, or by a deletion of an earlier attempt that came late. Whoever has it already says so.
+    async fn offer_again(&self, session: &Session, own: i16) -> Result<(), ArrayError> {
+        let local = self.local.clone();
+        let leaving = tokio::task::spawn_blocking(move || local.leaving()).await;
+        let leaving = leaving.unwrap_or_default();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let offered = transfers::offered(session, own).await?;
+        for (id, to) in leaving {
+            // One that left the array: an administrator decides.
+            if transfers::node_of(session, &to).await.is_err() && !session.is_closed() {
+                continue;
+            }
+            let (local, to_whom) = (self.local.clone(), to.clone());
+            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
+            let Ok(Ok(message)) = left else { continue };
+            if !offered.contains(&message.token) {
+                transfers::offer(session, own, &to, &message).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what other nodes hand over.
