@@ -291,3 +291,30 @@ fn an_object_store_that_hangs_holds_up_neither_policy_nor_orders_nor_log() {
         server.sql("SELECT count(*) FROM gauntlet.held") == "3"
     });
 }
+
+/// As after a database that was set back: the rows of messages that move are not there.
+#[test]
+fn messages_that_move_are_handed_over_again_when_their_rows_are_lost() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    // Nobody listens there: what the nodes take waits.
+    let soon = "counts_seconds = 1\n[route]\nnext_hop = \"127.0.0.1:1\"";
+    let one = node_at(&server.uri(), soon);
+    let settings = one.config.split("[array]").nth(1).unwrap();
+    let mut two = Node::start_named("mx2.test", &format!("[array]{settings}"));
+    two.wait_until("it takes part", || is_connected(&two));
+    two.kill();
+    send(&one, "moves", 3);
+    one.wait_until("they wait", || one.metric("gauntlet_queue_messages") == 3);
+    let said = gauntlet(&one, &["array", "order", "mx1.test", "move", "mx2.test", "--wait"]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("3 messages are handed over"), "{said}");
+    server.sql("DELETE FROM gauntlet.transfer");
+    one.wait_until("they are offered again", || {
+        server.sql("SELECT count(*) FROM gauntlet.transfer") == "3"
+    });
+    two.run();
+    two.wait_until("they moved", || {
+        two.metric("gauntlet_queue_messages") == 3 && one.metric("gauntlet_queue_messages") == 0
+    });
+    two.wait_until("that is known", || server.sql("SELECT count(*) FROM gauntlet.transfer") == "0");
+}

@@ -399,6 +399,11 @@ impl LocalNode for RunningNode {
         self.node.queue.list(usize::MAX).into_iter().map(|entry| entry.id).collect()
     }
 
+    fn leaving(&self) -> Vec<(String, String)> {
+        let leaving = self.node.queue.leaving().into_iter();
+        leaving.map(|(id, to)| (ids::to_text(id), to)).collect()
+    }
+
     fn leave(&self, id: &str, to: &str) -> Result<Departing, String> {
         let number = ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"))?;
         let bundle = self.node.queue.leave(number, to).map_err(|error| error.to_string())?;

@@ -86,6 +86,9 @@ pub trait LocalNode: Send + Sync {
     /// Ids of the messages in the queue, those among them that are leaving already.
     fn queued(&self) -> Vec<String>;
 
+    /// Ids of the messages that are leaving, each with the name of the node it goes to. May block.
+    fn leaving(&self) -> Vec<(String, String)>;
+
     /// Takes a message off the queue for this node; nobody delivers it here from then on, until
     /// [`LocalNode::left`] says what became of it. May block; the same again gives the same.
     ///
@@ -309,6 +312,7 @@ impl Member {
             due.status = Instant::now() + self.options.status_every;
         }
         if due.counts <= now {
+            self.offer_again(session, id).await?;
             self.ship_counts(session, id).await?;
             due.counts = Instant::now() + self.options.counts_every;
         }

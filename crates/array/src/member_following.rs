@@ -63,6 +63,31 @@ impl Member {
         Ok(Outcome { is_good: moved > 0 || stay.is_empty(), text })
     }
 
+    /// Hands over again what is leaving and in no row: the row went with a database that was set
+    /// back, or by a deletion of an earlier attempt that came late. Whoever has it already says so.
+    pub(crate) async fn offer_again(&self, session: &Session, own: i16) -> Result<(), ArrayError> {
+        let local = self.local.clone();
+        let leaving = tokio::task::spawn_blocking(move || local.leaving()).await;
+        let leaving = leaving.unwrap_or_default();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let offered = transfers::offered(session, own).await?;
+        for (id, to) in leaving {
+            // One that left the array: an administrator decides.
+            if transfers::node_of(session, &to).await.is_err() && !session.is_closed() {
+                continue;
+            }
+            let (local, to_whom) = (self.local.clone(), to.clone());
+            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
+            let Ok(Ok(message)) = left else { continue };
+            if !offered.contains(&message.token) {
+                transfers::offer(session, own, &to, &message).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in what other nodes hand over.
     pub(crate) async fn take_in(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
         loop {

@@ -7,6 +7,8 @@
 //! Each step may be repeated: a row has the token of its message, the target knows what it took in,
 //! and the source hands over what is leaving until it has the answer.
 
+use std::collections::BTreeSet;
+
 use crate::database::Session;
 use crate::editions::CHANNEL;
 use crate::error::ArrayError;
@@ -83,6 +85,16 @@ pub async fn answer(session: &Session, token: &str, answer: &str) -> Result<(), 
     session.execute(DOING, sql, &[&token, &answer]).await?;
     session.rows(DOING, "SELECT pg_notify($1, 'transfer')", &[&CHANNEL]).await?;
     Ok(())
+}
+
+/// Tokens of all messages that this node handed over and has not forgotten.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn offered(session: &Session, source: i16) -> Result<BTreeSet<String>, ArrayError> {
+    let sql = "SELECT token FROM transfer WHERE source = $1";
+    let rows = session.rows("looking for what was handed over", sql, &[&source]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Messages of this node whose targets have answered: token, number in the queue, answer.

@@ -98,6 +98,14 @@ impl LocalNode for Local {
         self.0.disk().queue.keys().map(u64::to_string).collect()
     }
 
+    fn leaving(&self) -> Vec<(String, String)> {
+        let disk = self.0.disk();
+        let to = |(number, message): (&u64, &Queued)| {
+            Some((number.to_string(), message.leaving.as_ref()?.0.clone()))
+        };
+        disk.queue.iter().filter_map(to).collect()
+    }
+
     fn leave(&self, id: &str, to: &str) -> Result<Departing, String> {
         let number: u64 = id.parse().map_err(|_| format!("{id:?} is no number"))?;
         let mut disk = self.0.disk();
@@ -336,12 +344,28 @@ async fn missing(world: &World) -> Option<String> {
         if log.changes + held.changes > 0 {
             return Some(format!("{} is behind: {log:?} {held:?}", node.name));
         }
+        if node.disk().queue.values().any(|message| message.leaving.is_some()) {
+            return Some(format!("{} has messages that are leaving", node.name));
+        }
         let policy = node.disk().policy.clone();
         if world.policy > 0 && policy != format!("# {}", world.policy) {
             return Some(format!("{} has policy {policy:?}, not {}", node.name, world.policy));
         }
     }
     let session = schema::session(&world.database).await.unwrap();
+    // A member that never came so far as to begin has no backlog, either.
+    let sql = "SELECT (SELECT coalesce(sum(messages), 0) FROM log_count)::bigint, \
+               (SELECT count(*) FROM held)";
+    let row = session.row("test", sql, &[]).await.unwrap().unwrap();
+    let (logged, held): (i64, i64) = (row.get(0), row.get(1));
+    let own = |node: &Arc<Node>| {
+        let held = all(&*node.quarantine, HeldQuery { limit: 500, ..HeldQuery::default() });
+        (crate::shared_log::all(&*node.log, query()).len() as i64, held.len() as i64)
+    };
+    let own: Vec<(i64, i64)> = world.nodes.iter().map(own).collect();
+    if (logged, held) != (own.iter().map(|o| o.0).sum(), own.iter().map(|o| o.1).sum()) {
+        return Some(format!("{logged} logged and {held} held of {own:?}"));
+    }
     let sql = "SELECT (SELECT count(*) FROM transfer), \
                (SELECT count(*) FROM node_order WHERE done IS NULL), \
                (SELECT count(*) FROM node_order)";

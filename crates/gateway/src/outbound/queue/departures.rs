@@ -118,6 +118,20 @@ impl Queue {
         Ok(departure.bundle)
     }
 
+    /// Messages that are leaving, each with the node that it goes to: nobody here knows yet whether
+    /// it has arrived. Blocks.
+    pub fn leaving(&self) -> Vec<(u64, String)> {
+        let state = self.state();
+        let leaves = state.due.iter().filter(|(_, due)| **due == LEAVING);
+        let ids: Vec<u64> = leaves.map(|(id, _)| *id).collect();
+        drop(state);
+        let one = |id| {
+            let stored = self.parts.spool.read(id).ok()?;
+            Some((id, saved_progress::leaving(stored.state.as_deref())?.to))
+        };
+        ids.into_iter().filter_map(one).collect()
+    }
+
     /// Takes a message off the waiting list; its due time.
     fn take_off(&self, id: u64) -> Option<i64> {
         let mut state = self.state();
