@@ -1,6 +1,7 @@
 //! `gauntlet array`: the nodes that share policy and message log, and orders to them.
 
 pub(crate) mod member;
+mod sharing;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -48,6 +48,7 @@ mod security_promises;
 mod serve_acme;
 mod serve_arc;
 mod serve_array;
+mod serve_array_shared;
 mod serve_canary;
 mod serve_channel_files;
 mod serve_channels;

@@ -9,7 +9,8 @@ use gauntlet_array::nodes::{NodeRow, Status};
 use gauntlet_array::orders::{Order, Outcome};
 use gauntlet_array::transfers::Departing;
 use gauntlet_array::{
-    Database, HeldParts, LocalNode, Member, MemberOptions, MemberState, SharedLog, schema,
+    Database, HeldParts, LocalNode, Member, MemberOptions, MemberState, SharedLog, SharedParts,
+    schema,
 };
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
@@ -25,6 +26,7 @@ use gauntlet_store::{Event, Log, Policies, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::sharing;
 use crate::array_access as access;
 
 /// How long the end of a node waits for its membership to end.
@@ -32,6 +34,7 @@ const END_MAX: Duration = Duration::from_secs(5);
 
 /// A node's membership, until it is dropped or [`Membership::stop`]ped.
 pub(crate) struct Membership {
+    started_ms: i64,
     state: Arc<Mutex<MemberState>>,
     database: Database,
     log: Arc<SharedLog>,
@@ -66,12 +69,18 @@ impl Membership {
         let held =
             objects.map(|objects| HeldParts { quarantine: node.quarantine.clone(), objects });
         let member =
-            Member::new(database.clone(), own, node.log.clone(), local, (options, clock), held);
+            Member::new(database.clone(), own, node.log.clone(), local, (options, clock), held)
+                .sharing(SharedParts {
+                    parts: node.shared_parts(),
+                    every: Duration::from_secs(array.share_seconds),
+                    days: array.shared_days,
+                });
         let runtime = access::runtime(1)?;
         let state = member.state();
         let (stop, stopped) = watch::channel(false);
         let task = runtime.spawn(member.run(stopped));
         Ok(Some(Arc::new(Membership {
+            started_ms: now_ms(),
             state,
             log: access::shared_log(database.clone(), &runtime),
             database,
@@ -215,6 +224,7 @@ impl Membership {
                 "# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} {kind}\ngauntlet_{name} {value}\n"
             ));
         }
+        text.push_str(&sharing::metrics(&state.shared, self.started_ms));
         text
     }
 }

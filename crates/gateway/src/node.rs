@@ -14,6 +14,7 @@ mod own_mail;
 mod release;
 mod reports;
 mod serving;
+mod sharing;
 pub mod stopped;
 #[cfg(test)]
 pub(crate) mod test_node;
@@ -33,7 +34,6 @@ use self::budgets::{Budgets, session_limits};
 use self::generation::{Generation, InForce, Sources};
 pub use self::listeners::Listeners;
 pub use self::release::{Release, ReleaseError};
-use crate::admin::sandbox;
 use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};
 use crate::ids::{self, Ids};
@@ -134,7 +134,7 @@ impl Node {
     ) -> anyhow::Result<Arc<Self>> {
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
-        let history = Arc::new(History::open(&sandbox::history_folder(&config.node.data)?)?);
+        let history = sharing::open_history(&config)?;
         let resolver = Arc::new(Resolver::with_clock(&config.dns, clock.clone())?);
         let sources = Sources {
             make_judge: &make_judge,
