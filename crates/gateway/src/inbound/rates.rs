@@ -259,7 +259,7 @@ mod tests {
         two.merge(1, &[SharedCount { count: 3, ..told[0] }]);
         two.merge(1, &told);
         assert_eq!(two.count("a", 60), 6);
-        assert_eq!(two.count("a", 150), 1 + (5 + 1) / 2, "it fades as own ones do");
+        assert_eq!(two.count("a", 150), 1 + 5 / 2, "it fades as own ones do");
         // Counted meanwhile: it is told again.
         one.count("a", 60);
         one.told(&told);
