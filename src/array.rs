@@ -6,6 +6,7 @@ pub(crate) mod held;
 pub(crate) mod join;
 pub(crate) mod member;
 mod publish;
+mod sharing;
 pub(crate) mod upgrade;
 
 use std::io::Write;

@@ -10,6 +10,7 @@ use gauntlet_engine::Learned;
 use gauntlet_engine::SiteModel;
 use gauntlet_engine::corrections::reports;
 use gauntlet_engine::signatures::KnownSignatures;
+use gauntlet_engine::signatures::table::Entry;
 use gauntlet_engine::site_model::good_mail::GoodMail;
 use gauntlet_gateway::Node;
 use gauntlet_learning::{Corrections, corrections, good_mail, signatures};
@@ -18,7 +19,8 @@ use gauntlet_learning::{Corrections, corrections, good_mail, signatures};
 /// are corrections: up to about a second.
 pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
     let corrections = Corrections::read(data)?;
-    let (table, entries) = signatures::load(data)?;
+    let (table, mut entries) = signatures::load(data)?;
+    entries.extend(load_elsewhere(data));
     let known = KnownSignatures::new(table, &entries, &reports(&corrections), days);
     Ok(Learned {
         site: (!corrections.is_empty()).then(|| Arc::new(SiteModel::learn(&corrections))),
@@ -26,6 +28,21 @@ pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
         good_mail: load_good_mail(data),
         ..Learned::default()
     })
+}
+
+/// What probe accounts of other nodes of the array saw. A node goes on without.
+fn load_elsewhere(data: &Path) -> Vec<Entry> {
+    match signatures::sharing::load_elsewhere(data) {
+        Ok((table, mut entries)) => {
+            let numbers = 0..table.as_ref().map_or(0, |table| table.len());
+            entries.extend(numbers.filter_map(|n| table.as_ref().and_then(|table| table.entry(n))));
+            entries
+        }
+        Err(error) => {
+            tracing::warn!(%error, "signatures of other nodes cannot be read");
+            Vec::new()
+        }
+    }
 }
 
 /// Samples of good mail. They are no word of anybody: a node goes on without a file that is
@@ -90,13 +107,14 @@ type Mark = Option<(u64, SystemTime)>;
 #[derive(PartialEq)]
 struct Marks {
     /// Of corrections and signatures.
-    taught: [Mark; 3],
+    taught: [Mark; 5],
     good_mail: Mark,
 }
 
 impl Marks {
     fn of(data: &Path) -> Self {
         let folder = data.join(signatures::FOLDER_NAME);
+        let elsewhere = signatures::sharing::elsewhere_folder(data);
         let mark = |path: PathBuf| {
             let about = std::fs::metadata(path).ok()?;
             Some((about.len(), about.modified().ok()?))
@@ -105,6 +123,8 @@ impl Marks {
             corrections::journal_path(data),
             folder.join(signatures::TABLE_NAME),
             folder.join(signatures::JOURNAL_NAME),
+            elsewhere.join(signatures::TABLE_NAME),
+            elsewhere.join(signatures::JOURNAL_NAME),
         ];
         Marks { taught: taught.map(mark), good_mail: mark(good_mail::path(data)) }
     }

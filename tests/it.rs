@@ -59,6 +59,7 @@ mod serve_array_faults;
 mod serve_array_held;
 mod serve_array_join;
 mod serve_array_settings;
+mod serve_array_shared;
 mod serve_array_upgrade;
 mod serve_canary;
 mod serve_channel_files;

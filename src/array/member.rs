@@ -10,7 +10,7 @@ use gauntlet_array::orders::{Order, Outcome};
 use gauntlet_array::transfers::Departing;
 use gauntlet_array::{
     Database, Duties, HeldParts, LocalNode, Member, MemberOptions, MemberState, SharedLog,
-    SharedQuarantine, schema,
+    SharedParts, SharedQuarantine, schema,
 };
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::admin::policy_source::{self, Wanted};
@@ -26,7 +26,7 @@ use gauntlet_store::{Event, Log, Policies, StoreError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::upgrade;
+use super::{sharing, upgrade};
 use crate::array_access as access;
 use crate::node_args::NodeArgs;
 use crate::shared_settings;
@@ -36,6 +36,7 @@ const END_MAX: Duration = Duration::from_secs(5);
 
 /// A node's membership, until it is dropped or [`Membership::stop`]ped.
 pub(crate) struct Membership {
+    started_ms: i64,
     state: Arc<Mutex<MemberState>>,
     database: Database,
     /// What all nodes logged.
@@ -82,11 +83,17 @@ impl Membership {
         let held =
             objects.map(|objects| HeldParts { quarantine: node.quarantine.clone(), objects });
         let member =
-            Member::new(database.clone(), own, node.log.clone(), local, (options, clock), held);
+            Member::new(database.clone(), own, node.log.clone(), local, (options, clock), held)
+                .sharing(SharedParts {
+                    parts: node.shared_parts(),
+                    every: Duration::from_secs(array.share_seconds),
+                    days: array.shared_days,
+                });
         let state = member.state();
         let (stop, stopped) = watch::channel(false);
         let task = runtime.spawn(member.run(stopped));
         Ok(Some(Arc::new(Membership {
+            started_ms: now_ms(),
             state,
             log: access::shared_log(&config, &runtime)?,
             held: shared,
@@ -243,6 +250,7 @@ impl Membership {
                 "# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} {kind}\ngauntlet_{name} {value}\n"
             ));
         }
+        text.push_str(&sharing::metrics(&state.shared, self.started_ms));
         text
     }
 }

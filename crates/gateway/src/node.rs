@@ -15,6 +15,7 @@ mod publishing;
 mod release;
 mod reports;
 mod serving;
+mod sharing;
 pub mod stopped;
 #[cfg(test)]
 pub(crate) mod test_node;
@@ -34,7 +35,6 @@ use self::budgets::{Budgets, session_limits};
 use self::generation::{Generation, InForce, Sources};
 pub use self::listeners::Listeners;
 pub use self::release::{Release, ReleaseError};
-use crate::admin::sandbox;
 use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};
 use crate::ids::{self, Ids};
@@ -135,7 +135,7 @@ impl Node {
     ) -> anyhow::Result<Arc<Self>> {
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
-        let history = Arc::new(History::open(&sandbox::history_folder(&config.node.data)?)?);
+        let history = sharing::open_history(&config)?;
         let resolver = Arc::new(Resolver::with_clock(&config.dns, clock.clone())?);
         let sources = Sources {
             make_judge: &make_judge,

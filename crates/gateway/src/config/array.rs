@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gauntlet_store::sharing::SharedKind;
 use serde::{Deserialize, Serialize};
 
 use super::error::ConfigError;
@@ -41,6 +42,13 @@ pub struct ArraySettings {
     pub counts_seconds: u64,
     /// Days of the array's log; a node with a console drops older ones.
     pub log_days: u32,
+    /// State that the node shares with the others.
+    pub share: Vec<SharedKind>,
+    /// Seconds between two exchanges of it; histories of senders go out with every sixth.
+    pub share_seconds: u64,
+    /// Days that senders' histories and greylists are kept in the database for nodes that are away
+    /// or join; a node with a console drops older ones.
+    pub shared_days: u32,
     /// Seconds until a connection is open, encrypted and signed in.
     pub connect_seconds_max: u64,
     /// Seconds for one statement.
@@ -62,6 +70,9 @@ impl Default for ArraySettings {
             poll_seconds: 30,
             counts_seconds: 600,
             log_days: 100,
+            share: SharedKind::ALL.to_vec(),
+            share_seconds: 5,
+            shared_days: 7,
             connect_seconds_max: 10,
             query_seconds_max: 30,
         }
@@ -72,6 +83,11 @@ impl ArraySettings {
     /// Whether the node belongs to an array.
     pub fn is_on(&self) -> bool {
         !self.database.is_empty()
+    }
+
+    /// Whether the node shares this.
+    pub fn shares(&self, kind: SharedKind) -> bool {
+        self.is_on() && self.share.contains(&kind)
     }
 
     /// The folder that stands for an object store, if one does.
@@ -87,6 +103,8 @@ impl ArraySettings {
             ("array.poll_seconds", self.poll_seconds, 3_600),
             ("array.counts_seconds", self.counts_seconds, 86_400),
             ("array.log_days", u64::from(self.log_days), 36_500),
+            ("array.share_seconds", self.share_seconds, 3_600),
+            ("array.shared_days", u64::from(self.shared_days), 366),
             ("array.connect_seconds_max", self.connect_seconds_max, 3_600),
             ("array.query_seconds_max", self.query_seconds_max, 3_600),
         ];

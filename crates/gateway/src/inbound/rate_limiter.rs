@@ -17,6 +17,8 @@ use crate::config::{Config, GreylistSettings, RateSettings};
 use crate::inbound::rates::Window;
 use crate::network::Network;
 
+pub mod sharing;
+
 /// Keys remembered in each count.
 const KEYS_MAX: usize = 100_000;
 const MINUTE: i64 = 60;
@@ -76,9 +78,9 @@ impl RateLimiter {
     pub fn new(history: Arc<History>) -> Self {
         RateLimiter {
             history,
-            connections: Window::new(MINUTE, KEYS_MAX),
-            messages: Window::new(HOUR, KEYS_MAX),
-            policy: Window::new(HOUR, KEYS_MAX),
+            connections: Window::shared(MINUTE, KEYS_MAX),
+            messages: Window::shared(HOUR, KEYS_MAX),
+            policy: Window::shared(HOUR, KEYS_MAX),
             traps: Window::new(HOUR, 1),
         }
     }
