@@ -55,6 +55,7 @@ mod serve_array;
 mod serve_array_ages;
 mod serve_array_database;
 mod serve_array_faults;
+mod serve_array_partition;
 mod serve_canary;
 mod serve_channel_files;
 mod serve_channels;
