@@ -246,7 +246,7 @@ impl Chaos {
             let (item, to) = (item.to_owned(), Vec::new());
             let order = match self.below(4) {
                 0 => Order::Delete { item },
-                _ => Order::Release { item, to },
+                _ => Order::Release { item, to, learn: false, addresses: None },
             };
             let at = self.site.members.iter().position(|member| member.name == name).unwrap();
             for _ in 0..=self.below(2) {

@@ -119,6 +119,27 @@ async fn a_login_that_may_not_is_told_why() {
     assert!(error.contains("permission denied"), "{error}");
 }
 
+/// A node that may use the tables, and not change them.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_tables_that_this_login_may_not_upgrade_are_named() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let session = schema::session(&database(&server.uri())).await.unwrap();
+    server.sql(
+        "CREATE ROLE member LOGIN; GRANT USAGE ON SCHEMA gauntlet TO member; \
+         GRANT ALL ON ALL TABLES IN SCHEMA gauntlet TO member; \
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA gauntlet TO member",
+    );
+    schema::session(&database(&server.uri_of("member"))).await.unwrap();
+    server.sql("UPDATE gauntlet.version SET found = found - 1");
+    let error = schema::session(&database(&server.uri_of("member"))).await.unwrap_err();
+    assert!(matches!(error, ArrayError::Older { known: schema::KNOWN, .. }), "{error}");
+    assert!(error.to_string().contains("run `gauntlet array init`"), "{error}");
+    // Whoever was there before goes on.
+    let node = Node::join("one", &session).await;
+    node.log.append(vec![record("one", 1, DAY)]).unwrap();
+    assert_eq!(node.ship(&session).await.unwrap(), 1);
+}
+
 /// A server that answers no more, as behind a cut cable or a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_database_is_an_error_in_time() {
