@@ -53,6 +53,7 @@ struct Disk {
     /// How often each order was carried out.
     carried_out: BTreeMap<String, usize>,
     policy: String,
+    settings: i64,
     /// Names of messages that were delivered here.
     delivered: Vec<String>,
 }
@@ -92,6 +93,20 @@ impl LocalNode for Local {
     fn apply_policy(&self, edition: &Edition) -> Result<(), String> {
         self.0.disk().policy.clone_from(&edition.body);
         Ok(())
+    }
+
+    fn settings(&self) -> i64 {
+        self.0.disk().settings
+    }
+
+    fn apply_settings(&self, edition: Option<&Edition>) -> Result<(), String> {
+        self.0.disk().settings = edition.map_or(0, |edition| edition.number);
+        Ok(())
+    }
+
+    fn upgrade(&self, _order: i64, _seconds: u64) -> Option<Outcome> {
+        // None is ordered here.
+        Some(Outcome { is_good: false, text: "not in a simulation".to_owned() })
     }
 
     fn queued(&self) -> Vec<String> {

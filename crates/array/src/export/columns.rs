@@ -20,7 +20,7 @@ use crate::error::ArrayError;
 /// Level of compression: a tenth smaller than the fastest at half of its speed.
 const ZSTD_LEVEL: i32 = 3;
 
-fn failed(error: ParquetError) -> ArrayError {
+fn failed(error: &ParquetError) -> ArrayError {
     ArrayError::Export { cause: error.to_string() }
 }
 
@@ -52,15 +52,15 @@ pub(super) struct FileWriter {
 
 impl FileWriter {
     pub(super) fn new(rows_per_group: usize) -> Result<Self, ArrayError> {
-        let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
-        let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(failed)?;
+        let schema = Arc::new(parse_message_type(SCHEMA).map_err(|error| failed(&error))?);
+        let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| failed(&error))?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_created_by(concat!("gauntlet ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
         let columns = columns(&schema);
         let file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties));
-        let file = file.map_err(failed)?;
+        let file = file.map_err(|error| failed(&error))?;
         Ok(FileWriter { file, columns, rows: 0, rows_in_group: 0, rows_per_group })
     }
 
@@ -84,17 +84,19 @@ impl FileWriter {
         if self.rows_in_group > 0 {
             self.end_group()?;
         }
-        self.file.into_inner().map_err(failed)
+        self.file.into_inner().map_err(|error| failed(&error))
     }
 
     fn end_group(&mut self) -> Result<(), ArrayError> {
-        let mut group = self.file.next_row_group().map_err(failed)?;
+        let mut group = self.file.next_row_group().map_err(|error| failed(&error))?;
         for column in &mut self.columns {
-            let Some(mut writer) = group.next_column().map_err(failed)? else { break };
-            column.write(&mut writer).map_err(failed)?;
-            writer.close().map_err(failed)?;
+            let Some(mut writer) = group.next_column().map_err(|error| failed(&error))? else {
+                break;
+            };
+            column.write(&mut writer).map_err(|error| failed(&error))?;
+            writer.close().map_err(|error| failed(&error))?;
         }
-        group.close().map_err(failed)?;
+        group.close().map_err(|error| failed(&error))?;
         self.rows_in_group = 0;
         Ok(())
     }

@@ -120,7 +120,8 @@ impl ArraySettings {
             return Err(ConfigError::invalid("array.database", message));
         }
         let is_replica = is_postgres.iter().any(|scheme| self.replica.starts_with(scheme));
-        if !self.replica.is_empty() && !(is_replica && self.is_on()) {
+        let is_allowed = is_replica && self.is_on();
+        if !self.replica.is_empty() && !is_allowed {
             let message = "postgres://…, beside array.database".to_owned();
             return Err(ConfigError::invalid("array.replica", message));
         }
