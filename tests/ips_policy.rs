@@ -234,6 +234,8 @@ impl Drop for Ftp {
     }
 }
 
+/// Without a network namespace for each session, which the kernel makes one after the other: beside
+/// tests that make and remove many, a session waited for minutes.
 fn serve_ftp(net: &Namespaces, vsftpd: &Path) -> Ftp {
     let folder = net.folder.path();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -246,7 +248,7 @@ fn serve_ftp(net: &Namespaces, vsftpd: &Path) -> Ftp {
     let text = format!(
         "listen=YES\nbackground=NO\nanonymous_enable=YES\nlocal_enable=NO\nwrite_enable=NO\n\
          anon_root={shown}/ftp\nsecure_chroot_dir={shown}/empty\nftp_username=nobody\n\
-         no_anon_password=YES\nseccomp_sandbox=NO\nxferlog_enable=NO\n"
+         no_anon_password=YES\nseccomp_sandbox=NO\nxferlog_enable=NO\nisolate_network=NO\n"
     );
     fs::write(&config, text).unwrap();
     let server = Ftp(net.command("server", vsftpd).arg(&config).spawn().unwrap());

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::INVALID;
 use gauntlet_bench::load::Corpus;
-use gauntlet_bench::load::round_trip::{self, AddressPool, Plan, Report};
+use gauntlet_bench::load::round_trip::{self, AddressPool, GatewayShare, Plan, Report};
 use gauntlet_bench::plot::{self, Axis, Line, Scale};
 use gauntlet_bench::report::Chart;
 use gauntlet_bench::token_bucket;
@@ -194,6 +194,22 @@ fn limit(report: &Report) -> Option<String> {
     })
 }
 
+/// A row for each of several gateways.
+fn nodes(report: &Report) -> Vec<(&'static str, String)> {
+    if report.gateways.len() < 2 {
+        return Vec::new();
+    }
+    let row = |share: &GatewayShare| {
+        let (refused, unanswered) = (share.refused, share.unanswered);
+        let text = format!(
+            "{}: {:.1} messages/s, {} accepted, {refused} refused, {unanswered} unanswered",
+            share.gateway, share.messages_per_second, share.accepted
+        );
+        ("gateway", text)
+    };
+    report.gateways.iter().map(row).collect()
+}
+
 fn rows(report: &Report) -> Vec<(&'static str, String)> {
     let Report { accounts: a, latency: l, health, manifest, .. } = report;
     let mut rows = vec![
@@ -257,16 +273,7 @@ fn rows(report: &Report) -> Vec<(&'static str, String)> {
         ("system", format!("{}, kernel {}", manifest.system, manifest.kernel)),
         ("program", format!("{} build {}", manifest.version, manifest.build)),
     ];
-    if report.gateways.len() > 1 {
-        rows.extend(report.gateways.iter().map(|share| {
-            let (refused, unanswered) = (share.refused, share.unanswered);
-            let text = format!(
-                "{}: {:.1} messages/s, {} accepted, {refused} refused, {unanswered} unanswered",
-                share.gateway, share.messages_per_second, share.accepted
-            );
-            ("gateway", text)
-        }));
-    }
+    rows.extend(nodes(report));
     rows.extend(limit(report).map(|why| ("limited by", why)));
     rows.extend(report.errors.iter().map(|(error, n)| ("error", format!("{n} x {error}"))));
     rows.extend(report.invalid.iter().map(|why| ("INVALID", why.clone())));

@@ -8,6 +8,7 @@
 
 mod columns;
 mod rows;
+mod schema;
 
 use std::collections::BTreeMap;
 

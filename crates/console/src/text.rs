@@ -317,6 +317,7 @@ mod tests {
             .chain(["notified", "not notified", "learned", "not learned"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam"])
             .chain(["moved_here", "moved_away"])
+            .chain(["ordered", "release", "delete", "learn"])
             .chain(LIST_FIELDS.map(|(_, label)| label))
             .chain(ENDS.map(|(name, _)| name))
     }

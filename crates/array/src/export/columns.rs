@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{SchemaDescriptor, Type};
 
-use super::rows::SCHEMA;
+use super::schema::SCHEMA;
 use crate::error::ArrayError;
 
 /// Level of compression: a tenth smaller than the fastest at half of its speed.

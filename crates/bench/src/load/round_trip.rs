@@ -43,8 +43,8 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// What is sent, through which gateway.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Address and port of the gateway under test, or of the nodes of one: load generators are dealt
-    /// out to them in turn.
+    /// Address and port of the gateway under test, or of the nodes of one: load generators are
+    /// dealt out to them in turn.
     pub gateways: Vec<SocketAddr>,
     /// Where it delivers to: we listen there.
     pub listen: SocketAddr,
