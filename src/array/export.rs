@@ -84,7 +84,8 @@ pub(super) async fn run(
             writeln!(out, "{line}")?;
         } else {
             let (messages, files, bytes) = (done.messages, done.files, done.bytes);
-            writeln!(out, "{name}: {messages} messages, {files} files, {bytes} bytes")?;
+            let word = if files == 1 { "file" } else { "files" };
+            writeln!(out, "{name}: {messages} messages, {files} {word}, {bytes} bytes")?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -21,8 +21,8 @@ use crate::objects::Objects;
 use crate::pack::Unpacked;
 use columns::FileWriter;
 
-/// Packs read at once.
-const CHUNK: usize = 64;
+/// Packs read at once: up to 4,096 messages, which are in memory unpacked.
+const CHUNK: usize = 16;
 /// Files of a day that an earlier export may have left.
 const FILES_MAX: u32 = 100_000;
 /// Doing what, for errors.
@@ -31,7 +31,7 @@ const DOING: &str = "exporting the array's log";
 /// How files are cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Most messages in a file, which is in memory until it is whole: some 150 bytes for each.
+    /// Most messages in a file, which is in memory until it is whole: some 100 bytes for each.
     pub rows_per_file: usize,
     /// Most messages in a row group, which is in memory uncompressed.
     pub rows_per_group: usize,
