@@ -5,6 +5,8 @@
 //! [`good_mail`] a small file that is replaced, [`probes`] what mail to probe accounts named.
 //! [`url_entries`] are made of the last. What they mean to a scan is said by `engine`.
 
+#[cfg(test)]
+mod array_double;
 pub mod corrections;
 pub mod good_mail;
 pub mod probes;

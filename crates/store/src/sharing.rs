@@ -184,6 +184,8 @@ impl<'b> BatchReader<'b> {
 }
 
 #[cfg(test)]
+pub(crate) mod relay;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -4,6 +4,7 @@ use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_engine::signatures::fingerprint::{Fingerprint, Found, Kind};
 
 use super::*;
+use crate::array_double::relay;
 
 const TODAY: u16 = 20_000;
 
@@ -47,22 +48,11 @@ impl Node {
     }
 
     fn send(&self, log: &mut Vec<Incoming>, is_cut: bool) {
-        while let Some(out) = self.part.collect().unwrap() {
-            let number = log.len() as i64 + 1;
-            log.push(Incoming { node: self.number, number, body: out.body });
-            if is_cut {
-                return;
-            }
-            self.part.sent(out.mark).unwrap();
-        }
+        relay::send(&self.part, self.number, log, is_cut);
     }
 
     fn take(&mut self, log: &[Incoming], back: i64) {
-        let is_new = |b: &&Incoming| {
-            let cursor = self.cursors.get(&b.node).copied().unwrap_or(0);
-            b.node != self.number && b.number > cursor - back
-        };
-        let new: Vec<Incoming> = log.iter().filter(is_new).cloned().collect();
+        let new = relay::news(&self.cursors, self.number, log, back);
         self.part.take(&new).unwrap();
         self.cursors.extend(new.iter().map(|b| (b.node, b.number)));
     }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::super::greylist::GreylistDecision;
 use super::*;
+use crate::sharing::relay;
 
 const NOW: i64 = 1_800_000_000;
 
@@ -55,23 +56,12 @@ impl Node {
 
     /// Sends what waits; `is_cut` says whether it dies before it knows that it was taken.
     fn send(&self, log: &mut Vec<Incoming>, is_cut: bool) {
-        while let Some(out) = self.part.collect().unwrap() {
-            let number = log.len() as i64 + 1;
-            log.push(Incoming { node: self.number, number, body: out.body });
-            if is_cut {
-                return;
-            }
-            self.part.sent(out.mark).unwrap();
-        }
+        relay::send(&self.part, self.number, log, is_cut);
     }
 
     /// Takes what others sent after its cursors; `from` steps back for duplicates.
     fn take(&mut self, log: &[Incoming], from: i64, dies: bool) {
-        let is_new = |b: &&Incoming| {
-            let cursor = self.cursors.get(&b.node).copied().unwrap_or(0);
-            b.node != self.number && b.number > cursor - from
-        };
-        let new: Vec<Incoming> = log.iter().filter(is_new).cloned().collect();
+        let new = relay::news(&self.cursors, self.number, log, from);
         self.part.take(&new).unwrap();
         if !dies {
             for batch in new {
