@@ -13,21 +13,36 @@ use gauntlet_policy::{Groups, Policy};
 
 use crate::messages::{moment, visible};
 
+/// What is published, and for whom.
+#[derive(Debug, clap::Args)]
+pub(super) struct Publication {
+    /// The policy, or sections of the configuration
+    file: PathBuf,
+    /// Whom it is for: all, group:NAME or node:NAME
+    #[arg(long, default_value = "all")]
+    scope: Scope,
+    /// Why, for those who look at the list
+    #[arg(long, default_value = "")]
+    note: String,
+}
+
+/// How much of what was published is listed.
+#[derive(Debug, clap::Args)]
+pub(super) struct Listing {
+    /// At most so many, newest first
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// Print JSON, one line an edition
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum PolicyCommand {
     /// Check a policy and publish it
     #[command(after_help = "Examples:\n  gauntlet array policy publish policy.toml\n  \
                             gauntlet array policy publish trial.toml --scope node:mx2")]
-    Publish {
-        /// The policy file
-        file: PathBuf,
-        /// Whom it is for: all, group:NAME or node:NAME
-        #[arg(long, default_value = "all")]
-        scope: Scope,
-        /// Why, for those who look at the list
-        #[arg(long, default_value = "")]
-        note: String,
-    },
+    Publish(Publication),
     /// Take back what was published for a group or a node: it goes by the wider one again
     #[command(after_help = "Examples:\n  gauntlet array policy withdraw --scope node:mx2")]
     Withdraw {
@@ -37,14 +52,7 @@ pub(super) enum PolicyCommand {
     },
     /// List what was published
     #[command(after_help = "Examples:\n  gauntlet array policy list --limit 5")]
-    List {
-        /// At most so many, newest first
-        #[arg(long, default_value_t = 50)]
-        limit: u32,
-        /// Print JSON, one line an edition
-        #[arg(long)]
-        json: bool,
-    },
+    List(Listing),
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -52,16 +60,7 @@ pub(super) enum SettingsCommand {
     /// Check settings and publish them; what a node sets itself wins
     #[command(after_help = "Examples:\n  gauntlet array settings publish site.toml\n  \
                             gauntlet array settings publish trial.toml --scope node:mx2")]
-    Publish {
-        /// A file with sections of the configuration
-        file: PathBuf,
-        /// Whom it is for: all, group:NAME or node:NAME
-        #[arg(long, default_value = "all")]
-        scope: Scope,
-        /// Why, for those who look at the list
-        #[arg(long, default_value = "")]
-        note: String,
-    },
+    Publish(Publication),
     /// Take back what was published for a group or a node: it goes by the wider one again
     #[command(after_help = "Examples:\n  gauntlet array settings withdraw --scope node:mx2")]
     Withdraw {
@@ -71,14 +70,7 @@ pub(super) enum SettingsCommand {
     },
     /// List what was published
     #[command(after_help = "Examples:\n  gauntlet array settings list --limit 5")]
-    List {
-        /// At most so many, newest first
-        #[arg(long, default_value_t = 50)]
-        limit: u32,
-        /// Print JSON, one line an edition
-        #[arg(long)]
-        json: bool,
-    },
+    List(Listing),
     /// Print the newest that was published
     #[command(after_help = "Examples:\n  gauntlet array settings show --scope all")]
     Show {
@@ -95,7 +87,7 @@ pub(super) async fn policy(
     command: &PolicyCommand,
 ) -> anyhow::Result<ExitCode> {
     match command {
-        PolicyCommand::Publish { file, scope, note } => {
+        PolicyCommand::Publish(Publication { file, scope, note }) => {
             let text = read(file, "the policy")?;
             // Groups of a node's databases are known to the node alone.
             Policy::parse(&text, &Groups::default())
@@ -107,7 +99,7 @@ pub(super) async fn policy(
             withdraw(session, Kind::Policy, scope).await?;
             writeln!(out, "the policy for {} is withdrawn", scope.name())?;
         }
-        PolicyCommand::List { limit, json } => {
+        PolicyCommand::List(Listing { limit, json }) => {
             list(session, out, Kind::Policy, (*limit, *json)).await?;
         }
     }
@@ -121,7 +113,7 @@ pub(super) async fn settings(
     command: &SettingsCommand,
 ) -> anyhow::Result<ExitCode> {
     match command {
-        SettingsCommand::Publish { file, scope, note } => {
+        SettingsCommand::Publish(Publication { file, scope, note }) => {
             let text = read(file, "the settings")?;
             // Whether values fit together, a node alone can tell.
             let named = || format!("the settings {}", file.display());
@@ -133,12 +125,11 @@ pub(super) async fn settings(
             withdraw(session, Kind::Settings, scope).await?;
             writeln!(out, "the settings for {} are withdrawn", scope.name())?;
         }
-        SettingsCommand::List { limit, json } => {
+        SettingsCommand::List(Listing { limit, json }) => {
             list(session, out, Kind::Settings, (*limit, *json)).await?;
         }
         SettingsCommand::Show { scope } => {
-            let all = editions::list(session, Kind::Settings, SHOWN_MAX).await?;
-            match all.into_iter().find(|edition| edition.scope == scope.name()) {
+            match editions::newest(session, Kind::Settings, scope).await? {
                 Some(Edition { body, .. }) if !body.is_empty() => write!(out, "{body}")?,
                 _ => bail!("no settings are published for {}", scope.name()),
             }
@@ -146,9 +137,6 @@ pub(super) async fn settings(
     }
     Ok(ExitCode::SUCCESS)
 }
-
-/// Editions looked through for the newest of a scope.
-const SHOWN_MAX: u32 = 10_000;
 
 fn read(file: &Path, what: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("{what} {}", file.display()))

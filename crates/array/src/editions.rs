@@ -147,6 +147,23 @@ pub async fn in_force(
     Ok(row.as_ref().map(edition))
 }
 
+/// The newest edition of a scope, which is empty if it was withdrawn; none if there never was one.
+///
+/// # Errors
+/// If a statement fails.
+pub async fn newest(
+    session: &Session,
+    kind: Kind,
+    scope: &Scope,
+) -> Result<Option<Edition>, ArrayError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM edition WHERE kind = $1 AND scope = $2 ORDER BY number DESC LIMIT 1"
+    );
+    let doing = "reading an edition of the array";
+    let row = session.row(doing, &sql, &[&kind.name(), &scope.name()]).await?;
+    Ok(row.as_ref().map(edition))
+}
+
 /// The newest editions of a kind, newest first.
 ///
 /// # Errors
