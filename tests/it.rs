@@ -62,6 +62,7 @@ mod serve_array_partition;
 mod serve_array_settings;
 mod serve_array_shared;
 mod serve_array_upgrade;
+mod serve_array_users;
 mod serve_canary;
 mod serve_channel_files;
 mod serve_channel_kills;

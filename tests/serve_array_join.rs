@@ -151,7 +151,12 @@ fn a_node_joins_by_a_token_once_and_a_revoked_one_stays_out() {
     let key = node.data().join("array/node.key");
     let mode = std::os::unix::fs::PermissionsExt::mode(&key.metadata().unwrap().permissions());
     assert_eq!(mode & 0o077, 0);
+    // What seals shared users came along, to where the node's own process does not read.
+    let users_key = node.data().join("console/users.key");
+    let same = [site.at("ca/users.key"), users_key].map(|path| std::fs::read(path).unwrap());
+    assert_eq!(same[0], same[1]);
     node.config = std::fs::read_to_string(&config).unwrap();
+    assert!(node.config.contains("users_key = \"console/users.key\""), "{}", node.config);
     node.run();
     let is_said = |what: &str| {
         let (_, text) = gauntlet(&["array", "nodes"], Some(&manager));

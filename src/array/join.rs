@@ -15,7 +15,7 @@ use gauntlet_array::{
 use gauntlet_gateway::config::{Config, trust_roots};
 use gauntlet_gateway::net::tls::HopTls;
 use gauntlet_gateway::privileges;
-use gauntlet_store::files;
+use gauntlet_store::{BodyKeys, files};
 
 use crate::array_access as access;
 use crate::messages::visible;
@@ -33,6 +33,9 @@ const TOKEN_BYTES_MAX: u64 = 128 << 10;
 const CERTIFICATE: &str = "node.pem";
 const KEY: &str = "node.key";
 const ROOTS: &str = "ca.pem";
+/// Keys that seal what nodes share of users: beside the authority, and in a node's folder
+/// `console`, which the node's own process does not read.
+const USERS_KEY: &str = "users.key";
 /// Its key while it waits for its certificate.
 const NEW_KEY: &str = "node.key.new";
 
@@ -51,6 +54,16 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  gauntlet array token --ca /etc/gauntlet/array-ca --name \
                             mx3.example.org > token")]
     Token(TokenArgs),
+    /// Make the key that seals what nodes share of their users, for array.users_key of all nodes
+    #[command(
+        after_help = "`array ca new` makes one beside the authority, which tokens take along; \
+                            this is for nodes that sign in by passwords.\n\nExamples:\n  gauntlet \
+                            array users-key /etc/gauntlet/users.key"
+    )]
+    UsersKey {
+        /// File to make; it must not be there
+        file: PathBuf,
+    },
     /// Make this machine's node one of the array
     #[command(after_help = "Examples:\n  gauntlet array join - < token")]
     Join {
@@ -72,6 +85,7 @@ pub(crate) fn run(node: &NodeArgs, command: &Command) -> anyhow::Result<ExitCode
     match command {
         Command::Ca { command } => ca(command),
         Command::Token(args) => token(node, args),
+        Command::UsersKey { file } => users_key(file),
         Command::Join { token } => join(node, token),
         Command::Crl { ca } => crl(node, ca),
     }
@@ -154,9 +168,11 @@ fn ca(command: &CaCommand) -> anyhow::Result<ExitCode> {
     match command {
         CaCommand::New { out: folder, days } => {
             Authority::create(folder, *days)?;
+            write_new(&folder.join(USERS_KEY), &BodyKeys::new_file()?, 0o600)?;
             writeln!(
                 out,
-                "{}: an authority; PostgreSQL's ssl_ca_file is its ca.pem, ca.key stays here",
+                "{}: an authority; PostgreSQL's ssl_ca_file is its ca.pem, ca.key and users.key stay \
+                 here",
                 folder.display()
             )?;
         }
@@ -175,10 +191,14 @@ fn ca(command: &CaCommand) -> anyhow::Result<ExitCode> {
             authority.note(name, &issued)?;
             write_pair(&issue.out, "node", &issued.certificate, &key.to_pem())?;
             write_new(&issue.out.join(ROOTS), authority.certificate(), 0o644)?;
+            if let Some(keys) = users_key_of(&issue.ca)? {
+                write_new(&issue.out.join(USERS_KEY), &keys, 0o600)?;
+            }
             let folder = issue.out.display();
             writeln!(
                 out,
-                "{folder}: node.pem, node.key and ca.pem for array.certificate, .key, .ca"
+                "{folder}: node.pem, node.key, ca.pem and users.key for array.certificate, .key, .ca \
+                 and .users_key"
             )?;
         }
     }
@@ -211,6 +231,27 @@ fn with_session<T>(
     })
 }
 
+/// Makes a file of keys for `array.users_key`.
+fn users_key(file: &Path) -> anyhow::Result<ExitCode> {
+    write_new(file, &BodyKeys::new_file()?, 0o600)?;
+    let file = file.display();
+    writeln!(
+        std::io::stdout().lock(),
+        "{file}: for array.users_key; copy it to the other nodes, readable by node.user alone"
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The keys for users that lie beside an authority; those of earlier versions have none.
+fn users_key_of(authority: &Path) -> anyhow::Result<Option<String>> {
+    let path = authority.join(USERS_KEY);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
 /// Gives a token, and waits until its node has asked.
 fn token(node: &NodeArgs, args: &TokenArgs) -> anyhow::Result<ExitCode> {
     authority::check_name(&args.name)?;
@@ -237,6 +278,7 @@ fn token(node: &NodeArgs, args: &TokenArgs) -> anyhow::Result<ExitCode> {
             certificate: pair.issued.certificate,
             key: pair.key,
             server_roots,
+            users_key: users_key_of(&args.ca)?.unwrap_or_default(),
         };
         let seconds = i64::try_from(valid.as_secs()).unwrap_or(i64::MAX);
         joining::invite(session, &secret, &args.name, seconds).await?;
@@ -314,6 +356,9 @@ fn join(node: &NodeArgs, text: &str) -> anyhow::Result<ExitCode> {
     let place = Place::make(&config)?;
     let answer = access::runtime(1)?.block_on(ask(&place, &config, &token))?;
     place.keep(&answer.certificate)?;
+    if !token.users_key.is_empty() {
+        config.array.users_key = place.keep_users_key(&token.users_key)?;
+    }
     config.array.database.clone_from(&token.database);
     config.array.objects.clone_from(&answer.objects);
     config.array.group.clone_from(&answer.group);
@@ -440,13 +485,28 @@ impl<'a> Place<'a> {
         let path = self.folder.join(NEW_KEY);
         std::fs::remove_file(&path).with_context(|| path.display().to_string())
     }
+
+    /// Writes the keys for users where the secrets process alone reads. Returns the setting.
+    fn keep_users_key(&self, keys: &str) -> anyhow::Result<PathBuf> {
+        let folder = Path::new("console");
+        let whole = self.config.node.data.join(folder);
+        privileges::make_folder(self.config, &whole)
+            .with_context(|| whole.display().to_string())?;
+        self.write(&format!("../console/{USERS_KEY}"), keys, 0o600)?;
+        Ok(folder.join(USERS_KEY))
+    }
 }
 
 /// Writes `[array]` into the configuration file, or prints it where the file has one already.
 fn set(node: &NodeArgs, config: &Config, out: &mut impl Write) -> anyhow::Result<()> {
     let array = &config.array;
     let mut lines = format!("\n[array]\ndatabase = {:?}\n", array.database);
-    let paths = [("certificate", &array.certificate), ("key", &array.key), ("ca", &array.ca)];
+    let paths = [
+        ("certificate", &array.certificate),
+        ("key", &array.key),
+        ("ca", &array.ca),
+        ("users_key", &array.users_key),
+    ];
     for (name, path) in paths.iter().filter(|(_, path)| !path.as_os_str().is_empty()) {
         lines.push_str(&format!("{name} = {:?}\n", path.display().to_string()));
     }

@@ -38,6 +38,9 @@ pub struct Token {
     /// Roots by which the server's certificate is verified, PEM; empty for those that the node
     /// trusts anyway.
     pub server_roots: String,
+    /// Keys that seal what nodes share of their users, as a file of them; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub users_key: String,
 }
 
 impl std::fmt::Debug for Token {
@@ -234,6 +237,7 @@ mod tests {
             certificate: "C".to_owned(),
             key: "K".to_owned(),
             server_roots: String::new(),
+            users_key: String::new(),
         };
         let text = token.to_text();
         assert_eq!(Token::parse(&format!(" {text}\n")).unwrap(), token);

@@ -1,4 +1,4 @@
-//! State that nodes share: corrections, signatures, histories of senders, greylist and rates.
+//! State that nodes share: corrections, signatures, histories of senders, greylist, rates, users.
 //!
 //! ```text
 //! part ─▶ batch ─▶ shared_batch ─▶ batches of others ─▶ part
@@ -52,7 +52,7 @@ pub type SharedStates = BTreeMap<&'static str, KindState>;
 pub fn kept_seconds(kind: SharedKind, days: u32) -> u64 {
     match kind {
         // A node that joins learns all that still counts.
-        SharedKind::Corrections | SharedKind::Signatures => 400 * DAY_SECONDS,
+        SharedKind::Corrections | SharedKind::Signatures | SharedKind::Users => 400 * DAY_SECONDS,
         SharedKind::Senders | SharedKind::Greylist => u64::from(days) * DAY_SECONDS,
         // Twice the longest window.
         SharedKind::Rates => 2 * 3_600,

@@ -136,6 +136,7 @@ impl Node {
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
         let history = sharing::open_history(&config)?;
+        sharing::end_sharing_users(&config, &users)?;
         let resolver = Arc::new(Resolver::with_clock(&config.dns, clock.clone())?);
         let sources = Sources {
             make_judge: &make_judge,

@@ -35,16 +35,19 @@ pub enum SharedKind {
     Greylist,
     /// How often clients and senders came of late.
     Rates,
+    /// Users of the console, their settings, tokens and lists.
+    Users,
 }
 
 impl SharedKind {
     /// All of them.
-    pub const ALL: [SharedKind; 5] = [
+    pub const ALL: [SharedKind; 6] = [
         SharedKind::Corrections,
         SharedKind::Signatures,
         SharedKind::Senders,
         SharedKind::Greylist,
         SharedKind::Rates,
+        SharedKind::Users,
     ];
 
     /// Name in settings and metrics.
@@ -55,6 +58,7 @@ impl SharedKind {
             SharedKind::Senders => "senders",
             SharedKind::Greylist => "greylist",
             SharedKind::Rates => "rates",
+            SharedKind::Users => "users",
         }
     }
 
@@ -66,6 +70,7 @@ impl SharedKind {
             SharedKind::Senders => 3,
             SharedKind::Greylist => 4,
             SharedKind::Rates => 5,
+            SharedKind::Users => 6,
         }
     }
 
@@ -76,7 +81,7 @@ impl SharedKind {
 }
 
 /// A batch for other nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outgoing {
     /// What changed.
     pub body: Vec<u8>,
@@ -87,7 +92,7 @@ pub struct Outgoing {
 }
 
 /// A batch of another node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incoming {
     /// The node's number in the array.
     pub node: i16,

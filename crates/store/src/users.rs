@@ -19,6 +19,7 @@ mod scram;
 mod searches;
 mod senders;
 mod session;
+pub mod sharing;
 mod tokens;
 mod totp;
 
@@ -27,6 +28,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 
+use crate::content::BodyKeys;
 use crate::database;
 use crate::error::StoreError;
 use audit::audit;
@@ -58,6 +60,8 @@ const LOGIN_BYTES_MAX: usize = 254;
 pub struct UserDatabase {
     path: PathBuf,
     database: Mutex<Connection>,
+    /// What is shared with other nodes is sealed with these.
+    sharing_keys: Mutex<Option<BodyKeys>>,
 }
 
 impl UserDatabase {
@@ -70,7 +74,8 @@ impl UserDatabase {
         let path = folder.join("users.db");
         let database = database::open_write(&path, MIGRATIONS)?;
         restrict(&path)?;
-        Ok(UserDatabase { path, database: Mutex::new(database) })
+        let sharing_keys = Mutex::default();
+        Ok(UserDatabase { path, database: Mutex::new(database), sharing_keys })
     }
 
     /// On a node without users: creates the administrator `admin` with a one-time password and
@@ -92,6 +97,7 @@ impl UserDatabase {
             created_ms: now_ms,
         };
         self.add(&admin, &password, "gauntlet", now_ms)?;
+        self.change(|batch| sharing::leave_unshared(batch, &admin.login))?;
         Ok(Some(password))
     }
 

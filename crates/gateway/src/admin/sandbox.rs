@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use gauntlet_learning::corrections;
 use gauntlet_store::files;
+use gauntlet_store::sharing::SharedKind;
 
 use super::channel_signing::MADE_BY_NODES;
 use crate::config::{Config, Sandbox};
@@ -169,7 +170,9 @@ fn secret_paths(config: &Config) -> Vec<PathBuf> {
     let keys = config.listener.iter().flat_map(|listener| listener.key.iter().cloned());
     let dkim = config.node.inside(&config.dkim.keys);
     let publisher = Some(config.channel_publish.keys.clone()).filter(|p| !p.as_os_str().is_empty());
-    let all = own.chain(keys).chain([dkim]).chain(publisher);
+    let users = Some(config.node.inside(&config.array.users_key));
+    let users = users.filter(|_| config.array.shares(SharedKind::Users));
+    let all = own.chain(keys).chain([dkim]).chain(publisher).chain(users);
     all.map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 

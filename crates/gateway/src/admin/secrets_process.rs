@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
-use gauntlet_store::UserDatabase;
+use gauntlet_store::sharing::SharedKind;
+use gauntlet_store::{BodyKeys, UserDatabase};
 use tokio_rustls::rustls::SignatureScheme;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
@@ -120,6 +121,7 @@ impl State {
         let status = settle(&config)?;
         gauntlet_store::users::lost::check_not_lost(&config.node.data)?;
         let users = UserDatabase::open(&config.node.data.join("console"))?;
+        users.set_sharing_keys(sharing_keys(&config)?);
         let (in_force, previous) = (keys.clone(), Keys::default());
         let current = Current { config, keys, in_force, previous, ordered: None };
         let (channel, current) = (ChannelSigning::default(), Mutex::new(current));
@@ -137,6 +139,7 @@ impl State {
 
     fn apply(&self, config: Config) -> anyhow::Result<()> {
         let keys = Keys::load(&config)?;
+        self.users.set_sharing_keys(sharing_keys(&config)?);
         let mut current = self.current();
         current.keys = keys;
         current.config = config;
@@ -269,6 +272,21 @@ impl State {
         acme::keep(&config, &key, chain)?;
         self.apply(config)
     }
+}
+
+/// The keys that seal what other nodes are told of users.
+fn sharing_keys(config: &Config) -> anyhow::Result<Option<BodyKeys>> {
+    if !config.array.shares(SharedKind::Users) {
+        return Ok(None);
+    }
+    let path = config.node.inside(&config.array.users_key);
+    anyhow::ensure!(
+        path.is_file(),
+        "array.users_key {}: there is no such file; copy it from another node, or let `gauntlet \
+         array users-key` make the first",
+        path.display()
+    );
+    BodyKeys::open(&path, false).map(Some).context("array.users_key")
 }
 
 fn lives(config: &Config) -> Vec<Life> {

@@ -30,6 +30,9 @@ pub struct ArraySettings {
     /// Roots by which the database's certificate is verified (PEM), relative to `node.data`; empty
     /// for those of `sender.roots`.
     pub ca: PathBuf,
+    /// File of the keys that seal what nodes share of their users, the same on every node; relative
+    /// to `node.data`. Empty: users are not shared.
+    pub users_key: PathBuf,
     /// Name of the group whose policy the node takes before that of all; empty for none.
     pub group: String,
     /// Seconds between two shipments of what was logged.
@@ -64,6 +67,7 @@ impl Default for ArraySettings {
             certificate: PathBuf::new(),
             key: PathBuf::new(),
             ca: PathBuf::new(),
+            users_key: PathBuf::new(),
             group: String::new(),
             ship_seconds: 10,
             status_seconds: 10,
@@ -87,7 +91,8 @@ impl ArraySettings {
 
     /// Whether the node shares this.
     pub fn shares(&self, kind: SharedKind) -> bool {
-        self.is_on() && self.share.contains(&kind)
+        let has_key = kind != SharedKind::Users || !self.users_key.as_os_str().is_empty();
+        self.is_on() && has_key && self.share.contains(&kind)
     }
 
     /// The folder that stands for an object store, if one does.

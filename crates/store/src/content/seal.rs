@@ -91,6 +91,14 @@ impl BodyKeys {
         Ok(keys)
     }
 
+    /// The text of a new file of keys, with one.
+    ///
+    /// # Errors
+    /// If the system provides no randomness.
+    pub fn new_file() -> Result<String, StoreError> {
+        Ok(format!("{}\n", blake3::Hash::from_bytes(new_key()?.0).to_hex()))
+    }
+
     /// Path of the key file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -163,6 +171,29 @@ impl BodyKeys {
             .map_err(|_| self.wrong("a body could not be encrypted"))?;
         out.extend_from_slice(&sealed);
         Ok(out)
+    }
+
+    /// Encrypts bytes for a purpose, with the first key.
+    ///
+    /// # Errors
+    /// If there is no usable key.
+    pub fn seal_as(&self, purpose: &str, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.seal(ContentHash::of(purpose.as_bytes()), bytes)
+    }
+
+    /// Decrypts bytes of [`BodyKeys::seal_as`] for the same purpose.
+    ///
+    /// # Errors
+    /// If none of the keys encrypted them, or they were changed.
+    pub fn open_as(&self, purpose: &str, sealed: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.refresh()?;
+        let opened = self.open_body(ContentHash::of(purpose.as_bytes()), &self.path, sealed);
+        opened.map_err(|error| match error {
+            StoreError::Invalid { .. } => self.wrong(
+                "another key encrypted what other nodes sent; the same file belongs on every node",
+            ),
+            other => other,
+        })
     }
 
     pub(super) fn open_body(

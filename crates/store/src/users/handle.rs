@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::attempts::AttemptStore;
+use super::sharing::Taken;
 use super::{
     AppPassword, Attempts, Link, LinkStatus, ListedSender, Proof, Role, SavedSearch, Scope,
     ScramKeys, SecondFactor, Session, StartedSession, StoredAttempt, Token, User, UserDatabase,
@@ -21,9 +22,10 @@ use super::{
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
+use crate::sharing::{Cursors, Incoming, Outgoing};
 
 /// Methods after which a password that was right may be wrong, or the other way round.
-const CHANGE_PASSWORDS: [&str; 10] = [
+const CHANGE_PASSWORDS: [&str; 11] = [
     "create_first_administrator",
     "add",
     "remove",
@@ -34,6 +36,7 @@ const CHANGE_PASSWORDS: [&str; 10] = [
     "remove_totp",
     "add_app_password",
     "revoke_app_password",
+    "take_shared",
 ];
 
 /// Most distinct static strings of received errors: the program has some dozen.
@@ -227,7 +230,7 @@ macro_rules! lent {
 }
 
 copied!(bool, i64, u64, usize, Role, Proof, Strictness, Option<Role>, Option<f64>);
-lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, [StoredAttempt] => Vec<StoredAttempt>, User => User, Link => Link,
+lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, [StoredAttempt] => Vec<StoredAttempt>, User => User, Link => Link, Incoming => Incoming,
       SavedSearch => SavedSearch);
 
 impl<'a> Argument<'a> for Option<&'a str> {
@@ -347,6 +350,11 @@ requests! {
     fn scram_decoy(login: &str) -> Vec<u8>;
     fn load_attempts() -> Vec<StoredAttempt>;
     fn save_attempts(changed: &[StoredAttempt]) -> ();
+    fn begin_sharing(epoch: &str) -> Cursors;
+    fn end_sharing() -> ();
+    fn shared_changes() -> Option<Outgoing>;
+    fn shared_sent(mark: u64) -> ();
+    fn take_shared(incoming: &Incoming, now_ms: i64) -> Taken;
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::UserDatabase;
 use super::audit::audit;
+use super::sharing::LINKS_BEFORE;
 use crate::error::StoreError;
 use crate::random;
 
@@ -140,8 +141,9 @@ impl UserDatabase {
             return Ok(None);
         }
         let Ok(mac) = blake3::Hash::from_hex(mac) else { return Ok(None) };
-        // The comparison takes constant time.
-        if blake3::keyed_hash(&self.link_key()?, payload.as_bytes()) != mac {
+        // The comparisons take constant time.
+        let is_by = |key: &[u8; KEY_BYTES]| blake3::keyed_hash(key, payload.as_bytes()) == mac;
+        if !is_by(&self.link_key()?) && !self.link_key_before()?.as_ref().is_some_and(is_by) {
             return Ok(None);
         }
         let payload = URL_SAFE_NO_PAD.decode_to_vec(payload.as_bytes()).unwrap_or_default();
@@ -150,6 +152,14 @@ impl UserDatabase {
 
     fn link_key(&self) -> Result<[u8; KEY_BYTES], StoreError> {
         self.stored_key("links")
+    }
+
+    /// The key before the array's came, for links that were sent with it.
+    fn link_key_before(&self) -> Result<Option<[u8; KEY_BYTES]>, StoreError> {
+        let find = "SELECT value FROM secret WHERE name = ?1";
+        let row = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
+        let found = self.read(|c| c.query_row(find, [LINKS_BEFORE], row).optional())?;
+        Ok(found.and_then(|key| key.try_into().ok()))
     }
 
     /// A key of this name, which never leaves the process that has the database; generated and

@@ -112,4 +112,5 @@ CREATE TABLE attempt (
     at_ms    INTEGER NOT NULL
 ) WITHOUT ROWID;
 ",
+    super::sharing::MIGRATION,
 ];
