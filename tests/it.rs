@@ -111,6 +111,7 @@ mod serve_soak;
 mod serve_text_logs;
 mod serve_threads;
 mod serve_tls;
+mod serve_traces;
 mod serve_traps;
 mod serve_trusted;
 mod serve_unscanned;

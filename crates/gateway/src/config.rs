@@ -27,6 +27,7 @@ mod scanning;
 mod services;
 mod settings;
 mod shared;
+mod traces;
 mod users;
 mod validate;
 mod web;
@@ -59,6 +60,7 @@ pub use settings::{
     PolicySettings, QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
 };
 pub use shared::SharedSettings;
+pub use traces::TraceSettings;
 pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     ReportEvery, SignInSettings,

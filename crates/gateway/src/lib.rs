@@ -31,6 +31,7 @@ pub mod scan;
 pub mod secrets;
 pub mod text_log;
 pub mod trace_fields;
+pub mod traces;
 pub mod wire;
 
 pub use gauntlet_smtp::text;

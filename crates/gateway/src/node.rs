@@ -52,6 +52,7 @@ use crate::outbound::tls_outcomes::TlsOutcomes;
 use crate::scan::good_mail::GoodMailSamples;
 use crate::scan::judge::Judge;
 use crate::secrets::Secrets;
+use crate::traces::Traces;
 
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
@@ -98,6 +99,7 @@ pub struct Node {
     clock: Clock,
     /// Who holds private keys, if it is another process.
     secrets: Option<Arc<Secrets>>,
+    traces: Option<Traces>,
     _locks: (File, Option<File>),
 }
 
@@ -135,8 +137,7 @@ impl Node {
     ) -> anyhow::Result<Arc<Self>> {
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
-        let history = sharing::open_history(&config)?;
-        sharing::end_sharing_users(&config, &users)?;
+        let history = sharing::open_history(&config, &users)?;
         let resolver = Arc::new(Resolver::with_clock(&config.dns, clock.clone())?);
         let sources = Sources {
             make_judge: &make_judge,
@@ -148,7 +149,7 @@ impl Node {
         let config = first.config.clone();
         let in_force = InForce::new(first);
         let draining = Draining::open(&config.node.data);
-        let log = opening::open_log(&config.node.data, config.array.is_on())?;
+        let (log, traces) = opening::open_log(&config)?;
         let quarantine = users::open_quarantine(&config)?;
         let (spool, recovery, spool_lock) = folder::open_spool(&config, clock.clone())?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
@@ -193,6 +194,7 @@ impl Node {
             retention,
             runtime: tokio::runtime::Handle::current(),
             secrets,
+            traces,
             _locks: (lock, spool_lock),
         });
         node.begin(listeners, services, proofs)

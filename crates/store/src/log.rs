@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -91,6 +91,19 @@ impl Default for LogOptions {
 /// Called with the result when records are durable, or failed.
 pub type OnLogged = Box<dyn FnOnce(Result<Appended, StoreError>) + Send>;
 
+/// Sees the records that are appended. It must be quick, and must not append.
+pub type Observe = Box<dyn Fn(&LogRecord) + Send + Sync>;
+
+/// Who sees what is appended, if somebody does.
+#[derive(Default)]
+struct Observer(OnceLock<Observe>);
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Observer").field(&self.0.get().is_some()).finish()
+    }
+}
+
 /// An open log. Share it as `Arc<Log>`; every method may be called from any thread.
 ///
 /// Dropping it writes what is queued and waits for that.
@@ -103,6 +116,7 @@ pub struct Log {
     commits: Arc<AtomicU64>,
     readers: Mutex<Vec<(i64, Connection)>>,
     sets_damaged_days_aside: bool,
+    observer: Observer,
 }
 
 impl Log {
@@ -162,7 +176,14 @@ impl Log {
             commits,
             readers: Mutex::new(Vec::new()),
             sets_damaged_days_aside: options.sets_damaged_days_aside,
+            observer: Observer::default(),
         })
+    }
+
+    /// From now on this sees every record that is appended, before it is durable. The first one
+    /// that is set stays.
+    pub fn observe(&self, observe: Observe) {
+        let _the_first_stays = self.observer.0.set(observe);
     }
 
     /// Logs these records and waits until they are durable.
@@ -223,6 +244,9 @@ impl Log {
         if let Some(wrong) = times.into_iter().find(|t| !(0..=RECEIVED_MS_MAX).contains(t)) {
             let cause = format!("{wrong} is not between 1970 and 9999");
             return done(Err(StoreError::Invalid { what: "received_ms", cause }));
+        }
+        if let Some(observe) = self.observer.0.get() {
+            records.iter().for_each(observe);
         }
         self.send(Command::Append { records, events, done, urgent });
     }

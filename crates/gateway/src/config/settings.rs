@@ -25,6 +25,7 @@ use super::scanning::{
     LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings,
 };
 use super::services::ServiceSettings;
+use super::traces::TraceSettings;
 use super::users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     SignInSettings,
@@ -82,6 +83,8 @@ pub struct Config {
     pub dmarc_reports: ReportSettings,
     /// Daily reports to domains about TLS to their exchangers.
     pub tls_reports: ReportSettings,
+    /// Traces for OpenTelemetry.
+    pub traces: TraceSettings,
     /// How many threads judge mail, and how long mail waits for them.
     pub scan: ScanSettings,
     /// What unpacking of attachments may cost.
@@ -164,6 +167,7 @@ impl Default for Config {
             dkim: DkimSettings::default(),
             dmarc_reports: ReportSettings::default(),
             tls_reports: ReportSettings::default(),
+            traces: TraceSettings::default(),
             scan: ScanSettings::default(),
             content: ContentSettings::default(),
             engine: Vec::new(),

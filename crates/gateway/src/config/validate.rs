@@ -357,6 +357,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_ranges(config)?;
     check_reports("tls_reports", &config.tls_reports)?;
     config.ips.check()?;
+    config.traces.check()?;
     check_next_hops(config)?;
     check_spam_folder(&config.route.maildir_spam_folder)?;
     if config.sender.retry_seconds.is_empty() {

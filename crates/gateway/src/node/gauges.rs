@@ -61,6 +61,9 @@ impl Node {
             metrics::line(&mut text, name, help, "gauge", value);
         }
         self.render_folders(&mut text);
+        if let Some(traces) = &self.traces {
+            traces.counts().render(&mut text);
+        }
         self.render_refused_sign_ins(&mut text);
         if let Some(unpacking) = &self.judge().unpacking {
             unpacking.render_metrics(&mut text);

@@ -27,6 +27,7 @@ use crate::outbound::sender::{ConnectionLimits, Sender, SenderContext};
 use crate::outbound::settings::OutboundSettings;
 use crate::outbound::tls_outcomes::TlsOutcomes;
 use crate::random::Random;
+use crate::traces::Traces;
 
 /// How long records of the log gather for one commit: no client waits for them.
 const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
@@ -133,20 +134,33 @@ pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recover
         .max()
 }
 
-/// The message log, which notes what an array has not got; a thread of its own looks through its
-/// days, so that the first search is fast.
-pub(super) fn open_log(data: &std::path::Path, feeds_array: bool) -> anyhow::Result<Arc<Log>> {
+/// The message log, which notes what an array has not got, and what traces are made of. A thread of
+/// its own looks through its days, so that the first search is fast.
+pub(super) fn open_log(config: &Config) -> anyhow::Result<(Arc<Log>, Option<Traces>)> {
     let options = LogOptions {
         batch_wait: LOG_BATCH_WAIT,
         sets_damaged_days_aside: true,
-        feeds_array,
+        feeds_array: config.array.is_on(),
         ..LogOptions::default()
     };
-    let log = Arc::new(Log::open_with(&data.join("log"), options)?);
+    let log = Arc::new(Log::open_with(&config.node.data.join("log"), options)?);
     let warming = log.clone();
     let thread = std::thread::Builder::new().name("log-warm".to_owned());
     thread.spawn(move || warming.warm()).context("a thread for the log")?;
-    Ok(log)
+    let traces = traces(config, &log)?;
+    Ok((log, traces))
+}
+
+/// Traces for an OpenTelemetry collector, if there is one; they see what the log gets.
+fn traces(config: &Config, log: &Log) -> anyhow::Result<Option<Traces>> {
+    if config.traces.otlp.is_empty() {
+        return Ok(None);
+    }
+    let tls = crate::net::web::hop_tls(&config.sender.roots)?;
+    let traces = Traces::start(&config.traces, &config.node.host_name(), tls);
+    let observer = traces.clone();
+    log.observe(Box::new(move |record| observer.observe(record)));
+    Ok(Some(traces))
 }
 
 /// The messages in flight when the last process ended.

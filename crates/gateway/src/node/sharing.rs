@@ -14,16 +14,12 @@ use crate::admin::sandbox;
 use crate::config::Config;
 use crate::inbound::rate_limiter::sharing::SharedRates;
 
-/// Ends noting what changes of users, where nobody asks for it.
-pub(super) fn end_sharing_users(config: &Config, users: &Users) -> anyhow::Result<()> {
+/// Opens the history of a node. What is not shared, of it and of users, is not noted: nobody would
+/// ask for it.
+pub(super) fn open_history(config: &Config, users: &Users) -> anyhow::Result<Arc<History>> {
     if !config.array.shares(SharedKind::Users) {
         users.end_sharing()?;
     }
-    Ok(())
-}
-
-/// Opens the history of a node. What is not shared is not noted: nobody would ask for it.
-pub(super) fn open_history(config: &Config) -> anyhow::Result<Arc<History>> {
     let history = History::open(&sandbox::history_folder(&config.node.data)?)?;
     for kind in [SharedKind::Senders, SharedKind::Greylist] {
         if !config.array.shares(kind) {
