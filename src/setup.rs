@@ -239,7 +239,12 @@ fn examine(plan: &Plan, answers: &Answers) -> anyhow::Result<Findings> {
     let environment = crate::config::environment;
     let config = crate::shared_settings::load(Some(&plan.path), environment)?.config;
     let address = answers.addresses.first().copied().filter(|_| answers.hop.is_some());
-    crate::doctor::examine(&config, Some(&plan.path), address, None)
+    let mut findings = crate::doctor::examine(&config, Some(&plan.path), address, None)?;
+    if answers.purpose == Purpose::Trial {
+        // Nobody outside sees a node on loopback.
+        findings.0.retain(|(_, check, _)| !matches!(*check, "our name" | "reverse name"));
+    }
+    Ok(findings)
 }
 
 fn undo(args: &Args, host: &Host) -> anyhow::Result<ExitCode> {
@@ -269,16 +274,8 @@ fn undo(args: &Args, host: &Host) -> anyhow::Result<ExitCode> {
     let earlier = journal.last().map(|(purpose, at)| (purpose.name(), at.to_owned()));
     if args.json {
         let texts = |wanted: bool| -> Vec<&String> {
-            let of = |one| match one {
-                &Undone::Done(ref text) => (true, text),
-                Undone::Kept(text) => (false, text),
-            };
-            undone
-                .iter()
-                .map(of)
-                .filter(|(is_done, _)| *is_done == wanted)
-                .map(|(_, t)| t)
-                .collect()
+            let of = |one: &'_ Undone| matches!(one, Undone::Done(_)) == wanted;
+            undone.iter().filter(|one| of(one)).map(Undone::text).collect()
         };
         let line = serde_json::json!({
             "for": purpose.name(), "at": at, "undone": texts(true), "kept": texts(false),
@@ -288,8 +285,7 @@ fn undo(args: &Args, host: &Host) -> anyhow::Result<ExitCode> {
     } else {
         writeln!(out, "`gauntlet setup {}` of {at} is taken back:", purpose.name())?;
         for one in &undone {
-            let (Undone::Done(text) | Undone::Kept(text)) = one;
-            writeln!(out, "  {text}")?;
+            writeln!(out, "  {}", one.text())?;
         }
         after_undo(purpose, earlier, &mut out)?;
     }

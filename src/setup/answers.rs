@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gauntlet_gateway::network::Network;
 use gauntlet_mail::address::ascii_domain;
+use gauntlet_mail::network::is_global;
 
 use super::given::{Given, HopTls, Keeper, Mta, Purpose};
 use super::host::Host;
@@ -137,11 +138,7 @@ impl Answers {
             console: given.console.clone(),
             resolvers: given.resolver.clone(),
             domains,
-            addresses: if given.address.is_empty() {
-                host.addresses.clone()
-            } else {
-                given.address.clone()
-            },
+            addresses: addresses(given, host),
             report_to: given.report_to.clone(),
             networks: given.network.clone(),
             service,
@@ -212,6 +209,14 @@ fn data(given: &Given, purpose: Purpose, host: &Host) -> PathBuf {
         None if host.is_root && purpose != Purpose::Trial => Path::new("/var/lib/gauntlet").into(),
         None => host.here.join("gauntlet-data"),
     }
+}
+
+/// An address that the internet does not reach would be wrong in the DNS.
+fn addresses(given: &Given, host: &Host) -> Vec<IpAddr> {
+    if !given.address.is_empty() {
+        return given.address.clone();
+    }
+    host.addresses.iter().copied().filter(|address| is_global(*address)).collect()
 }
 
 /// A trial lies where whoever tries it works, and another user could often not get there.

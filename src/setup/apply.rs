@@ -155,10 +155,7 @@ fn data_folder(plan: &Plan, journal: &mut Journal, done: &mut Done) -> anyhow::R
         let data = (path == data).then(|| data.clone());
         journal.note(Step::Folder { path: path.clone(), data })?;
     }
-    if privileges::to_become(&plan.config)
-        .with_context(|| format!("--user {:?}", plan.config.node.user))?
-        .is_none()
-    {
+    if privileges::to_become(&plan.config)?.is_none() {
         privileges::make_above(data).with_context(|| data.display().to_string())?;
     }
     privileges::make_folder(&plan.config, data)

@@ -213,3 +213,84 @@ impl File {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use gauntlet_gateway::config::{Loaded, Origin};
+
+    use super::super::answers::tests::answers;
+    use super::*;
+
+    /// Name of the golden text, and the flags that lead to it.
+    const CASES: [(&str, &str); 9] = [
+        ("trial", "trial --listen 127.0.0.1:2526 --console 127.0.0.1:8026"),
+        ("milter", "milter --network 10.0.0.0/24"),
+        ("milter-node", "milter --held-by node --domain example.org --service unix:/run/g.sock"),
+        ("exim", "milter --mta exim"),
+        ("front", "front --domain example.org --next-hop 10.0.0.5"),
+        (
+            "exchange",
+            "front --domain example.org,example.net --next-hop 10.0.0.5,10.0.0.6 \
+             --next-hop-tls required --listen 192.0.2.10:25 --outbound 10.0.0.10:25 \
+             --network 10.0.0.5 --network 10.0.0.6 --recipients recipients.txt \
+             --certificate /etc/gauntlet-tls/cert.pem --key /etc/gauntlet-tls/key.pem",
+        ),
+        (
+            "dovecot",
+            "front --domain example.org --next-hop 127.0.0.1 --lmtp --submission=192.0.2.10:587 \
+             --listen 192.0.2.10:25 --acme postmaster@example.org --smart-host relay.example.net",
+        ),
+        ("array", "array --domain example.org --next-hop 10.0.0.5 --resolver 127.0.0.1"),
+        (
+            "array-database",
+            "array --name mx1.example.org --domain example.org --next-hop 10.0.0.5 \
+             --recipients all --database postgres://g:secret@10.0.0.9/g --objects s3://k:s@h/b",
+        ),
+    ];
+
+    #[test]
+    fn every_path_writes_its_golden_text() {
+        for (name, flags) in CASES {
+            let text = text(&answers(flags).unwrap());
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/setup/golden");
+            let path = folder.join(format!("{name}.toml"));
+            if std::env::var_os("GAUNTLET_BLESS").is_some() {
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(&path, &text).unwrap();
+            }
+            let golden = fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(text, golden, "{name}: GAUNTLET_BLESS=1 writes it anew");
+        }
+    }
+
+    #[test]
+    fn a_node_reads_every_text_and_each_setting_differs_from_its_default() {
+        let none = Loaded::load(None, []).unwrap().settings();
+        for (name, flags) in CASES {
+            let text = text(&answers(flags).unwrap());
+            let loaded = Loaded::load_text(&text, Path::new("gauntlet.toml"), []);
+            let loaded = loaded.unwrap_or_else(|e| panic!("{name}: {e}"));
+            for setting in loaded.settings() {
+                if matches!(setting.origin, Origin::File { .. }) {
+                    assert!(
+                        !none.iter().any(|d| d.key == setting.key && d.value == setting.value),
+                        "{name}: {} is the default",
+                        setting.key
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_people_type_stays_a_value() {
+        let mut odd = answers("front --domain example.org --next-hop 10.0.0.5").unwrap();
+        odd.data = "/srv/a \"b\"\\c\n[array]".into();
+        let text = text(&odd);
+        let loaded = Loaded::load_text(&text, Path::new("gauntlet.toml"), []).unwrap();
+        assert_eq!(loaded.config.node.data, odd.data);
+        assert!(!loaded.config.array.is_on());
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -70,6 +71,14 @@ pub(super) enum Undone {
     Done(String),
     /// It stays, since somebody changed it.
     Kept(String),
+}
+
+impl Undone {
+    /// What is said of it.
+    pub(super) fn text(&self) -> &String {
+        let (Undone::Done(text) | Undone::Kept(text)) = self;
+        text
+    }
 }
 
 /// All runs for one configuration file, oldest first.
@@ -296,8 +305,7 @@ fn restore(postfix: &Postfix, changes: &Changes, saved: &[Saved]) -> anyhow::Res
     let untouched = |file: &Saved| hash(&file.path).ok().flatten() == Some(file.sha256.clone());
     if saved.iter().all(untouched) {
         for Saved { path, text, .. } in saved {
-            // Written into, so that owner and mode stay.
-            fs::write(path, text).with_context(|| path.display().to_string())?;
+            put_back(path, text).with_context(|| path.display().to_string())?;
         }
         return Ok(Undone::Done(format!("{place}: Postfix's settings are as they were before")));
     }
@@ -309,6 +317,13 @@ fn restore(postfix: &Postfix, changes: &Changes, saved: &[Saved]) -> anyhow::Res
             kept.join(", ")
         ))),
     }
+}
+
+/// Writes a file anew in one step, with the owner and mode that it has.
+fn put_back(path: &Path, text: &str) -> io::Result<()> {
+    let seen = fs::metadata(path)?;
+    files::write_durably_as(path, text.as_bytes(), seen.mode() & 0o7777)?;
+    std::os::unix::fs::chown(path, Some(seen.uid()), Some(seen.gid()))
 }
 
 #[cfg(test)]

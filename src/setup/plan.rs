@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::outbound::signing::{Key, KeyRing, KeyState};
+use gauntlet_gateway::privileges;
 
 use super::answers::{Answers, Certificate, Recipients};
 use super::configuration;
@@ -57,6 +58,7 @@ impl Plan {
             Err(error) => return Err(error).context(path.display().to_string()),
         };
         let config = loaded.config;
+        privileges::to_become(&config).with_context(|| format!("--user {:?}", answers.user))?;
         let ring = KeyRing::load(&config.node.inside(&config.dkim.keys))?;
         let signs = |domain: &str| {
             ring.keys_of(domain).iter().filter(|key| key.state == KeyState::Active).map(key_text)
@@ -105,6 +107,11 @@ pub(super) fn key_text(key: &Key) -> KeyText {
 
 /// Files that the configuration is to name can be read.
 fn files_are_there(answers: &Answers) -> anyhow::Result<()> {
+    ensure!(
+        !answers.data.as_os_str().is_empty() && answers.data.parent().is_some(),
+        "--data {}: name a folder of its own",
+        answers.data.display()
+    );
     let Some(hop) = &answers.hop else { return Ok(()) };
     let mut named: Vec<(&str, &Path)> = Vec::new();
     if let Certificate::Own { certificate, key } = &hop.certificate {
@@ -119,10 +126,5 @@ fn files_are_there(answers: &Answers) -> anyhow::Result<()> {
             format!("{flag} {}{hint}", path.display())
         })?;
     }
-    ensure!(
-        !answers.data.as_os_str().is_empty() && answers.data.parent().is_some(),
-        "--data {}: name a folder of its own",
-        answers.data.display()
-    );
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Changes {
             }
             text.push_str(&format!("+{} = {}\n", change.name, change.value));
         }
-        for line in &self.service {
+        if let Some(line) = &self.service {
             text.push_str(&format!("+{line}\n"));
             let options = RELEASE_OPTIONS.iter();
             text.extend(options.map(|(name, value)| format!("+  -o {name}={value}\n")));

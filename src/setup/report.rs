@@ -138,23 +138,14 @@ impl Report<'_> {
     fn remarks(&self) -> Vec<String> {
         let mut all = Vec::new();
         let is_exchanger = self.answers.hop.is_some();
-        let addresses = &self.answers.addresses;
-        let private: Vec<String> = addresses
-            .iter()
-            .filter(|ip| !gauntlet_gateway::network::is_global(**ip))
-            .map(ToString::to_string)
-            .collect();
-        if addresses.is_empty() && !self.answers.domains.is_empty() {
-            all.push(
-                "this machine does not reach the internet: name the node's address by --address \
-                 for the records that have it"
-                    .to_owned(),
-            );
-        } else if !private.is_empty() {
-            all.push(format!(
-                "{} is no address of the internet: name the one that others see by --address",
-                private.join(", ")
-            ));
+        if self.answers.addresses.is_empty() && !self.answers.domains.is_empty() {
+            let own: Vec<String> = self.host.addresses.iter().map(ToString::to_string).collect();
+            let own = match own.is_empty() {
+                true => "this machine does not reach the internet".to_owned(),
+                false => format!("{} is no address of the internet", own.join(", ")),
+            };
+            let records = if is_exchanger { "A, AAAA and PTR records, and SPF" } else { "SPF" };
+            all.push(format!("{own}: name the one that others see by --address, for {records}"));
         }
         if is_exchanger && self.sts_policy.is_none() {
             all.push(
