@@ -231,7 +231,9 @@ fn selector(given: &Given, purpose: Purpose, name: &str) -> Option<String> {
         Purpose::Array => name.split('.').next().unwrap_or_default(),
         _ => "g1",
     };
-    let signs = purpose != Purpose::Trial && !given.no_dkim;
+    // Exim asks for a verdict, and changes nothing.
+    let is_exim = purpose == Purpose::Milter && given.mta == Some(Mta::Exim);
+    let signs = purpose != Purpose::Trial && !is_exim && !given.no_dkim;
     signs.then(|| given.selector.clone().unwrap_or_else(|| default.to_owned()))
 }
 
@@ -258,7 +260,8 @@ fn service(given: &Given, problems: &mut Problems) -> Service {
 fn hop(given: &Given, host: &Host, problems: &mut Problems) -> Hop {
     let port = if given.lmtp { 24 } else { 25 };
     let hosts: Vec<String> = given.next_hop.iter().map(|hop| with_port(hop, port)).collect();
-    for hop in hosts.iter().chain(&given.smart_host) {
+    let smart_host = given.smart_host.as_ref().map(|smart| with_port(smart, 25));
+    for hop in hosts.iter().chain(&smart_host) {
         problems.host_and_port(hop);
     }
     if given.domain.is_empty() {
@@ -290,7 +293,7 @@ fn hop(given: &Given, host: &Host, problems: &mut Problems) -> Hop {
         tls: given.next_hop_tls.unwrap_or(HopTls::Opportunistic),
         recipients,
         outbound: given.outbound.clone(),
-        smart_host: given.smart_host.as_ref().map(|smart| with_port(smart, 25)),
+        smart_host,
         submission,
         certificate: certificate(given, host, problems),
     }

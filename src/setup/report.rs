@@ -184,6 +184,12 @@ impl Report<'_> {
             ),
         });
         if let Some(service) = &self.answers.service {
+            if service.address.starts_with("unix:") {
+                all.push(
+                    "see to it that the mail server's user can open the socket: its folder,                      socket_mode, and a chroot that the mail server may run in"
+                        .to_owned(),
+                );
+            }
             all.push(match (service.mta, service.apply) {
                 (Mta::Postfix, true) => "`postfix reload`, once the node runs: without it Postfix \
                                          answers 451 (milter_default_action)"
