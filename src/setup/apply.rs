@@ -79,10 +79,11 @@ fn steps(
 }
 
 fn cannot_write(folder: &Path) -> String {
-    format!(
-        "{} cannot be written to; run this as root, or name another file with --config",
-        folder.display()
-    )
+    let hint = match privileges::is_root() {
+        true => "",
+        false => "; run this as root, or name another file with --config",
+    };
+    format!("{} cannot be written to{hint}", folder.display())
 }
 
 /// Folders above a file, or the data folder, that are not there yet; the outermost first.

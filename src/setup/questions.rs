@@ -137,6 +137,34 @@ fn front(list: &mut List<'_>, host: &Host) {
         Some("probe".to_owned()),
         |given, text| given.recipients = Some(text.to_owned()),
     );
+    certificate(list);
+    list.text(
+        given.network.is_empty() && given.outbound.is_none(),
+        ("--network", "Networks of your servers that send through this node (none: empty)"),
+        none(),
+        |given, text| given.network = parts(text),
+    );
+    list.text(
+        !given.network.is_empty() && given.outbound.is_none(),
+        ("--outbound", "Address and port where they hand their mail over"),
+        None,
+        |given, text| given.outbound = Some(text.to_owned()),
+    );
+    list.text(
+        given.submission.is_none(),
+        (
+            "--submission",
+            "Address and port where people send after a login, such as \
+                          0.0.0.0:587 (nobody: empty)",
+        ),
+        none(),
+        |given, text| given.submission = some(text),
+    );
+}
+
+fn certificate(list: &mut List<'_>) {
+    let given = list.given;
+    let none = || Some(String::new());
     let no_certificate = given.certificate.is_none() && given.acme.is_none();
     list.text(
         no_certificate,
@@ -162,28 +190,6 @@ fn front(list: &mut List<'_>, host: &Host) {
         ("--key", "PEM file with its private key"),
         None,
         |given, text| given.key = Some(text.into()),
-    );
-    list.text(
-        given.network.is_empty() && given.outbound.is_none(),
-        ("--network", "Networks of your servers that send through this node (none: empty)"),
-        none(),
-        |given, text| given.network = parts(text),
-    );
-    list.text(
-        !given.network.is_empty() && given.outbound.is_none(),
-        ("--outbound", "Address and port where they hand their mail over"),
-        None,
-        |given, text| given.outbound = Some(text.to_owned()),
-    );
-    list.text(
-        given.submission.is_none(),
-        (
-            "--submission",
-            "Address and port where people send after a login, such as \
-                          0.0.0.0:587 (nobody: empty)",
-        ),
-        none(),
-        |given, text| given.submission = some(text),
     );
 }
 

@@ -253,8 +253,8 @@ fn heading(text: &str) -> String {
     format!("\n{text}:\n")
 }
 
-/// A text in lines, with a mark before the first and as many blanks, or the mark of a remark, before
-/// the others.
+/// A text in lines, with a mark before the first and as many blanks, or the mark of a remark,
+/// before the others.
 fn wrapped(mark: &str, text: &str) -> String {
     let others = if mark.starts_with(';') { mark.to_owned() } else { " ".repeat(mark.len()) };
     let mut lines = vec![mark.to_owned()];
