@@ -11,10 +11,11 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::common::debian::Debian;
+use crate::common::exim::Exim;
 use crate::common::postfix::{Postfix, free_address};
 use crate::common::served::Served;
 use crate::common::zone::Zone;
-use crate::common::{PATIENCE, Sink, Smtp, files_below, message};
+use crate::common::{Node, PATIENCE, Sink, Smtp, files_below, message};
 use crate::serve_array_join::Site;
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
@@ -428,6 +429,32 @@ fn a_node_joins_an_array_as_it_is_set_up() {
     assert!(said.out.contains("`gauntlet array join TOKEN --config"), "{}", said.out);
 }
 
+#[test]
+fn exim_asks_by_the_lines_that_setup_prints() {
+    let Some(exim) = Exim::program() else { return };
+    let (service, address) = (free_address(), free_address());
+    let words =
+        format!("milter --mta exim --name mx.example.org --service {service} --dry-run --json");
+    let json = Place::new().setup(&words).json();
+    let text = json["lines"][0]["text"].as_str().unwrap();
+    let (main, acl) = text.split_once("# behind `begin acl`\n").unwrap();
+    let settings = format!(
+        "{main}acl_smtp_rcpt = check_rcpt\nbegin acl\ncheck_rcpt:\n  accept domains = \
+         +local_domains\n  deny\n{acl}begin routers\nlocal:\n  driver = accept\n  transport = \
+         maildir\n"
+    );
+    let node = Node::start(&format!(
+        "[facts]\nenabled = false\n[[service]]\nprotocol = \"spamd\"\naddress = \"{service}\"\n"
+    ));
+    let exim = Exim::start(&exim, address, &node, &settings, "");
+    let mut client = Smtp::connect(address).unwrap();
+    let ham = message("exim", 300);
+    let reply = client.send("ann@example.org", &["bob@example.net"], &ham).unwrap();
+    assert!(reply.starts_with("250"), "{reply}\n{}", exim.log());
+    let reply = client.send("ann@example.org", &["bob@example.net"], GTUBE.as_bytes()).unwrap();
+    assert!(reply.starts_with("550 This message looks like spam"), "{reply}\n{}", exim.log());
+}
+
 /// Each path in an empty Debian, as root with a user of the node's own.
 #[test]
 fn every_path_from_an_empty_debian() {
@@ -463,9 +490,16 @@ fn every_path_from_an_empty_debian() {
     }
     // One of them runs, as that user.
     let words = "front --name mx.example.org --domain example.org --next-hop 127.0.0.1:9 \
-                 --recipients all --listen 127.0.0.1:0 --console 127.0.0.1:0 --no-doctor";
+                 --recipients all --listen 127.0.0.1:0 --console 127.0.0.1:0 \
+                 --resolver 127.0.0.1:9";
     let (said, code) = debian.run(&format!("gauntlet setup {words}"));
-    assert_eq!(code, 0, "{said}");
+    assert_eq!(code, 1, "doctor found no resolver: {said}");
+    for line in [
+        "ok      privacy      /var/lib/gauntlet is for its owner only",
+        "error   resolver     127.0.0.1:9",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
     assert!(debian.written("/etc/gauntlet/gauntlet.toml").unwrap().contains("user = \"gauntlet\""));
     let serve = "exec gauntlet serve --config /etc/gauntlet/gauntlet.toml";
     let node = Served::of(debian.sh(serve));
