@@ -148,7 +148,8 @@ fn complete(args: &Args, given: &mut Given, host: &Host) -> anyhow::Result<bool>
         .map(|question| question.flag)
         .collect();
     let is_incomplete = given.purpose().is_none() || !missing.is_empty();
-    if !args.ask && !(is_incomplete && std::io::stdin().is_terminal()) {
+    let asks = args.ask || (is_incomplete && std::io::stdin().is_terminal());
+    if !asks {
         if given.purpose().is_some() && !missing.is_empty() {
             bail!(
                 "standard input is no terminal, so nothing is asked; missing: {} (or {}); --ask \
@@ -298,18 +299,16 @@ fn after_undo(
     earlier: Option<(&str, String)>,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
-    match purpose {
-        Purpose::Trial => {}
-        Purpose::Milter => writeln!(out, "next: `postfix reload`, then stop the node")?,
-        Purpose::Front => {
-            writeln!(out, "next: stop the node, and take its records out of the DNS")?
-        }
-        Purpose::Array => writeln!(
-            out,
+    let next = match purpose {
+        Purpose::Trial => "",
+        Purpose::Milter => "next: `postfix reload`, then stop the node\n",
+        Purpose::Front => "next: stop the node, and take its records out of the DNS\n",
+        Purpose::Array => {
             "next: stop the node, take its records out of the DNS, and `gauntlet array leave NAME` \
-             on the manager if it had joined"
-        )?,
-    }
+             on the manager if it had joined\n"
+        }
+    };
+    write!(out, "{next}")?;
     if let Some((name, at)) = earlier {
         writeln!(out, "`gauntlet setup {name}` of {at} is still there: undo again takes it back")?;
     }
