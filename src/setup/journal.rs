@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use gauntlet_channel::hex;
 use gauntlet_gateway::privileges;
 use gauntlet_store::files;
@@ -95,6 +95,21 @@ pub(super) fn place(config: &Path) -> PathBuf {
     config.with_file_name(name)
 }
 
+/// Whoever can write a journal says which files are removed, and which program sets Postfix back.
+fn is_ours(path: &Path) -> anyhow::Result<()> {
+    let seen = fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
+    let ours = seen.is_file() && seen.uid() == files::effective_user() && seen.mode() & 0o022 == 0;
+    ensure!(
+        ours,
+        "{} is not yours alone (owner {}, mode {:o}): what it says is not done; look at it, then \
+         remove it, or have its owner run this",
+        path.display(),
+        seen.uid(),
+        seen.mode() & 0o7777
+    );
+    Ok(())
+}
+
 impl Journal {
     /// Reads the journal beside a configuration; there may be none yet.
     ///
@@ -110,6 +125,9 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error).context(path.display().to_string()),
         };
+        if !runs.is_empty() {
+            is_ours(&path)?;
+        }
         Ok(Journal { path, runs })
     }
 
@@ -392,6 +410,29 @@ mod tests {
         assert!(journal.undo().unwrap().iter().all(|u| matches!(u, Undone::Done(_))));
         assert_eq!(fs::read_to_string(&path).unwrap(), "the old one");
         assert!(!before.exists());
+    }
+
+    #[test]
+    fn a_journal_that_others_can_write_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("gauntlet.toml");
+        let mut journal = Journal::of(&config).unwrap();
+        journal.begin(Purpose::Trial, "monday".into());
+        let (path, sha256) = written(folder.path(), "victim", "text");
+        journal.note(Step::File { path: path.clone(), sha256, before: None, data: None }).unwrap();
+        let mode = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(place(&config), mode).unwrap();
+        };
+        mode(0o666);
+        let error = Journal::of(&config).unwrap_err().to_string();
+        assert!(error.contains("is not yours alone") && path.exists(), "{error}");
+        // Nor one that a link leads to.
+        mode(0o600);
+        let elsewhere = folder.path().join("elsewhere");
+        fs::rename(place(&config), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, place(&config)).unwrap();
+        assert!(Journal::of(&config).is_err());
     }
 
     #[test]
