@@ -83,6 +83,28 @@ impl Findings {
     fn add(&mut self, status: Status, what: &'static str, text: impl Into<String>) {
         self.0.push((status, what, text.into()));
     }
+
+    /// A check failed; warnings do not count.
+    pub(crate) fn has_error(&self) -> bool {
+        self.0.iter().any(|(status, _, _)| *status == Status::Error)
+    }
+
+    /// Prints a line each, as a table or as JSON objects.
+    ///
+    /// # Errors
+    /// The output takes nothing.
+    pub(crate) fn print(&self, out: &mut impl Write, as_json: bool) -> std::io::Result<()> {
+        for (status, what, text) in &self.0 {
+            if as_json {
+                let line =
+                    serde_json::json!({"check": what, "status": status.name(), "text": text});
+                writeln!(out, "{line}")?;
+            } else {
+                writeln!(out, "{:<7} {what:<12} {text}", status.name())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -92,17 +114,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config.dns.servers = vec![server.clone()];
     }
     let found = examine(&config, args.config.as_deref(), args.address, None)?;
-    let mut out = std::io::stdout().lock();
-    for (status, what, text) in &found.0 {
-        if args.json {
-            let line = serde_json::json!({"check": what, "status": status.name(), "text": text});
-            writeln!(out, "{line}")?;
-        } else {
-            writeln!(out, "{:<7} {what:<12} {text}", status.name())?;
-        }
-    }
-    let failed = found.0.iter().any(|(status, _, _)| *status == Status::Error);
-    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    found.print(&mut std::io::stdout().lock(), args.json)?;
+    Ok(if found.has_error() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 /// What the kernel holds the processes of a running node to.

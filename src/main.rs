@@ -40,6 +40,7 @@ mod scan;
 mod searches;
 mod senders;
 mod serve;
+mod setup;
 mod shared_settings;
 mod size;
 mod status;
@@ -67,6 +68,7 @@ pub(crate) struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
+  gauntlet setup                         a configuration for what this node is to do
   gauntlet scan message.eml              judge one message
   gauntlet scan --explain message.eml    and say why, with the evidence in its context
   gauntlet scan --json ~/Maildir | jq .  judge a mail box, one JSON line a message
@@ -77,6 +79,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Judge messages from files, folders, Maildirs, mailboxes, archives or standard input
     Scan(scan::Args),
+    /// Set up a node: configuration, keys, DNS records, lines for Postfix; or take that back
+    Setup(Box<setup::Args>),
     /// Run a node: receive, judge and pass on mail
     Serve(serve::Args),
     /// Run a web proxy: pass on or block requests of browsers
@@ -201,6 +205,7 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Scan(args) => scan::run(&args),
+        Command::Setup(args) => setup::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Proxy(args) => proxy::run(&args),
         Command::Ca(args) => ca::run(&args),

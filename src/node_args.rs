@@ -22,6 +22,11 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// The node of this configuration file.
+    pub(crate) fn of(config: &Path) -> Self {
+        NodeArgs { config: Some(config.to_owned()), data: None }
+    }
+
     /// The configuration file, if one was named.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.config.as_deref()

@@ -72,8 +72,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before the node may start no program any more.
     let processes = content_process::start_for_node(&config)?;
     let packets = PacketProcess::start(&config, args.node.file())?;
+    // Before the sandbox, within which nobody could read a key of the data folder.
+    let unreadable = unreadable_keys(&config)?;
     let confined = sandbox::enter_node(&config, args.node.file())?;
     let _written_to_the_end = text_logs::start(&config)?;
+    for warning in unreadable {
+        tracing::warn!("{warning}");
+    }
     secrets.watch().context("a thread for the secrets process")?;
     let sandbox = describe_sandbox(&confined, &secrets);
     crate::allocator::keep_memory_small();
@@ -248,9 +253,6 @@ fn open_listeners(
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
-    for warning in unreadable_keys(config)? {
-        tracing::warn!("{warning}");
-    }
     drop_root(config)?;
     if privileges::is_root() {
         tracing::warn!("running as root: set node.user to a user of its own");

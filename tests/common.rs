@@ -6,11 +6,13 @@ pub(crate) mod array_site;
 pub(crate) mod capture;
 pub(crate) mod channels;
 pub(crate) mod clamav;
+pub(crate) mod debian;
 pub(crate) mod exim;
 pub(crate) mod launch;
 pub(crate) mod namespaces;
 pub(crate) mod postfix;
 pub(crate) mod running;
+pub(crate) mod served;
 mod sink;
 #[path = "../crates/gateway/tests/zone.rs"]
 pub(crate) mod zone;

@@ -118,6 +118,7 @@ mod serve_unscanned;
 mod serve_url_lists;
 mod serve_web;
 mod serve_web_clients;
+mod setup_command;
 mod size_command;
 mod tidy;
 mod tidy_docs;

@@ -33,13 +33,13 @@ fn give(folder: &Path) {
 }
 
 /// An authority, and a server that lets in by its certificates.
-struct Site {
+pub(crate) struct Site {
     folder: tempfile::TempDir,
     server: Server,
 }
 
 impl Site {
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
@@ -74,12 +74,12 @@ impl Site {
         Some(Site { folder, server })
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The configuration of a manager with a certificate of its own.
-    fn manager(&self) -> PathBuf {
+    pub(crate) fn manager(&self) -> PathBuf {
         let (ca, out) = (self.at("ca").display().to_string(), self.at("manager"));
         let folder = out.display().to_string();
         done(&["array", "ca", "node", "manager.test", "--ca", &ca, "--out", &folder], None);

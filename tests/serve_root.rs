@@ -377,6 +377,24 @@ fn a_key_that_only_root_can_read_is_named_at_the_start_and_by_doctor() {
     assert!(!said.contains("cannot read this key"), "{said}");
 }
 
+/// The sandbox keeps the node from a key that its user can read: that is nothing to warn of.
+#[test]
+fn a_key_of_the_nodes_own_is_not_named() {
+    let Some(nobody) = nobody() else { return };
+    let places = Places::new(nobody);
+    assert!(places.start("", "self_signed = false", "").takes_mail(), "{}", places.log());
+    let made = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["dkim", "new", "example.org", "--algorithm", "ed25519", "--config"])
+        .arg(places.folder.path().join("gauntlet.toml"))
+        .env_remove("GAUNTLET_CONFIG")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let running = places.start("", "self_signed = false", "");
+    assert!(running.takes_mail(), "{}", places.log());
+    assert!(!places.log().contains("cannot read this key"), "{}", places.log());
+}
+
 #[test]
 fn the_sandbox_is_required_and_in_force_as_another_user() {
     let Some(nobody) = nobody() else { return };

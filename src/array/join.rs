@@ -86,7 +86,7 @@ pub(crate) fn run(node: &NodeArgs, command: &Command) -> anyhow::Result<ExitCode
         Command::Ca { command } => ca(command),
         Command::Token(args) => token(node, args),
         Command::UsersKey { file } => users_key(file),
-        Command::Join { token } => join(node, token),
+        Command::Join { token } => join(node, token, &mut std::io::stdout().lock()),
         Command::Crl { ca } => crl(node, ca),
     }
 }
@@ -338,8 +338,12 @@ fn crl(node: &NodeArgs, ca: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes this machine's node one of the array by a token.
-fn join(node: &NodeArgs, text: &str) -> anyhow::Result<ExitCode> {
+/// Makes this machine's node one of the array by a token (`-` reads it from standard input), and
+/// says so on `out`.
+///
+/// # Errors
+/// What stands in the way; a join that was cut short goes on when it is tried again.
+pub(crate) fn join(node: &NodeArgs, text: &str, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let token = Token::parse(&read_token(text)?)?;
     let mut config = node.load()?;
     let name = config.node.host_name();
@@ -372,7 +376,6 @@ fn join(node: &NodeArgs, text: &str) -> anyhow::Result<ExitCode> {
         let session = schema::session(&database).await?;
         Ok::<_, anyhow::Error>((schema::check(&session).await?, nodes::list(&session).await?.len()))
     })?;
-    let out = &mut std::io::stdout().lock();
     writeln!(out, "{}: signed in as {name}, schema {there}, {of} nodes", database.server())?;
     set(node, &config, out)?;
     writeln!(out, "next: (re)start the node; `gauntlet array nodes` then lists it")?;
