@@ -119,6 +119,7 @@ mod serve_url_lists;
 mod serve_web;
 mod serve_web_clients;
 mod size_command;
+mod supply_chain;
 mod tidy;
 mod tidy_docs;
 mod tidy_modules;

@@ -270,6 +270,19 @@ fn the_images_own_configurations_are_valid() {
 }
 
 #[test]
+fn without_domains_the_image_does_not_start() {
+    let config = root().join("packaging/container/gauntlet.toml");
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["serve", "--config"])
+        .arg(config)
+        .env_remove("GAUNTLET_DOMAINS__LOCAL")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && said.contains("would take mail for everybody"), "{said}");
+}
+
+#[test]
 fn haproxy_reads_the_balancer_of_the_array_in_containers() {
     let Some(haproxy) = program("haproxy") else { return };
     let config = root().join("packaging/container/haproxy.cfg");
