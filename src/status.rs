@@ -16,7 +16,7 @@ Exit status: 0 the node takes mail; 1 it runs, but takes none; 2 no node answers
 
 Examples:
   gauntlet status
-  gauntlet status --metrics              all numbers, as Prometheus reads them
+  gauntlet status --metrics              numbers, as Prometheus reads them
   gauntlet status --json";
 
 /// Arguments of `gauntlet status`.
@@ -25,7 +25,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     node: NodeArgs,
-    /// Print all numbers, as `/metrics` has them
+    /// Print the numbers of mail, as `/metrics` has them
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
     /// Print one JSON object instead of lines
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (disks, routes) = (node_state::disks(&config), node_state::mail_routes(&config));
     let mut out = std::io::stdout().lock();
     if args.metrics {
-        write!(out, "{}", status.metrics)?;
+        write!(out, "{}{}", status.metrics, node_state::disk_metrics(&config))?;
     } else if args.json {
         let all = serde_json::json!({ "node": status, "disks": disks, "routes": routes });
         writeln!(out, "{all}")?;

@@ -42,19 +42,31 @@ struct Counts {
     error: String,
 }
 
-/// A family of metrics: name, kind, and its value.
-type Family = (&'static str, &'static str, fn(&Counts) -> u64);
+/// A family of metrics: name, help, kind, and its value.
+type Family = (&'static str, &'static str, &'static str, fn(&Counts) -> u64);
 
 const FAMILIES: [Family; 9] = [
-    ("version", "gauge", |c| c.version),
-    ("rounds_total", "counter", |c| c.rounds),
-    ("versions_total", "counter", |c| c.published),
-    ("failed_total", "counter", |c| c.failed),
-    ("signatures", "gauge", |c| c.written.signatures as u64),
-    ("signatures_left_out", "gauge", |c| c.written.resembling as u64),
-    ("url_entries", "gauge", |c| c.written.urls as u64),
-    ("url_hosts_left_out", "gauge", |c| c.written.urls_left_out as u64),
-    ("published_seconds", "gauge", |c| c.published_s.max(0).cast_unsigned()),
+    ("version", "Version of the channel that was published last", "gauge", |c| c.version),
+    ("rounds_total", "Looks whether there is something new to publish", "counter", |c| c.rounds),
+    ("versions_total", "Versions published", "counter", |c| c.published),
+    ("failed_total", "Looks that failed", "counter", |c| c.failed),
+    ("signatures", "Signatures in the last version", "gauge", |c| c.written.signatures as u64),
+    ("signatures_left_out", "Signatures left out: they resemble good mail", "gauge", |c| {
+        c.written.resembling as u64
+    }),
+    ("url_entries", "Entries of URL lists in the last version", "gauge", |c| c.written.urls as u64),
+    (
+        "url_hosts_left_out",
+        "Hosts left out of URL lists: something speaks for them",
+        "gauge",
+        |c| c.written.urls_left_out as u64,
+    ),
+    (
+        "published_seconds",
+        "When a version was published last, in seconds since 1970",
+        "gauge",
+        |c| c.published_s.max(0).cast_unsigned(),
+    ),
 ];
 
 impl Publisher {
@@ -62,10 +74,11 @@ impl Publisher {
     pub(crate) fn metrics(&self) -> String {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut text = String::new();
-        for (name, kind, value) in FAMILIES.iter().filter(|_| counts.is_on) {
+        for (name, help, kind, value) in FAMILIES.iter().filter(|_| counts.is_on) {
             let (name, value) = (format!("gauntlet_channel_publish_{name}"), value(&counts));
             // Writing to a String cannot fail.
-            let _written = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+            let _written =
+                writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
         }
         text
     }

@@ -68,6 +68,7 @@ impl NodeHandle for Handle {
 
     fn metrics(&self) -> String {
         let mut text = self.node.render_metrics();
+        text.push_str(&node_state::disk_metrics(&self.node.config()));
         if let Some(web) = &self.web {
             text.push_str(&web.metrics());
         }

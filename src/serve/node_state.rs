@@ -7,6 +7,7 @@ use gauntlet_console::{
 };
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::metrics;
 use gauntlet_gateway::net::web;
 use gauntlet_gateway::outbound::route::Routes;
 use gauntlet_mail::{Envelope, Facts, Message};
@@ -179,6 +180,21 @@ pub(crate) fn disks(config: &Config) -> Vec<Disk> {
         total: d.total,
     };
     resources::disks(config).into_iter().map(shown).collect()
+}
+
+/// Room on the disks that the node writes to, by what is there, in Prometheus' text format.
+pub(crate) fn disk_metrics(config: &Config) -> String {
+    let disks = disks(config);
+    let columns: [(&str, &str, fn(&Disk) -> u64); 2] = [
+        ("disk_free_bytes", "Bytes free on a disk of the node", |disk| disk.free),
+        ("disk_total_bytes", "Bytes of a disk of the node", |disk| disk.total),
+    ];
+    let mut text = String::new();
+    for (name, help, bytes) in columns {
+        let values = disks.iter().map(|disk| (disk.what.as_str(), bytes(disk)));
+        metrics::labelled(&mut text, name, help, "gauge", "disk", values);
+    }
+    text
 }
 
 #[cfg(test)]

@@ -13,6 +13,21 @@ impl Node {
         let packs = self.quarantine.pack_totals().unwrap_or_default();
         for (name, help, value) in [
             (
+                "takes_mail",
+                "1 while the node takes mail, else 0 (drained, disk full)",
+                u64::from(self.problems().is_empty()),
+            ),
+            (
+                "questions",
+                "What an administrator should decide, as gauntlet status names it",
+                self.questions().len() as u64,
+            ),
+            (
+                "started_seconds",
+                "When the node was started, in seconds since 1970",
+                (self.started_ms() / 1_000).max(0).cast_unsigned(),
+            ),
+            (
                 "queue_messages",
                 "Messages in the queue, waiting or being delivered",
                 self.queue.count(),
@@ -60,6 +75,9 @@ impl Node {
         ] {
             metrics::line(&mut text, name, help, "gauge", value);
         }
+        let version = [(env!("CARGO_PKG_VERSION"), 1)].into_iter();
+        let help = "1, with the version of the program";
+        metrics::labelled(&mut text, "info", help, "gauge", "version", version);
         self.render_folders(&mut text);
         if let Some(traces) = &self.traces {
             traces.counts().render(&mut text);
