@@ -33,6 +33,8 @@ mod policy;
 mod proxy;
 mod quarantine;
 mod queue;
+#[cfg(test)]
+mod reference;
 mod report;
 mod rules;
 mod ruleset;

@@ -22,6 +22,7 @@ mod engines;
 mod evaluate_stream;
 mod facts_command;
 mod golden;
+mod handbook;
 mod ips_command;
 mod ips_nft;
 mod ips_policy;
