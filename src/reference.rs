@@ -10,6 +10,7 @@ mod blocks;
 mod commands;
 mod examples;
 mod fields;
+mod rules;
 mod settings;
 
 use std::path::Path;

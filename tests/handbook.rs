@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::common::Node;
 use crate::common::blocks::{Block, Step, blocks, pages, root};
 use crate::common::shell::Shell;
+use crate::common::{Node, PATIENCE};
 
 /// Pages whose blocks have marks.
 fn marked_pages() -> Vec<PathBuf> {
@@ -86,7 +86,7 @@ struct Run {
     shell: Shell,
     node: Option<Node>,
     /// Text of the page, and what stands for it here.
-    here: Vec<(String, String)>,
+    here: BTreeMap<String, String>,
     ids: BTreeMap<String, String>,
 }
 
@@ -98,11 +98,17 @@ impl Run {
             std::os::unix::fs::symlink(root().join(name), link).expect("a link");
         }
         let program = env!("CARGO_BIN_EXE_gauntlet");
-        let proxy = crate::port();
-        let here = vec![
+        let mut here = BTreeMap::from([
             ("target/release/gauntlet".to_owned(), program.to_owned()),
-            ("127.0.0.1:3128".to_owned(), format!("127.0.0.1:{proxy}")),
-        ];
+            ("127.0.0.1:3128".to_owned(), format!("127.0.0.1:{}", crate::port())),
+        ]);
+        for place in ["/etc/gauntlet", "/etc/rules-keys", "/var/lib", "/srv", "/media/usb"] {
+            let inside = folder.path().join(&place[1..]);
+            std::fs::create_dir_all(&inside).expect("a folder");
+            here.insert(place.to_owned(), inside.display().to_string());
+        }
+        // `channel init` makes it.
+        std::fs::remove_dir(folder.path().join("etc/rules-keys")).expect("an empty folder");
         let shell = Shell::start(folder.path(), Path::new(program));
         Run { folder, shell, node: None, here, ids: BTreeMap::new() }
     }
@@ -112,34 +118,52 @@ impl Run {
         if self.node.is_some() {
             return;
         }
-        let config = std::fs::read_to_string(self.folder.path().join("node.toml"));
-        let node = Node::start(&config.unwrap_or_default());
+        let node = Node::start("");
         let link = self.folder.path().join("gauntlet-data");
         std::os::unix::fs::symlink(node.data(), link).expect("a link");
         let file = node.folder.path().join("gauntlet.toml");
-        self.here.extend([
-            ("127.0.0.1:2525".to_owned(), node.smtp.to_string()),
-            ("127.0.0.1:8025".to_owned(), node.console.to_string()),
-            ("/var/lib/gauntlet".to_owned(), node.data().display().to_string()),
-            ("/etc/gauntlet/gauntlet.toml".to_owned(), file.display().to_string()),
-        ]);
+        for (page, here) in [
+            ("127.0.0.1:2525", node.smtp.to_string()),
+            ("127.0.0.1:8025", node.console.to_string()),
+            ("/var/lib/gauntlet", node.data().display().to_string()),
+            ("/etc/gauntlet/gauntlet.toml", file.display().to_string()),
+        ] {
+            self.here.insert(page.to_owned(), here);
+        }
         self.node = Some(node);
     }
 
     /// A command of the page as it is run here.
     fn translated(&self, text: &str) -> String {
-        let places = self.here.iter().map(|(page, here)| (page, here));
-        let all = places.chain(&self.ids);
-        all.fold(text.to_owned(), |text, (page, here)| text.replace(page.as_str(), here))
+        let mut all: Vec<(&String, &String)> = self.here.iter().chain(&self.ids).collect();
+        // What stands for a file goes before what stands for its folder.
+        all.sort_by_key(|(page, _)| std::cmp::Reverse(page.len()));
+        let mut translated = String::new();
+        let mut rest = text;
+        while let Some(next) = rest.chars().next() {
+            let found = all.iter().find(|(page, _)| rest.starts_with(page.as_str()));
+            let length = found.map_or(next.len_utf8(), |(page, _)| page.len());
+            translated.push_str(found.map_or(&rest[..length], |(_, here)| here));
+            rest = &rest[length..];
+        }
+        translated
     }
 
     fn step(&mut self, block: &Block, step: &Step, exit: i32) {
         let command = self.translated(&step.command);
         let expected: Vec<String> = step.output.iter().map(|l| self.translated(l)).collect();
-        let in_background = command.trim_end().ends_with('&');
-        let (mut printed, status) = self.shell.run(&command);
-        if in_background {
+        let (mut printed, mut status) = self.shell.run(&command);
+        if command.trim_end().ends_with('&') {
             printed = self.shell.wait_for(printed, |text| missing(&expected, text).is_none());
+        }
+        // The log has a message a moment after its client has the answer.
+        let start = std::time::Instant::now();
+        while is_question(&command)
+            && missing(&expected, &printed).is_some()
+            && start.elapsed() < PATIENCE
+        {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            (printed, status) = self.shell.run(&command);
         }
         let place = block.place();
         assert!(
@@ -167,8 +191,8 @@ impl Run {
     fn block(&mut self, block: &Block) {
         match mark(block) {
             Some(Mark::File(name)) => {
-                let text = self.translated(&block.text);
-                std::fs::write(self.folder.path().join(name), text).expect("a file");
+                let path = self.folder.path().join(self.translated(name));
+                std::fs::write(path, self.translated(&block.text)).expect("a file");
             }
             Some(Mark::Config) => self.check(block, "config"),
             Some(Mark::Policy) => self.check(block, "policy"),
@@ -195,6 +219,12 @@ impl Run {
         let is_fine = status == 0 && !printed.contains("never tried");
         assert!(is_fine, "{}: {printed}", block.place());
     }
+}
+
+/// Whether a command asks the node, and may ask again.
+fn is_question(command: &str) -> bool {
+    let questions = ["messages", "trace", "quarantine list", "quarantine folders", "policy replay"];
+    questions.iter().any(|question| command.contains(&format!("gauntlet {question}")))
 }
 
 /// The first expected line that is not among what was printed, in order.
