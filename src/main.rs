@@ -18,6 +18,7 @@ mod dkim;
 mod dlp;
 mod dmarc;
 mod doctor;
+mod documented;
 mod drain;
 mod examples;
 mod facts;

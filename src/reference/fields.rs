@@ -274,9 +274,9 @@ fn the_page_of_log_fields_is_true() {
     let describe = |name: &str, wanted: &mut Vec<String>| {
         let of = types.get(name).unwrap_or_else(|| panic!("no type {name}"));
         let head = if of.is_enum {
-            "| Value | |\n|---|---|\n"
+            "| Value | Meaning |\n|---|---|\n"
         } else {
-            "| Field | Type | |\n|---|---|---|\n"
+            "| Field | Type | Meaning |\n|---|---|---|\n"
         };
         format!("{head}{}", rows(of, &types, wanted))
     };

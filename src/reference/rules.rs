@@ -66,9 +66,11 @@ fn the_page_of_rules_is_true() {
         page += "| Rule | Points | Kind | Says |\n|---|---:|---|---|\n";
         for (name, rule) in rules(&text) {
             let points = fitted.get(&name).map_or(&rule.points, |fitted| &fitted.points);
-            let kinds = rule.flags.iter().filter(|flag| matches!(flag.as_str(), "phishing" | "bulk"));
+            let kinds =
+                rule.flags.iter().filter(|flag| matches!(flag.as_str(), "phishing" | "bulk"));
             let kind: Vec<&str> = kinds.map(String::as_str).collect();
-            page += &format!("| `{name}` | {points} | {} | {} |\n", kind.join(" "), cell(&rule.says));
+            page +=
+                &format!("| `{name}` | {points} | {} | {} |\n", kind.join(" "), cell(&rule.says));
             count += 1;
         }
     }
