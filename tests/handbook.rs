@@ -192,6 +192,8 @@ impl Run {
         match mark(block) {
             Some(Mark::File(name)) => {
                 let path = self.folder.path().join(self.translated(name));
+                let folder = path.parent().expect("a file is in a folder");
+                std::fs::create_dir_all(folder).expect("a folder");
                 std::fs::write(path, self.translated(&block.text)).expect("a file");
             }
             Some(Mark::Config) => self.check(block, "config"),
@@ -244,12 +246,22 @@ fn ids(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A line without what differs from run to run: ids, numbers, blanks.
+/// Names in dates, as they stand there.
+const DAYS: &[&str] = &["Mon, ", "Tue, ", "Wed, ", "Thu, ", "Fri, ", "Sat, ", "Sun, "];
+const MONTHS: &[&str] = &[
+    " Jan ", " Feb ", " Mar ", " Apr ", " May ", " Jun ", " Jul ", " Aug ", " Sep ", " Oct ", " Nov ",
+    " Dec ",
+];
+
+/// A line without what differs from run to run: ids, numbers, dates, blanks.
 fn shape(line: &str) -> String {
     let mut line = line.to_owned();
     let found: Vec<String> = ids(&line).map(str::to_owned).collect();
     for id in found {
         line = line.replace(&id, "@");
+    }
+    for (names, name) in [(DAYS, "Day, "), (MONTHS, " Month ")] {
+        line = names.iter().fold(line, |line, known| line.replace(known, name));
     }
     let mut shape = String::new();
     for c in line.trim().chars() {

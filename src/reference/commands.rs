@@ -6,7 +6,7 @@ use super::golden;
 
 const HEAD: &str = "# Commands
 
-What `gauntlet COMMAND --help` says, for every command; `gauntlet man DIR` writes the same as manual
+What the help (`--help`) of every command says; `gauntlet man DIR` writes the same as manual
 pages, `gauntlet completions SHELL` what a shell needs to complete it. A test makes this page from
 the program's own definition of its arguments.
 

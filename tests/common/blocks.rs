@@ -119,7 +119,7 @@ impl Block {
     pub(crate) fn has_commands(&self) -> bool {
         match self.language.as_str() {
             "sh" | "console" => true,
-            "" => self.is_console() || self.text.lines().any(|l| l.starts_with("gauntlet ")),
+            "" => self.is_console() || self.text.lines().any(is_call),
             _ => false,
         }
     }
@@ -134,7 +134,7 @@ impl Block {
         while let Some(line) = lines.next() {
             let first = match line.strip_prefix("$ ") {
                 Some(command) if is_console => Some(command),
-                None if !is_console && (is_all || line.starts_with("gauntlet ")) => Some(line),
+                None if !is_console && (is_all || is_call(line)) => Some(line),
                 _ => None,
             };
             let Some(first) = first else {
@@ -154,6 +154,12 @@ impl Block {
         }
         steps
     }
+}
+
+/// Whether a line calls our program, and is none that it prints (`gauntlet 0.1.0 is ready`).
+fn is_call(line: &str) -> bool {
+    let rest = line.strip_prefix("gauntlet ");
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '-'))
 }
 
 /// Whether a shell would run it, and not wait for more lines.
@@ -190,7 +196,7 @@ fn simple_commands(command: &str) -> Vec<Vec<String>> {
     let mut word: Option<String> = None;
     let (mut quote, mut drop_word) = (None, false);
     let mut chars = command.chars().peekable();
-    let mut end = |word: &mut Option<String>, drop_word: &mut bool, all: &mut Vec<Vec<String>>| {
+    let end = |word: &mut Option<String>, drop_word: &mut bool, all: &mut Vec<Vec<String>>| {
         let Some(word) = word.take() else { return };
         if !std::mem::take(drop_word) {
             all.last_mut().expect("one at least").push(word);
@@ -198,6 +204,12 @@ fn simple_commands(command: &str) -> Vec<Vec<String>> {
     };
     while let Some(c) = chars.next() {
         match (quote, c) {
+            // What another command prints: a number, as most options want that get one.
+            (None | Some('"'), '$') if chars.peek() == Some(&'(') => {
+                while chars.next_if(|c| *c != ')').is_some() {}
+                chars.next();
+                word.get_or_insert_default().push('1');
+            }
             (Some(open), c) if open == c => quote = None,
             (Some(_), c) => word.get_or_insert_default().push(c),
             (None, '\'' | '"') => {
