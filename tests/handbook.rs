@@ -1,8 +1,8 @@
 //! The handbook is true: every block of commands in it says whether it is run here, and those that
 //! are print what the page says.
 //!
-//! Marks are in `tests/common/blocks.rs`; that all commands are understood, run or not, is tested in
-//! `src/reference/examples.rs`. A page is run from top to bottom in a folder of its own, with
+//! Marks are in `tests/common/blocks.rs`. That all commands are understood, run or not, is tested
+//! in `src/reference/examples.rs`. A page is run from top to bottom in a folder of its own, with
 //! `samples/`, `rules/` and `tests/` in it. What a page prints is compared line by line: `...`
 //! stands for anything, numbers may differ, and ids of the page stand for those that were found.
 

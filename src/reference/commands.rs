@@ -6,9 +6,9 @@ use super::golden;
 
 const HEAD: &str = "# Commands
 
-What the help (`--help`) of every command says; `gauntlet man DIR` writes the same as manual
-pages, `gauntlet completions SHELL` what a shell needs to complete it. A test makes this page from
-the program's own definition of its arguments.
+What the help (`--help`) of every command says; `gauntlet man DIR` writes the same as manual pages,
+`gauntlet completions SHELL` what a shell needs to complete it. A test makes this page from the
+program's own definition of its arguments.
 
 Options that name the node (`--config`, `--data`) can stay away where `GAUNTLET_CONFIG` names the
 configuration, or the data folder is `gauntlet-data` in the current folder. Exit status is 0 for

@@ -11,8 +11,8 @@ use super::{cell, golden, root};
 const HEAD: &str = "# Fields of the logs
 
 The records that programs read, as JSON, made by a test from the types that are written. A field
-that says nothing (empty, null, false) may be left out. Times are Unix milliseconds where a name ends
-with `_ms`. Text comes from outside and is as it was: escape it where you show it.
+that says nothing (empty, null, false) may be left out. Times are Unix milliseconds where a name
+ends with `_ms`. Text comes from outside and is as it was: escape it where you show it.
 
 How long records are kept: `log.retention_days`, `web.log_retention_days` and
 `ips.log_retention_days` ([settings](settings.md)). Lines of the program's own log (`log.format`)

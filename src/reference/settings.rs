@@ -11,10 +11,9 @@ from; units are last in the names. `gauntlet config check FILE` reads a file and
 line, `gauntlet config show` prints the values in force and where each came from.
 
 A key replaces one default, a list replaces the whole list. The environment replaces single keys of
-tables: `GAUNTLET_SCAN__THREADS=4` is `threads` of `[scan]`; lists are separated by commas. Tables in
-double brackets may be repeated; those whose keys have an *example* instead of a default are not
-there unless you write them.
-";
+tables: `GAUNTLET_SCAN__THREADS=4` is `threads` of `[scan]`; lists are separated by commas. Tables
+in double brackets may be repeated; those whose keys have an *example* instead of a default are not
+there unless you write them. ";
 
 fn page(sections: &[Section]) -> String {
     let mut page = HEAD.to_owned();

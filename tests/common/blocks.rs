@@ -7,9 +7,10 @@
 //! |---|---|
 //! | `<!-- run -->` | `tests/handbook.rs` runs the commands and compares what they print |
 //! | `<!-- run: exit 1 -->` | the same; the last command ends with this status |
-//! | `<!-- run with a node -->` | the same, beside a node: a new one, unless the page has one already |
+//! | `<!-- run with a node -->` | the same, beside a node, one for the page |
 //! | `<!-- file: NAME -->` | the block is a file for the commands after it |
-//! | `<!-- config -->`, `<!-- policy -->` | `gauntlet config check`, `gauntlet policy check` accept it |
+//! | `<!-- config -->` | `gauntlet config check` accepts it |
+//! | `<!-- policy -->` | `gauntlet policy check` does, without a warning |
 //! | `<!-- not run: WHY -->` | somebody has to do it by hand, or another test does it |
 
 use std::path::{Path, PathBuf};
