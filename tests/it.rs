@@ -23,6 +23,7 @@ mod evaluate_stream;
 mod facts_command;
 mod golden;
 mod handbook;
+mod handbook_data;
 mod ips_command;
 mod ips_nft;
 mod ips_policy;
