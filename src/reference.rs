@@ -4,6 +4,7 @@
 //! the tests say what differs. `docs/filters.md` (rules) and `docs/openapi.json` (API) are made in
 //! the same way where the rules and the API are.
 
+mod api;
 #[path = "../tests/common/blocks.rs"]
 #[allow(dead_code, reason = "tests of the handbook read more of it")]
 mod blocks;

@@ -249,8 +249,8 @@ fn ids(text: &str) -> impl Iterator<Item = &str> {
 /// Names in dates, as they stand there.
 const DAYS: &[&str] = &["Mon, ", "Tue, ", "Wed, ", "Thu, ", "Fri, ", "Sat, ", "Sun, "];
 const MONTHS: &[&str] = &[
-    " Jan ", " Feb ", " Mar ", " Apr ", " May ", " Jun ", " Jul ", " Aug ", " Sep ", " Oct ", " Nov ",
-    " Dec ",
+    " Jan ", " Feb ", " Mar ", " Apr ", " May ", " Jun ", " Jul ", " Aug ", " Sep ", " Oct ",
+    " Nov ", " Dec ",
 ];
 
 /// A line without what differs from run to run: ids, numbers, dates, blanks.
