@@ -281,7 +281,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "completions",
         &["gauntlet completions bash > ~/.local/share/bash-completion/completions/gauntlet"],
     ),
-    ("man", &["gauntlet man | man -l -", "gauntlet man /usr/local/share/man/man1"]),
+    (
+        "man",
+        &[
+            "gauntlet man | man -l -",
+            "gauntlet man /usr/local/share/man/man1",
+            "gauntlet man --settings > /usr/local/share/man/man5/gauntlet.toml.5",
+        ],
+    ),
 ];
 
 /// The command line with its examples.

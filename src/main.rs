@@ -18,6 +18,7 @@ mod dkim;
 mod dlp;
 mod dmarc;
 mod doctor;
+mod documented;
 mod drain;
 mod examples;
 mod facts;
@@ -33,6 +34,8 @@ mod policy;
 mod proxy;
 mod quarantine;
 mod queue;
+#[cfg(test)]
+mod reference;
 mod report;
 mod rules;
 mod ruleset;

@@ -3,6 +3,8 @@
 pub(crate) mod array_account;
 pub(crate) mod array_load;
 pub(crate) mod array_site;
+#[allow(dead_code, reason = "the tests of the program read more of it")]
+pub(crate) mod blocks;
 pub(crate) mod capture;
 pub(crate) mod channels;
 pub(crate) mod clamav;
@@ -13,6 +15,7 @@ pub(crate) mod namespaces;
 pub(crate) mod postfix;
 pub(crate) mod running;
 pub(crate) mod served;
+pub(crate) mod shell;
 mod sink;
 #[path = "../crates/gateway/tests/zone.rs"]
 pub(crate) mod zone;

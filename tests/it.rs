@@ -22,6 +22,8 @@ mod engines;
 mod evaluate_stream;
 mod facts_command;
 mod golden;
+mod handbook;
+mod handbook_data;
 mod ips_command;
 mod ips_nft;
 mod ips_policy;
