@@ -21,6 +21,7 @@ mod doctor;
 mod drain;
 mod examples;
 mod facts;
+mod installed;
 mod ips;
 mod learn;
 mod learning;
@@ -193,6 +194,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    installed::choose_configuration();
     let cli = Cli::from_arg_matches(&examples::command().get_matches());
     let command = cli.unwrap_or_else(|error| error.exit()).command;
     // Before anything is opened and any thread is started.
