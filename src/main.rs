@@ -22,6 +22,7 @@ mod documented;
 mod drain;
 mod examples;
 mod facts;
+mod installed;
 mod ips;
 mod learn;
 mod learning;
@@ -200,6 +201,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    installed::choose_configuration();
     let cli = Cli::from_arg_matches(&examples::command().get_matches());
     let command = cli.unwrap_or_else(|error| error.exit()).command;
     // Before anything is opened and any thread is started.

@@ -7,6 +7,7 @@ mod judge;
 pub(crate) mod node_state;
 mod packets;
 pub(crate) mod secrets_process;
+mod service_manager;
 mod text_logs;
 
 use std::io::Write;
@@ -35,6 +36,7 @@ use self::handle::Handle;
 use self::judge::judge_of;
 use self::node_state::EffectiveSettings;
 use self::packets::{PacketProcess, Packets};
+use self::service_manager::ServiceManager;
 use crate::array::held::held;
 use crate::array::member::{Membership, messages};
 use crate::array::upgrade;
@@ -65,6 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     has_threads(threads_wanted(&config))?;
     let settings = EffectiveSettings::default();
     settings.apply(&loaded);
+    let manager = Arc::new(ServiceManager::of_environment());
     // Before the text logs and the secrets process, which write into it.
     data_folder::prepare(&config)?;
     // Before there is any thread, and while the node may still read what only root may.
@@ -91,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    let parts = (secrets, processes, packets);
+    let parts = (secrets, processes, packets, manager);
     runtime.block_on(serve(args, config.clone(), settings, parts, sandbox))?;
     match upgrade::is_stopping(&config) {
         true => Ok(ExitCode::from(upgrade::EXIT_STATUS)),
@@ -141,11 +144,14 @@ fn describe_sandbox(node: &SandboxStatus, secrets: &Secrets) -> Confinement {
     Confinement { text: all.join("; "), is_whole }
 }
 
+/// What was started before there are threads.
+type StartedBefore = (Arc<Secrets>, Processes, Option<PacketProcess>, Arc<ServiceManager>);
+
 async fn serve(
     args: &Args,
     config: Config,
     settings: EffectiveSettings,
-    (secrets, processes, packets): (Arc<Secrets>, Processes, Option<PacketProcess>),
+    (secrets, processes, packets, manager): StartedBefore,
     sandbox: Confinement,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -179,12 +185,15 @@ async fn serve(
     let password = users.create_first_administrator(now_ms())?;
     let paths = (console.as_ref(), web.as_deref());
     announce_or_warn(&node, paths, password.as_deref(), &sandbox.text);
+    manager.ready();
+    tokio::spawn(manager.clone().keep_alive());
     let broken = loop {
         tokio::select! {
             _ = hang_up.recv() => {
                 let phrases = channels.contents().phrases();
                 let served = (&*node, web.as_deref(), &*lists, &*phrases);
-                reload(args, served, &settings, (&users, &secrets));
+                manager.reloading();
+                manager.reloaded(reload(args, served, &settings, (&users, &secrets)));
                 packets.iter().for_each(|packets| packets.reload());
             }
             _ = terminate.recv() => break None,
@@ -192,11 +201,8 @@ async fn serve(
             why = secrets.ended() => break Some(why),
         }
     };
-    if let Some(why) = &broken {
-        let hint = "start the node again; mail in the spool is safe";
-        tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
-    }
-    tracing::info!("stopping: no new sessions, waiting for those that are open");
+    manager.stopping(node.config().node.drain_seconds_max);
+    log_stop(broken.as_deref());
     let beside = tokio::task::spawn_blocking(move || stop_paths(&(web, packets, None)));
     node.stop().await;
     let _ = tokio::task::spawn_blocking(move || stop_paths(&(None, None, array))).await;
@@ -210,6 +216,14 @@ async fn serve(
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
         None => Ok(()),
     }
+}
+
+fn log_stop(broken: Option<&str>) {
+    if let Some(why) = broken {
+        let hint = "start the node again; mail in the spool is safe";
+        tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
+    }
+    tracing::info!("stopping: no new sessions, waiting for those that are open");
 }
 
 /// Standard output may be closed: mail goes on without it.
@@ -298,7 +312,7 @@ fn reload(
     (node, web, lists, of_channels): (&Node, Option<&WebPath>, &OpenLists, &[PathBuf]),
     settings: &EffectiveSettings,
     (users, secrets): (&Users, &Secrets),
-) {
+) -> Result<(), String> {
     let applied = load_again(args, secrets).and_then(|loaded| {
         let phrases = &loaded.config.proxy.content.phrases;
         let phrases = web.map(|_| phrases::open_with(phrases, of_channels)).transpose()?;
@@ -313,6 +327,7 @@ fn reload(
             users.attempts().set_limits(node.config().sign_in.limits());
             record_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
+            Ok(())
         }
         Err(error) => {
             let denied = is_denied(&error) && node.config().node.sandbox != Sandbox::Off;
@@ -325,6 +340,7 @@ fn reload(
                 false => format!("{error:#}"),
             };
             tracing::error!(error, "configuration not reloaded; everything stays as it was");
+            Err(error)
         }
     }
 }
