@@ -66,6 +66,11 @@ impl Account {
         self.uid
     }
 
+    /// Numeric id of the user's group.
+    pub fn gid(&self) -> u32 {
+        self.gid
+    }
+
     /// Gives a folder of root's to this user, unless it is theirs already. Does nothing without
     /// root. No link can be put in its place meanwhile, since only folders are given that only root
     /// can replace.

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 
 pub use self::query::{AlertCursor, AlertPage, AlertQuery, AlertRow};
 pub use self::record::AlertRecord;
+pub(crate) use self::schema::MIGRATIONS;
 pub use self::rules::{AlertCount, AlertSummary, RuleCount};
 
 /// The log of alerts of a node.
