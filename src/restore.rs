@@ -88,7 +88,7 @@ fn kept(config: &Config) -> Vec<PathBuf> {
 
 /// Mail that waits in files of a newer version would stay there, unread.
 fn refuse_newer_spool(config: &Config, args: &Args) -> anyhow::Result<()> {
-    if !args.force || args.without_mail {
+    if !args.force || args.without_mail || !config.node.data.is_dir() {
         return Ok(());
     }
     let _acting = privileges::act_as_owner(&config.node.data)?;
@@ -132,8 +132,11 @@ fn say(restored: &Restored, config: &Config, args: &Args) -> std::io::Result<()>
         }
     }
     if !restored.has_hashes {
-        writeln!(out, "the backup has no SHA-256 (a version before made it): only numbers, lengths \
-                       and databases were compared")?;
+        writeln!(
+            out,
+            "the backup has no SHA-256 (a version before made it): only numbers, lengths \
+                       and databases were compared"
+        )?;
     }
     if let Some(aside) = &restored.aside {
         writeln!(out, "what was there before is in {}", aside.display())?;

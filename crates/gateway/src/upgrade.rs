@@ -71,11 +71,13 @@ pub fn look(subject: &Subject<'_>) -> Result<Report, StoreError> {
     report.migration = migration(data, &found, &mut report);
     report.node = NodeLine { is_running: is_running(data) };
     if report.node.is_running {
-        report.note("a node runs on this folder: stop it before the program is replaced".to_owned());
+        report
+            .note("a node runs on this folder: stop it before the program is replaced".to_owned());
     }
     report.backup = last_backup(subject, &mut report);
-    report.settings = subject.file.as_ref().map(|(path, faults)| {
-        SettingsLine { file: path.display().to_string(), faults: faults.clone() }
+    report.settings = subject.file.as_ref().map(|(path, faults)| SettingsLine {
+        file: path.display().to_string(),
+        faults: faults.clone(),
     });
     for fault in subject.file.iter().flat_map(|(_, faults)| faults) {
         let path = subject.file.as_ref().map_or(String::new(), |(p, _)| p.display().to_string());
@@ -187,5 +189,10 @@ fn last_backup(subject: &Subject<'_>, report: &mut Report) -> Option<BackupLine>
         report.attend(format!("{shown}: the backup is {days} days old; make a new one"));
     }
     let has_hashes = found.format > 1;
-    Some(BackupLine { folder: shown, begun_ms: found.begun_ms, age_seconds: age_ms / 1_000, has_hashes })
+    Some(BackupLine {
+        folder: shown,
+        begun_ms: found.begun_ms,
+        age_seconds: age_ms / 1_000,
+        has_hashes,
+    })
 }

@@ -71,15 +71,7 @@ const fn database(
     migrations: &[&str],
 ) -> Format {
     let known = migrations.len() as u32;
-    Format {
-        name,
-        folder,
-        files,
-        mark: Mark::Schema,
-        oldest: 1,
-        known,
-        earlier: Earlier::Migrated,
-    }
+    Format { name, folder, files, mark: Mark::Schema, oldest: 1, known, earlier: Earlier::Migrated }
 }
 
 /// Formats of the stores of this crate.

@@ -40,8 +40,10 @@ where
     I: IntoIterator<Item = (String, String)> + Clone,
 {
     let read = std::fs::read_to_string(path);
-    let mut text = read
-        .map_err(|e| ConfigError::Read { path: path.display().to_string(), cause: e.to_string() })?;
+    let mut text = read.map_err(|e| ConfigError::Read {
+        path: path.display().to_string(),
+        cause: e.to_string(),
+    })?;
     let mut found = Vec::new();
     while found.len() < FAULTS_MAX {
         match Loaded::load_text(&text, path, environment.clone()) {

@@ -99,10 +99,8 @@ impl Backup {
         let mut bytes = Vec::new();
         let read = file.take(BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(|source| BackupError::Read { path: path.clone(), source })?;
-        let damaged = |cause: &str| BackupError::Description {
-            path: path.clone(),
-            cause: cause.to_owned(),
-        };
+        let damaged =
+            |cause: &str| BackupError::Description { path: path.clone(), cause: cause.to_owned() };
         // A newer format may have other fields: its number is looked at first.
         let value: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| damaged(&error.to_string()))?;

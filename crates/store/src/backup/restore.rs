@@ -168,7 +168,7 @@ pub fn restore(plan: &Plan<'_>, tell: &mut Tell<'_>) -> Result<Restored, BackupE
         }
         Place::Full(_) => {
             exchange::remove_stale(&data);
-            let aside = exchange::beside(&data, plan.stamp);
+            let aside = exchange::new_beside(&data, plan.stamp);
             let copied = into_folder(&aside, from, &marker, tell);
             if let Err(error) = copied {
                 let _ = fs::remove_dir_all(&aside);

@@ -62,11 +62,9 @@ pub fn read(data: &Path) -> Result<Option<FolderFormat>, StoreError> {
 pub fn check(data: &Path) -> Result<Option<FolderFormat>, StoreError> {
     let found = read(data)?;
     match &found {
-        Some(mark) if mark.format > FORMAT => Err(StoreError::Newer {
-            path: data.join(FILE),
-            found: mark.format,
-            known: FORMAT,
-        }),
+        Some(mark) if mark.format > FORMAT => {
+            Err(StoreError::Newer { path: data.join(FILE), found: mark.format, known: FORMAT })
+        }
         _ => Ok(found),
     }
 }

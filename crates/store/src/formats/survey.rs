@@ -61,8 +61,7 @@ impl Found {
         self.bytes += bytes;
         *self.versions.entry(version).or_default() += 1;
         if self.format.reads(version) {
-            let migrated =
-                self.format.earlier == Earlier::Migrated && version < self.format.known;
+            let migrated = self.format.earlier == Earlier::Migrated && version < self.format.known;
             let bytes = if migrated { bytes } else { 0 };
             self.to_migrate_bytes += bytes;
             self.to_migrate_largest = self.to_migrate_largest.max(bytes);
@@ -93,7 +92,8 @@ impl Format {
             return Ok(Some(version.max(1)));
         }
         // A crash came before its first bytes were written whole.
-        if filled < head.len() && magic.starts_with(start.get(..filled.min(8)).unwrap_or_default()) {
+        if filled < head.len() && magic.starts_with(start.get(..filled.min(8)).unwrap_or_default())
+        {
             return Ok(None);
         }
         let cause = "its first bytes are not those of the format".to_owned();

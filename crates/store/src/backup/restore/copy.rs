@@ -46,8 +46,7 @@ fn copy_one(
     tell: &mut dyn FnMut(u64),
 ) -> Result<(), BackupError> {
     let (from, to) = (backup.join(&entry.path), to.join(&entry.path));
-    let mut source =
-        open_below(backup, &entry.path).map_err(StoreError::io(&from, "open"))?;
+    let mut source = open_below(backup, &entry.path).map_err(StoreError::io(&from, "open"))?;
     let mut copy = files::create(&to).map_err(StoreError::io(&to, "create"))?;
     let (bytes, sha256) = hashed(&mut source, tell, |piece| copy.write_all(piece))
         .map_err(StoreError::io(&to, "write"))?;

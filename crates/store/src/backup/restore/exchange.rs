@@ -11,8 +11,17 @@ use crate::backup::error::BackupError;
 use crate::error::StoreError;
 use crate::files;
 
-/// The folder beside a data folder in which a backup is restored, and which then holds what was in
-/// the data folder.
+/// A folder beside a data folder that is not there yet: in it a backup is restored, and then it
+/// holds what was in the data folder.
+pub(super) fn new_beside(data: &Path, stamp: &str) -> PathBuf {
+    let names = (1..).map(|number| match number {
+        1 => beside(data, stamp),
+        _ => beside(data, &format!("{stamp}-{number}")),
+    });
+    let mut free = names.filter(|path| path.symlink_metadata().is_err());
+    free.next().unwrap_or_else(|| beside(data, stamp))
+}
+
 pub(super) fn beside(data: &Path, stamp: &str) -> PathBuf {
     let mut name = data.file_name().unwrap_or_default().to_owned();
     name.push(format!(".before-restore-{stamp}"));

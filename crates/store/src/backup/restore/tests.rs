@@ -48,7 +48,10 @@ fn a_backup_is_restored_whole_and_private_where_nothing_is() {
     assert_eq!(fs::read(new.join("quarantine/packs/1.pack")).unwrap(), vec![7; 300_000]);
     assert!(!new.join(MARKER).exists() && !new.join("spool").exists());
     assert_eq!([mode(&new), mode(&new.join("console"))], [0o700; 2]);
-    assert_eq!([mode(&new.join("quarantine.keys")), mode(&new.join("console/users.db"))], [0o600; 2]);
+    assert_eq!(
+        [mode(&new.join("quarantine.keys")), mode(&new.join("console/users.db"))],
+        [0o600; 2]
+    );
     // Once more, over it: only if that is wanted.
     let again = run(&plan(&backup, &new, &[])).unwrap_err();
     assert!(matches!(again, BackupError::NotEmpty { .. }), "{again}");
