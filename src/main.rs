@@ -38,6 +38,7 @@ mod queue;
 #[cfg(test)]
 mod reference;
 mod report;
+mod restore;
 mod rules;
 mod ruleset;
 mod scan;
@@ -52,6 +53,7 @@ mod tlsrpt;
 mod token;
 mod trace;
 mod unpack;
+mod upgrade;
 mod url_lists;
 mod urls;
 mod user;
@@ -139,8 +141,12 @@ enum Command {
     Tlsrpt(tlsrpt::Args),
     /// Send or preview the mails about what is held
     Digest(digest::Args),
-    /// Copy a node's data folder while the node runs
+    /// Copy a node's data folder while the node runs, or verify such a copy
     Backup(backup::Args),
+    /// Put a backup in the place of a node's data folder
+    Restore(restore::Args),
+    /// Say what this program would do with a data folder, before it is started there
+    Upgrade(upgrade::Args),
     /// Say who did what
     Activity(activity::Args),
     /// List, keep and forget the searches that users keep
@@ -239,6 +245,8 @@ fn main() -> ExitCode {
         Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),
         Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Activity(args) => activity::run(&args),
         Command::Searches(args) => searches::run(&args),
         Command::Own(args) => own::run(&args),

@@ -32,6 +32,11 @@ impl NodeArgs {
         self.config.as_deref()
     }
 
+    /// The data folder, if one was named.
+    pub(crate) fn data(&self) -> Option<&PathBuf> {
+        self.data.as_ref()
+    }
+
     /// These options as a command line has them.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let options = [("--config", &self.config), ("--data", &self.data)];

@@ -93,6 +93,11 @@ impl Node {
         Self::made(folder, ("", "", config), None).running()
     }
 
+    /// A node that does not run yet, in a folder of its own.
+    pub(crate) fn unstarted(config: &str) -> Self {
+        Self::made(tempfile::tempdir().unwrap(), ("", "", config), None)
+    }
+
     fn running(mut self) -> Self {
         self.run();
         self

@@ -44,6 +44,7 @@ mod postgres;
 mod proxy_command;
 mod queue_adopt;
 mod queue_command;
+mod restore_command;
 #[path = "../crates/array/tests/relay.rs"]
 mod relay;
 #[path = "../crates/array/tests/s3_server.rs"]
@@ -132,6 +133,7 @@ mod tls_reports;
 mod token_command;
 mod tune_command;
 mod unpack_command;
+mod upgrade_command;
 mod user;
 
 use common::port;

@@ -27,25 +27,36 @@ const HELD: &str = "held@example.org";
 /// not allowed. `GAUNTLET_FULL_DISK_EXT4` asks for a file with ext4 instead of a tmpfs: another way
 /// to run out of room.
 pub(crate) fn mount_small(path: &Path) -> bool {
-    let none = std::ptr::null();
-    // SAFETY: the strings end in NUL and outlive the calls.
-    let is_alone = unsafe {
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast())
-                == 0
-    };
-    let mounted = |args: &[&str]| {
-        let made = Command::new("mount").args(args).arg(path).status();
-        made.is_ok_and(|status| status.success())
-    };
-    if !is_alone || std::env::var_os("GAUNTLET_FULL_DISK_EXT4").is_none() {
-        return is_alone && mounted(&["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "tmpfs"]);
+    if std::env::var_os("GAUNTLET_FULL_DISK_EXT4").is_none() {
+        return mount_tmpfs(path, &format!("size={DISK_BYTES}"));
     }
     let image = path.with_extension("ext4");
     std::fs::File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
     let image = image.to_str().unwrap();
     let made = Command::new("mkfs.ext4").args(["-q", "-m", "0", image]).status().unwrap();
-    made.success() && mounted(&["-o", "loop", image])
+    made.success() && is_alone() && mounted(path, &["-o", "loop", image])
+}
+
+/// Mounts a tmpfs with these options for this thread and the processes that it starts; false if
+/// that is not allowed.
+pub(crate) fn mount_tmpfs(path: &Path, options: &str) -> bool {
+    is_alone() && mounted(path, &["-t", "tmpfs", "-o", options, "tmpfs"])
+}
+
+fn mounted(path: &Path, args: &[&str]) -> bool {
+    let made = Command::new("mount").args(args).arg(path).status();
+    made.is_ok_and(|status| status.success())
+}
+
+/// Gives this thread mounts of its own.
+fn is_alone() -> bool {
+    let none = std::ptr::null();
+    // SAFETY: the strings end in NUL and outlive the calls.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast())
+                == 0
+    }
 }
 
 /// Rounds of each scenario: `GAUNTLET_FULL_DISKS`, or a few.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use gauntlet_gateway::config::Config;
+use gauntlet_gateway::data_formats;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_store::files;
 
@@ -19,7 +20,12 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     }
     privileges::make_folder(config, data).with_context(|| unusable(data))?;
     belongs_to_us(data, account.as_ref())?;
-    account.map_or(Ok(()), |account| has_nothing_of_root(data, &account))
+    if let Some(account) = &account {
+        has_nothing_of_root(data, account)?;
+    }
+    // As who may read it, and before anything of it is opened.
+    let _acting = account.as_ref().map(Account::act).transpose()?;
+    Ok(data_formats::check(config)?)
 }
 
 /// Refuses a data folder of another user: its owner can read all mail in it, whatever the modes

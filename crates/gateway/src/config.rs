@@ -15,6 +15,7 @@ mod delivery;
 mod dlp;
 mod engines;
 mod error;
+pub mod faults;
 mod ips;
 mod load;
 mod lookups;

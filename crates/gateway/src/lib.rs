@@ -13,6 +13,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod current;
+pub mod data_formats;
 pub mod facts;
 pub mod ids;
 pub mod inbound;
@@ -32,6 +33,7 @@ pub mod secrets;
 pub mod text_log;
 pub mod trace_fields;
 pub mod traces;
+pub mod upgrade;
 pub mod wire;
 
 pub use gauntlet_smtp::text;

@@ -32,7 +32,7 @@ pub use self::record::Stated;
 use self::record::{Said, next, number, parse, record};
 
 /// Name of the file in the data folder.
-const FILE_NAME: &str = "corrections.journal";
+pub(crate) const FILE_NAME: &str = "corrections.journal";
 /// The journal's folder in the data folder. The file is replaced when it is compacted, and a
 /// sandboxed node may read a replaced file by the rights of its folder only.
 pub const FOLDER_NAME: &str = "corrections";
@@ -63,7 +63,7 @@ pub const POLICY_CORRECTIONS_MAX: usize = 2_000;
 /// Corrections of one reporter that are kept, the administrator's apart: a script that teaches
 /// without end crowds out its own words, not those of others.
 pub const REPORTER_CORRECTIONS_MAX: usize = 2_000;
-const MAGIC: &[u8; 8] = b"GNTLCORR";
+pub(crate) const MAGIC: &[u8; 8] = b"GNTLCORR";
 const HEADER_BYTES: u64 = 12;
 /// Records that no longer count, beyond as many that do, before the file is written anew.
 const DEAD_RECORDS_MAX: usize = 1_000;

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod array_double;
 pub mod corrections;
+pub mod formats;
 pub mod good_mail;
 pub mod probes;
 pub mod signatures;

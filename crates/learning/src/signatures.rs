@@ -35,7 +35,7 @@ pub const FOLDER_NAME: &str = "signatures";
 pub const TABLE_NAME: &str = "table";
 /// Name of the journal's file.
 pub const JOURNAL_NAME: &str = "journal";
-const JOURNAL_MAGIC: &[u8; 8] = b"GNTLSIGJ";
+pub(crate) const JOURNAL_MAGIC: &[u8; 8] = b"GNTLSIGJ";
 const JOURNAL_HEADER_BYTES: usize = 16;
 /// Entries of a journal before it is merged: 6.4 MB, read in milliseconds.
 const JOURNAL_ENTRIES_MAX: usize = 100_000;

@@ -15,6 +15,7 @@ use crate::error::StoreError;
 pub use self::query::{AlertCursor, AlertPage, AlertQuery, AlertRow};
 pub use self::record::AlertRecord;
 pub use self::rules::{AlertCount, AlertSummary, RuleCount};
+pub(crate) use self::schema::MIGRATIONS;
 
 /// The log of alerts of a node.
 #[derive(Debug)]

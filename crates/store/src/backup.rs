@@ -1,44 +1,54 @@
-//! A copy of a node's data folder, made while the node runs.
+//! A copy of a node's data folder, made while the node runs, and the way back.
 //!
 //! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers
 //! continue), everything else file by file. Databases come first: a pack of held mail only grows,
 //! and none is removed while it is copied ([`Keep`]), so every row in the copy has its records. The
 //! spool is left out: messages in flight would be delivered a second time from a copy.
 //!
-//! [`MANIFEST`] is written last; a folder without it is not a complete backup.
+//! [`MANIFEST`] is written last; a folder without it is not a complete backup. It has the hash of
+//! every file, by which [`verify()`] and [`restore`] know that a copy is whole.
+
+mod error;
+mod last;
+mod manifest;
+mod owner;
+mod reading;
+pub mod restore;
+mod verify;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
-use serde::{Deserialize, Serialize};
 
+pub use self::error::BackupError;
+pub use self::last::{LastBackup, last, note_last};
+pub use self::manifest::{Backup, Entry, FORMAT, MANIFEST};
+pub use self::owner::Owner;
+pub use self::verify::{Fault, Verified, verify};
 use crate::error::StoreError;
 use crate::files;
 use crate::packs::Keep;
 
-/// File that marks a backup as complete and describes it.
-pub const MANIFEST: &str = "backup.json";
-/// Names that belong to the running node only, in any folder.
-const EXCLUDED: [&str; 4] = ["lock", "remove.lock", "control.sock", "incoming"];
+/// Names that belong to the running node only, in any folder: locks, its socket, what it has in
+/// hand at this moment, and what is known of backups and restores here.
+const EXCLUDED: [&str; 7] =
+    ["lock", "remove.lock", "control.sock", "incoming", "in-hand", last::FILE, restore::MARKER];
 /// Folders nested deeper than this do not belong to a node.
 const DEPTH_MAX: usize = 16;
 
-/// What a backup holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backup {
-    /// Version of the program that made it.
-    pub version: String,
-    /// Unix time in milliseconds at which it was begun; everything that was durable then is in it.
-    pub begun_ms: i64,
-    /// Number of databases copied.
-    pub databases: u64,
-    /// Number of other files copied.
-    pub files: u64,
-    /// Bytes of all copied files.
-    pub bytes: u64,
+/// What takes long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Databases and files are copied.
+    Copy,
+    /// Files are compared with their hashes.
+    Verify,
 }
+
+/// Hears of progress: the step, bytes done, and bytes in all.
+pub type Tell<'a> = dyn FnMut(Step, u64, u64) + 'a;
 
 /// Copies the data folder into `target`, which must be empty or not there yet. `skip` are folders
 /// in it that are left out.
@@ -51,6 +61,7 @@ pub fn back_up(
     target: &Path,
     skip: &[PathBuf],
     begun_ms: i64,
+    tell: &mut Tell<'_>,
 ) -> Result<Backup, StoreError> {
     if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
         let cause = format!("{} is not empty; name a new folder", target.display());
@@ -64,25 +75,24 @@ pub fn back_up(
     let mut found = FoundFiles::default();
     let inside = [target.to_owned()];
     find(data, &[skip, &inside].concat(), 0, &mut found)?;
-    let mut backup =
-        Backup { version: env!("CARGO_PKG_VERSION").to_owned(), begun_ms, ..Backup::default() };
-    let target_of = |path: &Path| target.join(path.strip_prefix(data).unwrap_or(path));
+    let mut copy = Copy { data, target, backup: Backup::begun(begun_ms), total: 0, tell };
+    let all = found.databases.iter().chain(&found.files);
+    copy.total = all.map(|path| path.symlink_metadata().map_or(0, |seen| seen.len())).sum();
     for folder in &found.folders {
-        make_folder(&target_of(folder))?;
+        let name = copy.name_of(folder)?;
+        make_folder(&target.join(&name))?;
+        copy.backup.folders.push(name);
     }
     for path in &found.databases {
-        backup.bytes += copy_database(path, &target_of(path))?;
-        backup.databases += 1;
+        copy.backup.databases += u64::from(copy.database(path)?);
     }
     for path in &found.files {
-        // A file that was removed meanwhile is no longer needed.
-        if let Some(bytes) = copy_file(path, &target_of(path))? {
-            backup.bytes += bytes;
-            backup.files += 1;
-        }
+        copy.backup.files += u64::from(copy.file(path)?);
     }
     // Everything that the manifest covers is durable before it.
-    for folder in found.folders.iter().map(|f| target_of(f)).chain([target.to_owned()]) {
+    let backup = copy.backup.sealed();
+    let folders = backup.folders.iter().map(|name| target.join(name));
+    for folder in folders.chain([target.to_owned()]) {
         files::sync_folder(&folder).map_err(StoreError::io(&folder, "sync"))?;
     }
     let manifest = target.join(MANIFEST);
@@ -92,41 +102,66 @@ pub fn back_up(
     Ok(backup)
 }
 
-/// Whom the copy belongs to: the data folder's owner, if root copies it. Without that, a node could
-/// not be started on it.
-struct Owner(Option<(u32, u32)>);
+/// A backup that is being made.
+struct Copy<'a, 'b> {
+    data: &'a Path,
+    target: &'a Path,
+    backup: Backup,
+    /// Bytes of what is to be copied; databases may come out smaller.
+    total: u64,
+    tell: &'a mut Tell<'b>,
+}
 
-impl Owner {
-    fn of(data: &Path) -> Result<Self, StoreError> {
-        let seen = fs::metadata(data).map_err(StoreError::io(data, "look at"))?;
-        let is_roots = seen.uid() == 0 || files::effective_user() != 0;
-        Ok(Owner((!is_roots).then(|| (seen.uid(), seen.gid()))))
+impl Copy<'_, '_> {
+    /// The path of something in the data folder, relative to it, as the description has it.
+    fn name_of(&self, path: &Path) -> Result<String, StoreError> {
+        let below = path.strip_prefix(self.data).unwrap_or(path);
+        below.to_str().map(str::to_owned).ok_or_else(|| StoreError::Invalid {
+            what: "a name in the data folder",
+            cause: format!("{} is no UTF-8; rename it or move it away", path.display()),
+        })
     }
 
-    /// While root writes, the folder is root's own: in one of the owner's, a link could be put in
-    /// the way.
-    fn begin(&self, target: &Path) -> Result<(), StoreError> {
-        let make = StoreError::io(target, "make root's own");
-        self.0.map_or(Ok(()), |_| std::os::unix::fs::lchown(target, Some(0), Some(0)).map_err(make))
-    }
-
-    /// Gives away everything below a folder, then the folder itself: nobody else can reach in
-    /// meanwhile.
-    fn give(&self, folder: &Path) -> Result<(), StoreError> {
-        let Some((uid, gid)) = self.0 else { return Ok(()) };
-        let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
-        for entry in entries {
-            let path = entry.map_err(StoreError::io(folder, "list"))?.path();
-            let seen = path.symlink_metadata().map_err(StoreError::io(&path, "look at"))?;
-            if seen.is_dir() {
-                self.give(&path)?;
-            } else {
-                let give = StoreError::io(&path, "give to the data folder's owner");
-                std::os::unix::fs::lchown(&path, Some(uid), Some(gid)).map_err(give)?;
-            }
+    /// Copies a database; false if it was removed meanwhile, as days of the log are.
+    fn database(&mut self, path: &Path) -> Result<bool, StoreError> {
+        let name = self.name_of(path)?;
+        let to = self.target.join(&name);
+        if !path.exists() {
+            return Ok(false);
         }
-        let give = StoreError::io(folder, "give to the data folder's owner");
-        std::os::unix::fs::lchown(folder, Some(uid), Some(gid)).map_err(give)
+        copy_database(path, &to)?;
+        let mut copy = File::open(&to).map_err(StoreError::io(&to, "open"))?;
+        let hashed = manifest::hashed(&mut copy, &mut |_| {}, |_| Ok(()));
+        let hashed = hashed.map_err(StoreError::io(&to, "read"))?;
+        copy.sync_all().map_err(StoreError::io(&to, "sync"))?;
+        self.add(name, hashed);
+        Ok(true)
+    }
+
+    /// Copies a file; false if it was removed meanwhile: then it is no longer needed.
+    fn file(&mut self, path: &Path) -> Result<bool, StoreError> {
+        use std::io::Write;
+        let mut source = match File::open(path) {
+            Ok(source) => source,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(StoreError::io(path, "read")(error)),
+        };
+        let name = self.name_of(path)?;
+        let to = self.target.join(&name);
+        // Private from its first byte on, whatever the mode of the original.
+        let mut copy = files::create(&to).map_err(StoreError::io(&to, "create"))?;
+        let write = |piece: &[u8]| copy.write_all(piece);
+        let hashed = manifest::hashed(&mut source, &mut |_| {}, write);
+        let hashed = hashed.map_err(StoreError::io(path, "copy"))?;
+        copy.sync_all().map_err(StoreError::io(&to, "sync"))?;
+        self.add(name, hashed);
+        Ok(true)
+    }
+
+    fn add(&mut self, path: String, (bytes, sha256): (u64, String)) {
+        self.backup.bytes += bytes;
+        self.backup.entries.push(Entry { path, bytes, sha256 });
+        (self.tell)(Step::Copy, self.backup.bytes, self.total.max(self.backup.bytes));
     }
 }
 
@@ -154,13 +189,15 @@ fn find(
         if EXCLUDED.contains(&name) || beside_database || skip.contains(&path) {
             continue;
         }
+        // Mail that is being received: its senders have no answer yet.
+        let is_in_hand = folder.ends_with("receiving");
         let Ok(kind) = path.symlink_metadata() else { continue };
         if kind.is_dir() && depth < DEPTH_MAX {
             found.folders.push(path.clone());
             find(&path, skip, depth + 1, found)?;
         } else if kind.is_file() && name.ends_with(".db") {
             found.databases.push(path);
-        } else if kind.is_file() && name != MANIFEST {
+        } else if kind.is_file() && name != MANIFEST && !is_in_hand {
             found.files.push(path);
         }
     }
@@ -175,7 +212,7 @@ fn make_folder(path: &Path) -> Result<(), StoreError> {
     fs::set_permissions(path, private).map_err(StoreError::io(path, "restrict"))
 }
 
-fn copy_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
+fn copy_database(from: &Path, to: &Path) -> Result<(), StoreError> {
     let db = StoreError::db(from);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     files::prepare_database(from).map_err(StoreError::io(from, "open"))?;
@@ -187,26 +224,7 @@ fn copy_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
         cause: format!("{} is no UTF-8, which SQLite needs", to.display()),
     })?;
     connection.execute("VACUUM INTO ?1", [target_of]).map_err(&db)?;
-    synced(to)
-}
-
-fn copy_file(from: &Path, to: &Path) -> Result<Option<u64>, StoreError> {
-    let mut source = match File::open(from) {
-        Ok(source) => source,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StoreError::io(from, "read")(error)),
-    };
-    // Private from its first byte on, whatever the mode of the original.
-    let mut copy = files::create(to).map_err(StoreError::io(to, "create"))?;
-    std::io::copy(&mut source, &mut copy).map_err(StoreError::io(from, "copy"))?;
-    synced(to).map(Some)
-}
-
-/// Makes the file durable and returns its size.
-fn synced(path: &Path) -> Result<u64, StoreError> {
-    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
-    file.sync_all().map_err(StoreError::io(path, "sync"))?;
-    Ok(file.metadata().map_err(StoreError::io(path, "look at"))?.len())
+    Ok(())
 }
 
 #[cfg(test)]
@@ -227,7 +245,7 @@ mod tests {
         let live =
             crate::database::open_write(&data.join("a.db"), &["CREATE TABLE t (x);"]).unwrap();
         live.execute("INSERT INTO t VALUES (7)", []).unwrap();
-        let made = back_up(&data, &target, &[data.join("spool")], 5).unwrap();
+        let made = back_up(&data, &target, &[data.join("spool")], 5, &mut |_, _, _| {}).unwrap();
         assert_eq!((made.databases, made.files, made.begun_ms), (1, 1, 5));
         assert!(!target.join("spool").exists() && !target.join("lock").exists());
         assert!(!target.join("quarantine/bodies/incoming").exists());
@@ -235,10 +253,8 @@ mod tests {
         let copy =
             crate::database::open_read(&target.join("a.db"), &["CREATE TABLE t (x);"]).unwrap();
         assert_eq!(copy.query_row("SELECT x FROM t", [], |r| r.get::<_, i64>(0)).unwrap(), 7);
-        let read: Backup =
-            serde_json::from_slice(&fs::read(target.join(MANIFEST)).unwrap()).unwrap();
-        assert_eq!(read, made);
-        let again = back_up(&data, &target, &[], 6).unwrap_err();
+        assert_eq!(Backup::read(&target).unwrap(), made);
+        let again = back_up(&data, &target, &[], 6, &mut |_, _, _| {}).unwrap_err();
         assert!(again.to_string().contains("not empty"), "{again}");
     }
 }

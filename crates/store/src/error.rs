@@ -26,16 +26,18 @@ pub enum StoreError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "{path}: schema version {found} is newer than {known}, the newest this program knows; \
-         run the version that wrote it, or restore an older backup",
+        "{path}: its format is version {found}, newer than {known}, the newest that this program \
+         ({program}) knows; run the version that wrote it, or go back to a backup that was made \
+         before (`gauntlet restore`)",
+        program = env!("CARGO_PKG_VERSION"),
         path = path.display()
     )]
     Newer {
         /// Path as the program opened it.
         path: PathBuf,
-        /// Schema version of the file.
+        /// Version of the file.
         found: u32,
-        /// Newest schema version that this program knows.
+        /// Newest version that this program knows.
         known: u32,
     },
     /// Stored data is damaged.

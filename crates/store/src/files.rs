@@ -266,6 +266,22 @@ fn walk(folder: &Path, depth: usize, repair: bool, found: &mut Exposed) -> io::R
     Ok(())
 }
 
+/// Bytes that are free for us on the file system of this file or folder.
+///
+/// # Errors
+/// The system's.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all bit patterns are valid for this plain C struct.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` ends in NUL and `stat` may be written; both live through the call.
+    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
 /// The user id of the owner of a file or folder.
 ///
 /// # Errors

@@ -39,7 +39,7 @@ const FORGET_DAYS: i64 = 365;
 /// Longest key, in bytes.
 const KEY_BYTES_MAX: usize = 300;
 
-const MIGRATIONS: [&str; 2] = [
+pub(crate) const MIGRATIONS: [&str; 2] = [
     "CREATE TABLE sender (key TEXT PRIMARY KEY, first_s INTEGER NOT NULL, last_s INTEGER NOT NULL, \
          ham REAL NOT NULL, spam REAL NOT NULL) WITHOUT ROWID;
      CREATE INDEX sender_by_last ON sender (last_s);

@@ -12,6 +12,7 @@ pub mod database;
 mod day_log;
 pub mod error;
 pub mod files;
+pub mod formats;
 pub mod history;
 mod inbox;
 pub mod log;

@@ -53,6 +53,7 @@ use crate::database;
 use crate::error::StoreError;
 use crate::inbox::{Inbox, inbox};
 use crate::record::{Event, LogRecord};
+pub(crate) use schema::MIGRATIONS;
 use writer::{Command, Writer};
 
 /// Latest time of reception that is accepted: the end of the year 9999, in milliseconds.

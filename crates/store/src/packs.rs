@@ -36,6 +36,7 @@ use crate::spool::{Disk, Medium, MediumFile};
 pub use lock::Keep;
 use lock::WriterLock;
 use record::{BadFileHead, FILE_HEAD_BYTES, FileHead, HEAD_BYTES};
+pub(crate) use record::{FILE_MAGIC, VERSION};
 pub use record::{GROUP_BYTES_MAX, Head, Kind, PAYLOAD_BYTES_MAX};
 
 /// Files that are kept open at most; a read opens another again.

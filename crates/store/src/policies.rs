@@ -20,7 +20,7 @@ const NOTE_CHARS_MAX: usize = 200;
 /// Most versions listed at once.
 const LISTED_MAX: usize = 500;
 
-const MIGRATIONS: &[&str] = &["
+pub(crate) const MIGRATIONS: &[&str] = &["
 CREATE TABLE version (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     at_ms  INTEGER NOT NULL,

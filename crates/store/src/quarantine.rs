@@ -63,7 +63,7 @@ pub use retention::FolderLimit;
 pub use search::{FolderSummary, HeldPage, HeldQuery};
 
 use rows::{Drop, drop_body, find_state, set_state};
-use schema::MIGRATIONS;
+pub(crate) use schema::MIGRATIONS;
 
 /// What [`Quarantine::delete`] found and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

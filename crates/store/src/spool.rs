@@ -41,6 +41,7 @@ pub use error::SpoolError;
 use load::load;
 pub use medium::{Disk, Medium, MediumFile, Ram, ReadOnlyDisk, Volatile};
 pub use options::SpoolOptions;
+pub(crate) use record::{FILE_MAGIC, VERSION};
 use record::{Format, HEAD_BYTES, Head};
 use recover::Entry;
 use states::UnwrittenDone;

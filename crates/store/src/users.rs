@@ -33,7 +33,7 @@ use crate::database;
 use crate::error::StoreError;
 use audit::audit;
 use password::hash_password;
-use schema::MIGRATIONS;
+pub(crate) use schema::MIGRATIONS;
 
 pub use account::{Role, UnknownRole, User};
 pub use app_passwords::{APP_PASSWORDS_MAX, AppPassword};

@@ -10,6 +10,8 @@ mod schema;
 mod summary;
 mod writer;
 
+pub(crate) use self::schema::MIGRATIONS;
+
 use std::path::Path;
 
 use gauntlet_web::WebRecord;

@@ -21,7 +21,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 
 use self::rows::{EXCEPTION_COLUMNS, REQUEST_COLUMNS, read_exception, read_request};
-use self::schema::MIGRATIONS;
+pub(crate) use self::schema::MIGRATIONS;
 use crate::database;
 use crate::error::StoreError;
 

@@ -25,7 +25,12 @@ pub(super) fn lock(data: &Path) -> anyhow::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.with_context(|| path.display().to_string())?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            // Before anything is written there that an earlier version could not read.
+            gauntlet_store::backup::restore::refuse_unfinished(data)?;
+            gauntlet_store::formats::folder::note(data)?;
+            Ok(file)
+        }
         Err(std::fs::TryLockError::WouldBlock) => {
             anyhow::bail!(
                 "node.data {}: another node uses this folder; stop it, or name another folder \

@@ -1,7 +1,7 @@
 //! The tables of a day.
 
 /// Version N of the schema is what the first N make.
-pub(super) const MIGRATIONS: &[&str] = &["
+pub(crate) const MIGRATIONS: &[&str] = &["
     CREATE TABLE alert (
         row INTEGER PRIMARY KEY,
         at_ms INTEGER NOT NULL,

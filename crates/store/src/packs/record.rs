@@ -21,9 +21,9 @@ use crate::content::ContentHash;
 use crate::random;
 
 /// Magic number of a pack.
-const FILE_MAGIC: &[u8; 8] = b"GNTLPACK";
+pub(crate) const FILE_MAGIC: &[u8; 8] = b"GNTLPACK";
 /// Format version that this program writes; newer ones are refused.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// Bytes of the file header.
 pub(super) const FILE_HEAD_BYTES: u64 = 512;
 const FILE_HEAD: usize = FILE_HEAD_BYTES as usize;

@@ -3,7 +3,7 @@
 use crate::packs::index::pack_tables;
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-pub(super) const MIGRATIONS: &[&str] = &["
+pub(crate) const MIGRATIONS: &[&str] = &["
 CREATE TABLE item (
     seq         INTEGER PRIMARY KEY AUTOINCREMENT,
     id          TEXT NOT NULL UNIQUE,

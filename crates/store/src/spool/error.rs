@@ -17,7 +17,9 @@ pub enum SpoolError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "spool file {path} has format {found}; this program knows 2: run the version that wrote it"
+        "spool file {path}: its format is version {found}, newer than {known}, the newest that this \
+         program knows; run the version that wrote it until the queue is empty",
+        known = super::VERSION
     )]
     Newer {
         /// Name of the file.

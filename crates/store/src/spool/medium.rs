@@ -92,15 +92,7 @@ impl Medium for Disk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = std::ffi::CString::new(self.folder.as_os_str().as_bytes())?;
-        // SAFETY: all bit patterns are valid for this plain C struct.
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: `path` ends in NUL and `stat` may be written; both live through the call.
-        if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        crate::files::free_bytes(&self.folder)
     }
 
     fn describe(&self) -> String {

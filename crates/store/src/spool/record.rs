@@ -23,9 +23,9 @@ use std::io;
 use crate::random;
 
 /// Magic number of a file.
-const FILE_MAGIC: &[u8; 8] = b"GNTSPOOL";
+pub(crate) const FILE_MAGIC: &[u8; 8] = b"GNTSPOOL";
 /// Format version that this program writes; newer ones are refused.
-pub(super) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the file header.
 pub(super) const FILE_HEAD_BYTES: u64 = 48;
 /// Bytes of the file header in format 1.

@@ -1,7 +1,7 @@
 //! The tables of the user database.
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-pub(super) const MIGRATIONS: &[&str] = &[
+pub(crate) const MIGRATIONS: &[&str] = &[
     "
 CREATE TABLE user (
     login       TEXT PRIMARY KEY COLLATE NOCASE,

@@ -1,7 +1,7 @@
 //! The tables of a day.
 
 /// Version N of the schema is what the first N make.
-pub(super) const MIGRATIONS: &[&str] = &[
+pub(crate) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE request (
         row INTEGER PRIMARY KEY,

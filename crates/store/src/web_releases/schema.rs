@@ -1,7 +1,7 @@
 //! The tables.
 
 /// Version N of the schema is what the first N make.
-pub(super) const MIGRATIONS: &[&str] = &["
+pub(crate) const MIGRATIONS: &[&str] = &["
     CREATE TABLE request (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         at_ms INTEGER NOT NULL,
