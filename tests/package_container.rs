@@ -293,13 +293,14 @@ fn haproxy_reads_the_balancer_of_the_array_in_containers() {
 #[test]
 fn podman_compose_understands_the_compose_files() {
     let Some(compose) = program("podman-compose") else { return };
-    let (Some(_), folder) = (program("podman"), root().join("packaging/container")) else { return };
+    let folder = root().join("packaging/container");
+    // It asks for networks and makes those that are missing, even so: `true` has them all.
     for (file, services) in [
         ("compose.yaml", &["gateway", "clamd"][..]),
         ("compose-array.yaml", &["mx1", "mx2", "balancer", "database", "objects"]),
     ] {
         let out = Command::new(&compose)
-            .args(["--dry-run", "-p", "test", "-f", file, "up", "-d"])
+            .args(["--podman-path", "true", "--dry-run", "-p", "test", "-f", file, "up", "-d"])
             .current_dir(&folder)
             .env("GAUNTLET_NODE__NAME", "mx.example.org")
             .env("GAUNTLET_DOMAINS__LOCAL", "example.org")
