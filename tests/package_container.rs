@@ -156,7 +156,7 @@ fn configuration(podman: &Podman, next_hop: std::net::SocketAddr) -> (PathBuf, u
     let more = format!("\n[facts]\nenabled = false\n[route]\nnext_hop = \"{next_hop}\"\n");
     std::fs::write(&path, text + &more).unwrap();
     // The account in the image is nobody here.
-    for path in [podman.folder.path(), &path] {
+    for path in [podman.folder.path(), path.as_path()] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     (path, smtp)
