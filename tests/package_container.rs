@@ -270,6 +270,19 @@ fn the_images_own_configurations_are_valid() {
 }
 
 #[test]
+fn an_image_from_source_is_set_up_as_one_of_a_ready_program() {
+    let file = std::fs::read_to_string(root().join("packaging/container/Containerfile")).unwrap();
+    let settings = |stage: &str| {
+        let (_, rest) = file.split_once(stage).expect("the stage");
+        let stage = rest.split("\n\n").next().unwrap_or_default();
+        stage.lines().filter(|line| !line.starts_with("COPY")).skip(1).collect::<Vec<_>>()
+    };
+    let (binary, source) = (settings("FROM scratch AS binary"), settings("FROM scratch AS source"));
+    assert!(binary.len() > 8, "{binary:?}");
+    assert_eq!(binary, source);
+}
+
+#[test]
 fn without_domains_the_image_does_not_start() {
     let config = root().join("packaging/container/gauntlet.toml");
     let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
