@@ -58,9 +58,9 @@ fn families(page: &str) -> BTreeMap<String, Family> {
 
 /// The family of a value: histograms have three names of values.
 fn family_of(value: &str, all: &BTreeMap<String, Family>) -> String {
-    let parts = ["_bucket", "_sum", "_count"].iter().filter_map(|end| value.strip_suffix(end));
+    let mut parts = ["_bucket", "_sum", "_count"].iter().filter_map(|end| value.strip_suffix(end));
     let is_histogram = |name: &&str| all.get(*name).is_some_and(|f| f.kind == "histogram");
-    parts.into_iter().find(is_histogram).unwrap_or(value).to_owned()
+    parts.find(is_histogram).unwrap_or(value).to_owned()
 }
 
 /// A node that has everything that shows metrics of its own.
