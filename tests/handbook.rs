@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::common::blocks::{Block, Step, blocks, pages, root};
+use crate::common::postfix::free_address;
 use crate::common::shell::Shell;
 use crate::common::{Node, PATIENCE, program};
 
@@ -100,7 +101,7 @@ impl Run {
         let program = env!("CARGO_BIN_EXE_gauntlet");
         let mut here = BTreeMap::from([
             ("target/release/gauntlet".to_owned(), program.to_owned()),
-            ("127.0.0.1:3128".to_owned(), format!("127.0.0.1:{}", crate::port())),
+            ("127.0.0.1:3128".to_owned(), free_address().to_string()),
         ]);
         for place in ["/etc/gauntlet", "/etc/rules-keys", "/var/lib", "/srv", "/media/usb"] {
             let inside = folder.path().join(&place[1..]);
