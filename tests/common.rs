@@ -6,6 +6,7 @@ pub(crate) mod array_site;
 pub(crate) mod capture;
 pub(crate) mod channels;
 pub(crate) mod clamav;
+pub(crate) mod debian;
 pub(crate) mod exim;
 pub(crate) mod launch;
 pub(crate) mod namespaces;

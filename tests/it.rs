@@ -32,6 +32,7 @@ mod long_lists;
 mod mime_readings;
 mod network_rules;
 mod odd_circumstances;
+mod package_deb;
 mod phrases_command;
 mod policy_replay;
 mod policy_versions;
