@@ -99,7 +99,7 @@ fn a_package_on_debian_starts_a_node_and_upgrades_lose_none() {
     assert!(said.contains("the node was not started"), "{said}");
     assert!(said.contains("console.address 127.0.0.1:8025: Address already in use"), "{said}");
     let said = machine.run(&format!("dpkg -r gauntlet; {INSTALL}"));
-    assert!(said.contains("console on http://127.0.0.1:8025/"), "{said}");
+    assert!(said.contains("the node runs again"), "{said}");
     let judged = machine.run(&send("spam-pills", 1));
     assert!(judged.contains("spam") && judged.contains("quarantine"), "{judged}");
     let status = machine.run("systemctl status --no-pager gauntlet");
@@ -145,6 +145,17 @@ fn a_package_on_debian_starts_a_node_and_upgrades_lose_none() {
     assert!(said.contains("/var/lib/gauntlet stays"), "{said}");
     machine.run("[ -d /var/lib/gauntlet/quarantine ] && ! [ -e /etc/gauntlet/gauntlet.toml ]");
     machine.run(&format!("{INSTALL}; [ $(gauntlet messages | wc -l) = 3 ]"));
+
+    // A node that was stopped stays so; data of a newer version are named and left alone.
+    let newer = "rm -f /var/lib/gauntlet/history/history.db-*; printf '\\000\\000\\003\\347' |\n\
+                 dd of=/var/lib/gauntlet/history/history.db bs=1 seek=60 conv=notrunc status=none\n";
+    let said = machine.run(&format!(
+        "systemctl stop gauntlet; {INSTALL}; systemctl is-active gauntlet\n{newer}\
+         dpkg -r gauntlet; {INSTALL}; journalctl -u gauntlet -o cat --no-pager | tail -n 20"
+    ));
+    assert!(said.contains("inactive"), "{said}");
+    assert!(said.contains("schema version 999 is newer"), "{said}");
+    assert!(said.contains("the node was not started"), "{said}");
 }
 
 /// Starts the node of the package as its user, as a container would.
