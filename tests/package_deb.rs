@@ -73,14 +73,21 @@ fn the_unit_keeps_its_sandbox_and_the_profile_is_read() {
     }
 }
 
-/// Sends a sample and waits until the log has so many messages.
-fn send(sample: &str, logged: usize) -> String {
+/// Sends a sample.
+fn hand_over(sample: &str) -> String {
     format!(
         "curl -sS --crlf smtp://127.0.0.1:2525 --mail-from me@example.com \
-           --mail-rcpt you@example.org --upload-file /samples/{sample}.eml\n\
-         for i in $(seq 600); do [ $(gauntlet messages | wc -l) -ge {logged} ] && break\n\
+           --mail-rcpt you@example.org --upload-file /samples/{sample}.eml\n"
+    )
+}
+
+/// The same, and waits until the log has so many messages.
+fn send(sample: &str, logged: usize) -> String {
+    format!(
+        "{hand_over}for i in $(seq 600); do [ $(gauntlet messages | wc -l) -ge {logged} ] && break\n\
            sleep 0.1; done\n\
-         gauntlet messages\n"
+         gauntlet messages\n",
+        hand_over = hand_over(sample)
     )
 }
 
@@ -122,7 +129,7 @@ fn a_package_on_debian_starts_a_node_and_upgrades_lose_none() {
     let said = machine.run(INSTALL);
     assert!(said.contains("unclosed table") && said.contains("the old one, and goes on"), "{said}");
     assert_eq!(machine.run(NODE), node);
-    machine.run(&send("ham-lunch", 2));
+    machine.run(&hand_over("ham-lunch"));
     machine.run(&format!("sed -i '$d' /etc/gauntlet/gauntlet.toml; {INSTALL}"));
     let newer = machine.run(NODE);
     assert_ne!(newer, node);
