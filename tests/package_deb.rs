@@ -73,6 +73,19 @@ fn the_unit_keeps_its_sandbox_and_the_profile_is_read() {
     }
 }
 
+#[test]
+fn a_program_that_needs_libraries_is_no_static_one() {
+    if program("readelf").is_none() {
+        return;
+    }
+    let mut build = Command::new(here().join("packaging/build-static"));
+    build.args(["--binary", env!("CARGO_BIN_EXE_gauntlet")]);
+    let output = build.current_dir(here()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("needs libraries of the system"), "{said}");
+}
+
 /// Sends a sample.
 fn hand_over(sample: &str) -> String {
     format!(
