@@ -36,6 +36,7 @@ mod monitoring;
 mod network_rules;
 mod odd_circumstances;
 mod package_container;
+mod package_deb;
 mod phrases_command;
 mod policy_replay;
 mod policy_versions;

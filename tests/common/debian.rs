@@ -1,17 +1,12 @@
-//! An empty Debian 12 to try things in: a folder that mmdebstrap makes once, and above it, for each
-//! test, a layer of its own that takes what the test writes.
+//! A Debian 12 to try things in: a folder that is made once, and above it, for each test, a layer of
+//! its own that takes what the test writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 
-use super::program;
-
-/// Beside the other peers that `check` fetches.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/peers/debian-root");
-/// One test makes it, the others wait.
-static MAKING: Mutex<()> = Mutex::new(());
+/// `tests/make-debian-root` makes it, which `check` runs.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/peers/debian-root/root");
 
 /// A root folder in which commands run.
 pub(crate) struct Debian {
@@ -31,8 +26,8 @@ impl Debian {
             return skipped("root folders are root's to make");
         }
         let root = PathBuf::from(ROOT);
-        if !is_made(&root) {
-            return skipped("no empty Debian could be made (mmdebstrap, and a mirror to ask)");
+        if !root.with_file_name("made").exists() {
+            return skipped("no Debian in target/peers/debian-root; tests/make-debian-root makes it");
         }
         // In /tmp, since what runs in it may be another user, and the temporary folder be closed
         // to others.
@@ -85,22 +80,4 @@ impl Debian {
         let path = self.folder.path().join("upper").join(path.trim_start_matches('/'));
         fs::read_to_string(path).ok()
     }
-}
-
-/// The folder is there, or could be made.
-fn is_made(root: &Path) -> bool {
-    let _one = MAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if root.join("etc/debian_version").exists() {
-        return true;
-    }
-    let Some(mmdebstrap) = program("mmdebstrap") else { return false };
-    let beside = root.with_extension("new");
-    fs::create_dir_all(root.parent().unwrap()).unwrap();
-    let _left_by_one_that_was_ended = fs::remove_dir_all(&beside);
-    let made = Command::new(mmdebstrap)
-        .args(["--quiet", "--variant=minbase", "--include=ca-certificates", "bookworm"])
-        .arg(&beside)
-        .status()
-        .unwrap();
-    made.success() && fs::rename(&beside, root).is_ok()
 }

@@ -242,7 +242,7 @@ fn is_memory(folder: &Path) -> bool {
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `path` ends in NUL and `stat` may be written; both live through the call.
     let found = unsafe { libc::statfs(path.as_ptr(), &raw mut stat) } == 0;
-    found && stat.f_type == libc::TMPFS_MAGIC
+    found && i128::from(stat.f_type) == i128::from(libc::TMPFS_MAGIC)
 }
 
 /// Measures all cases, round after round. `progress` hears of each run when it ends.

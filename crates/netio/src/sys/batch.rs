@@ -45,10 +45,11 @@ impl Batch {
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
             header.msg_hdr.msg_control = control.as_mut_ptr().cast();
-            header.msg_hdr.msg_controllen = CONTROL_LEN;
+            // C libraries have their own types for lengths and flags.
+            header.msg_hdr.msg_controllen = CONTROL_LEN as _;
         }
         let count = libc::c_uint::try_from(self.slots).map_err(io::Error::other)?;
-        let flags = libc::MSG_DONTWAIT;
+        let flags = libc::MSG_DONTWAIT as _;
         let none = std::ptr::null_mut();
         // SAFETY: there are `count` headers. Each points to a vector of its own, and that to a slot
         // of its own, as long as told; all live through the call.
@@ -57,7 +58,8 @@ impl Batch {
         let count = usize::try_from(result).map_err(|_| io::Error::last_os_error())?;
         for header in headers.iter().take(count) {
             let len = (header.msg_len as usize).min(self.slot_len);
-            self.received.push((len, header.msg_hdr.msg_controllen.min(CONTROL_LEN)));
+            let control: usize = header.msg_hdr.msg_controllen as _;
+            self.received.push((len, control.min(CONTROL_LEN)));
         }
         Ok(count)
     }
@@ -101,10 +103,10 @@ pub(crate) fn send(socket: BorrowedFd<'_>, datagrams: &[Outgoing<'_>]) -> io::Re
     }
     for (header, vector) in headers.iter_mut().zip(&mut vectors) {
         header.msg_hdr.msg_iov = vector.as_mut_ptr();
-        header.msg_hdr.msg_iovlen = vector.len();
+        header.msg_hdr.msg_iovlen = vector.len() as _;
     }
     let count = libc::c_uint::try_from(headers.len()).map_err(io::Error::other)?;
-    let flags = libc::MSG_DONTWAIT;
+    let flags = libc::MSG_DONTWAIT as _;
     // SAFETY: there are `count` headers, each with the vectors of its own datagram, which point to
     // bytes that live through the call. The kernel reads them only.
     let result = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, flags) };

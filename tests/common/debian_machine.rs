@@ -1,0 +1,114 @@
+//! A Debian of a test: the cached root folder, which stays as it is, below a layer in memory.
+//!
+//! `tests/make-debian-root` makes the folder, `./check` runs it. The machine has a network of its
+//! own with nothing but loopback, so that ports of the package are free.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use super::PATIENCE;
+
+/// What systemd-nspawn keeps from a container although the node's sandbox needs it.
+const CALLS: &str = "landlock_create_ruleset landlock_add_rule landlock_restrict_self";
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The command that has such a machine, with a folder as `/packages`. None, with a note, where
+/// there is no root folder.
+fn machine(packages: &Path) -> Option<Command> {
+    let nspawn = super::program("systemd-nspawn")?;
+    let root = here().join("target/peers/debian-root");
+    if !root.join("made").exists() {
+        assert!(std::env::var_os("CI").is_none(), "{} is not there", root.display());
+        eprintln!(
+            "skipped: no Debian in target/peers/debian-root; tests/make-debian-root makes it"
+        );
+        return None;
+    }
+    let mut command = Command::new(nspawn);
+    // No service manager of this machine has to know of it.
+    command.args(["--quiet", "--register=no", "--keep-unit", "--private-network"]);
+    command.args(["--volatile=overlay", "--system-call-filter", CALLS, "-D"]);
+    command.arg(root.join("root"));
+    command.arg(format!("--bind-ro={}:/packages", packages.display()));
+    command.arg(format!("--bind-ro={}:/samples", here().join("samples").display()));
+    Some(command)
+}
+
+/// Runs a shell script in a machine without systemd; what it printed on both outputs.
+pub(crate) fn run_without_systemd(packages: &Path, script: &str) -> Option<String> {
+    let mut command = machine(packages)?;
+    command.args(["--pipe", "--capability=CAP_NET_ADMIN", "sh", "-c"]);
+    let output = command.arg(format!("exec 2>&1\n{script}")).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}\n{why}");
+    Some(text)
+}
+
+/// A machine that systemd runs. It is gone when this is dropped.
+pub(crate) struct Machine {
+    nspawn: Child,
+    /// The number, here, of its systemd.
+    leader: String,
+    enter: PathBuf,
+}
+
+impl Machine {
+    /// None, with a note, where it cannot be.
+    pub(crate) fn boot(packages: &Path) -> Option<Self> {
+        let enter = super::program("nsenter")?;
+        let mut command = machine(packages)?;
+        command.args(["--console=pipe", "--boot"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let nspawn = command.spawn().unwrap();
+        let mut machine = Machine { nspawn, leader: String::new(), enter };
+        let begun = Instant::now();
+        loop {
+            machine.leader = machine.find_leader();
+            let up = !machine.leader.is_empty()
+                && machine.output("systemctl is-system-running").stdout.starts_with(b"running");
+            if up {
+                return Some(machine);
+            }
+            assert!(begun.elapsed() < PATIENCE, "the machine does not boot");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+
+    fn find_leader(&self) -> String {
+        let id = self.nspawn.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        children.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+    }
+
+    /// Runs a shell script in it.
+    pub(crate) fn output(&self, script: &str) -> Output {
+        let mut command = Command::new(&self.enter);
+        command.args(["-t", &self.leader, "-m", "-u", "-i", "-n", "-p", "-C", "--"]);
+        command.args(["timeout", "60", "sh", "-c", script]).stdin(Stdio::null());
+        // Of the machine that the test runs on: nothing.
+        command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
+    }
+
+    /// The same: what it printed on both outputs. It has to succeed.
+    pub(crate) fn run(&self, script: &str) -> String {
+        let output = self.output(&format!("exec 2>&1\n{script}"));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let log = self.output("journalctl -u gauntlet -o cat --no-pager | tail -n 20").stdout;
+            panic!("{script}:\n{text}\n{}", String::from_utf8_lossy(&log));
+        }
+        text
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // All its processes end with its first one.
+        let _ended = Command::new("kill").args(["-KILL", &self.leader]).status();
+        let _reaped = self.nspawn.wait();
+    }
+}
