@@ -12,6 +12,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "gauntlet serve --config gauntlet.toml   with your settings",
         ],
     ),
+    ("upgrade", &["gauntlet upgrade check           with the new program, before it is started"]),
     ("searches list", &["gauntlet searches list ann"]),
     (
         "searches keep",

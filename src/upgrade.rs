@@ -14,17 +14,17 @@ use crate::backup::mebibytes;
 use crate::node_args::{NodeArgs, become_owner, must_exist};
 
 const CHECK_HELP: &str = "\
-Run it with the new program while the old one runs. It reads and changes nothing. It says for each
-format of the data folder which versions there are and what the first start does with them, what that
-costs, whether a backup is known, and every setting of the configuration file that this version does
-not take. docs/data-formats.md has the promise behind it, and describes the JSON.
+Run it with the new program while the old one runs. It reads and changes nothing. It says for
+each format of the data folder which versions there are and what the first start does with them,
+what that costs, whether a backup is known, and every setting of the configuration file that this
+version does not take. docs/data-formats.md has the promise behind it, and describes the JSON.
 
 Exit status: 0 fine; 1 something should be done before; 2 this program would not start there.
 
 Examples:
-  ./gauntlet-new upgrade check --config /etc/gauntlet/gauntlet.toml
-  ./gauntlet-new upgrade check /var/lib/gauntlet --json
-  ./gauntlet-new upgrade check --backup /mnt/disk/monday";
+  gauntlet upgrade check --config /etc/gauntlet/gauntlet.toml
+  gauntlet upgrade check /var/lib/gauntlet --json
+  gauntlet upgrade check --backup /mnt/disk/monday";
 
 /// Arguments of `gauntlet upgrade`.
 #[derive(Debug, clap::Args)]

@@ -75,7 +75,7 @@ pub fn back_up(
     let mut found = FoundFiles::default();
     let inside = [target.to_owned()];
     find(data, &[skip, &inside].concat(), 0, &mut found)?;
-    let mut copy = Copy { data, target, backup: Backup::begun(begun_ms), total: 0, tell };
+    let mut copy = Making { data, target, backup: Backup::begun(begun_ms), total: 0, tell };
     let all = found.databases.iter().chain(&found.files);
     copy.total = all.map(|path| path.symlink_metadata().map_or(0, |seen| seen.len())).sum();
     for folder in &found.folders {
@@ -103,7 +103,7 @@ pub fn back_up(
 }
 
 /// A backup that is being made.
-struct Copy<'a, 'b> {
+struct Making<'a, 'b> {
     data: &'a Path,
     target: &'a Path,
     backup: Backup,
@@ -112,7 +112,7 @@ struct Copy<'a, 'b> {
     tell: &'a mut Tell<'b>,
 }
 
-impl Copy<'_, '_> {
+impl Making<'_, '_> {
     /// The path of something in the data folder, relative to it, as the description has it.
     fn name_of(&self, path: &Path) -> Result<String, StoreError> {
         let below = path.strip_prefix(self.data).unwrap_or(path);

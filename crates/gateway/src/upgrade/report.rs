@@ -95,8 +95,8 @@ pub struct FormatLine {
 pub struct MigrationLine {
     /// Bytes of databases that are brought forward.
     pub bytes: u64,
-    /// How long that takes, at most.
-    pub seconds_max: u64,
+    /// How long that takes, estimated for a slow disk.
+    pub seconds_estimated: u64,
     /// Bytes that must be free.
     pub free_bytes_needed: u64,
     /// Bytes that are free.

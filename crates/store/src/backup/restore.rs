@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::Tell;
 use super::error::BackupError;
 use super::manifest::Backup;
 use super::owner::Owner;
 use super::verify::verify;
-use super::{Step, Tell};
 use crate::error::StoreError;
 use crate::files;
 
@@ -169,11 +169,12 @@ pub fn restore(plan: &Plan<'_>, tell: &mut Tell<'_>) -> Result<Restored, BackupE
         Place::Full(_) => {
             exchange::remove_stale(&data);
             let aside = exchange::new_beside(&data, plan.stamp);
-            let copied = into_folder(&aside, from, &marker, tell);
-            if let Err(error) = copied {
+            let copied = into_folder(&aside, from, &marker, tell).inspect_err(|_| {
+                // What is in use was not touched.
                 let _ = fs::remove_dir_all(&aside);
-                return Err(error);
-            }
+            });
+            // Held to the end: no node starts on it before all is done.
+            let _new_lock = copied?;
             let keep = plan.keep.to_vec();
             let whole = Marker { is_whole: true, aside: Some(aside.clone()), keep, ..marker };
             restored.kept = exchange::exchange(&data, &aside, &whole)?;

@@ -75,12 +75,15 @@ pub fn verify(
             done += bytes;
             tell(Step::Verify, done, total);
         };
-        if let Err(what) = compare(folder, entry, &mut piece) {
-            fault(&entry.path, what);
-        } else if (checks_databases || !has_hashes) && entry.path.ends_with(".db") {
-            if let Err(what) = check_database(&folder.join(&entry.path)) {
-                fault(&entry.path, what);
+        let looked = compare(folder, entry, &mut piece).and_then(|()| {
+            let is_looked_into = checks_databases || !has_hashes;
+            match is_looked_into && entry.path.ends_with(".db") {
+                true => check_database(&folder.join(&entry.path)),
+                false => Ok(()),
             }
+        });
+        if let Err(what) = looked {
+            fault(&entry.path, what);
         }
     }
     if !faults.is_empty() {

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::{MARKER, Step, Tell};
+use super::MARKER;
 use crate::backup::error::BackupError;
 use crate::backup::manifest::{Backup, Entry, hashed};
 use crate::backup::owner::Owner;
 use crate::backup::reading::{open_below, parts};
 use crate::backup::verify::Fault;
+use crate::backup::{Step, Tell};
 use crate::error::StoreError;
 use crate::files;
 

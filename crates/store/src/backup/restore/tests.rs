@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use super::super::back_up;
+use super::super::{Step, back_up};
 use super::*;
 
 /// A data folder with a database, a key, held mail and a spool, and a backup of it.
