@@ -45,9 +45,9 @@ mod postgres;
 mod proxy_command;
 mod queue_adopt;
 mod queue_command;
-mod restore_command;
 #[path = "../crates/array/tests/relay.rs"]
 mod relay;
+mod restore_command;
 #[path = "../crates/array/tests/s3_server.rs"]
 mod s3_server;
 mod same_verdict;

@@ -60,7 +60,8 @@ struct Load {
 
 impl Load {
     fn start(node: &Node, next: &Arc<AtomicU64>) -> Self {
-        let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
         let client = |_| {
             let (stop, acknowledged, next, smtp) =
                 (stop.clone(), Arc::clone(&acknowledged), next.clone(), node.smtp);

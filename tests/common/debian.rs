@@ -2,7 +2,7 @@
 //! its own that takes what the test writes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// `tests/make-debian-root` makes it, which `check` runs.
@@ -27,7 +27,9 @@ impl Debian {
         }
         let root = PathBuf::from(ROOT);
         if !root.with_file_name("made").exists() {
-            return skipped("no Debian in target/peers/debian-root; tests/make-debian-root makes it");
+            return skipped(
+                "no Debian in target/peers/debian-root; tests/make-debian-root makes it",
+            );
         }
         // In /tmp, since what runs in it may be another user, and the temporary folder be closed
         // to others.
