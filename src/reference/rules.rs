@@ -30,9 +30,10 @@ fn about(text: &str) -> String {
 fn rules(text: &str) -> BTreeMap<String, Rule> {
     let mut found: BTreeMap<String, Rule> = BTreeMap::new();
     for line in text.lines() {
-        let mut words = line.splitn(3, ' ');
-        let (Some(what), Some(name)) = (words.next(), words.next()) else { continue };
-        let rest = words.next().unwrap_or_default().trim();
+        // Columns may be set apart by any number of blanks.
+        let Some((what, rest)) = line.trim().split_once(' ') else { continue };
+        let Some((name, rest)) = rest.trim_start().split_once(' ') else { continue };
+        let rest = rest.trim();
         if name.starts_with("__") || !matches!(what, "score" | "describe" | "tflags") {
             continue;
         }
