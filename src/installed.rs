@@ -3,19 +3,56 @@
 use std::fs::File;
 use std::path::Path;
 
+use clap::{Arg, Command};
+
 /// Where packages put the program.
 const PROGRAM: &str = "/usr/bin/gauntlet";
 /// The configuration of the node that belongs to it.
 const CONFIGURATION: &str = "/etc/gauntlet/gauntlet.toml";
+/// What names the configuration wherever an option does.
 const VARIABLE: &str = "GAUNTLET_CONFIG";
 
 /// Has commands of an installed program take its configuration, unless one is named. For whoever
 /// may not read it, the program is as any other build: the file may hold passwords of databases.
-/// Call it while the process has one thread.
-pub(crate) fn choose_configuration() {
+pub(crate) fn with_configuration(command: Command) -> Command {
     let is_installed = std::env::current_exe().is_ok_and(|program| program == Path::new(PROGRAM));
-    if is_installed && std::env::var_os(VARIABLE).is_none() && File::open(CONFIGURATION).is_ok() {
-        // SAFETY: there is no other thread that could read the environment meanwhile.
-        unsafe { std::env::set_var(VARIABLE, CONFIGURATION) };
+    match is_installed && File::open(CONFIGURATION).is_ok() {
+        true => with_default(command),
+        false => command,
+    }
+}
+
+fn with_default(command: Command) -> Command {
+    let names_it = |arg: &Arg| arg.get_env().is_some_and(|name| name == VARIABLE);
+    let own = command.mut_args(|arg| match names_it(&arg) {
+        true => arg.default_value(CONFIGURATION),
+        false => arg,
+    });
+    own.mut_subcommands(with_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_take_the_configuration_unless_one_is_named() {
+        let config = Arg::new("config").long("config").env(VARIABLE).global(true);
+        let list = Command::new("list");
+        let node = Command::new("queue").arg(config).subcommand(list);
+        let other = Command::new("man").arg(Arg::new("folder"));
+        let command = with_default(Command::new("gauntlet").subcommand(node).subcommand(other));
+        let value = |words: &[&str]| {
+            let matches = command.clone().try_get_matches_from(words).unwrap();
+            let (_, queue) = matches.subcommand().unwrap();
+            let inner = queue.subcommand().map_or(queue, |(_, list)| list);
+            inner.get_one::<String>("config").cloned().unwrap_or_default()
+        };
+        let unnamed = std::env::var(VARIABLE).unwrap_or_else(|_| CONFIGURATION.to_owned());
+        assert_eq!(value(&["gauntlet", "queue", "list"]), unnamed);
+        assert_eq!(value(&["gauntlet", "queue", "list", "--config", "other"]), "other");
+        assert_eq!(value(&["gauntlet", "queue", "--config", "other", "list"]), "other");
+        let man = command.clone().try_get_matches_from(["gauntlet", "man"]).unwrap();
+        assert!(man.subcommand().unwrap().1.get_one::<String>("folder").is_none());
     }
 }

@@ -207,8 +207,8 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    installed::choose_configuration();
-    let cli = Cli::from_arg_matches(&examples::command().get_matches());
+    let command = installed::with_configuration(examples::command());
+    let cli = Cli::from_arg_matches(&command.get_matches());
     let command = cli.unwrap_or_else(|error| error.exit()).command;
     // Before anything is opened and any thread is started.
     if command.handles_mail() {
