@@ -1,9 +1,9 @@
 //! Traces of messages for an OpenTelemetry collector, by OTLP over HTTP in JSON
 //! ([specification](https://opentelemetry.io/docs/specs/otlp/#otlphttp)).
 //!
-//! Spans are made of what the message log gets anyway, by a task of their own. A message never waits
-//! for them: what does not fit into the queue, or what the collector does not take, is dropped and
-//! counted. Addresses and subjects are not sent.
+//! Spans are made of what the message log gets anyway, by a task of their own. A message never
+//! waits for them: what does not fit into the queue, or what the collector does not take, is
+//! dropped and counted. Addresses and subjects are not sent.
 
 mod spans;
 

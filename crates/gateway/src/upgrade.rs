@@ -1,4 +1,5 @@
-//! What this program would do with a data folder if it were started on it: `gauntlet upgrade check`.
+//! What this program would do with a data folder if it were started on it: `gauntlet upgrade
+//! check`.
 //!
 //! Everything here reads. The lock of a node is tried for a moment, as a reader, which changes
 //! nothing on the disk.

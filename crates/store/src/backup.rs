@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-pub use self::error::BackupError;
+pub use self::error::{BackupError, Fault};
 pub use self::last::{LastBackup, last, note_last};
 pub use self::manifest::{Backup, Entry, FORMAT, MANIFEST};
 pub use self::owner::Owner;
-pub use self::verify::{Fault, Verified, verify};
+pub use self::verify::{Verified, verify};
 use crate::error::StoreError;
 use crate::files;
 use crate::packs::Keep;

@@ -1,8 +1,8 @@
 //! Formats of the files in a data folder, and their versions as they lie on the disk.
 //!
-//! Each crate lists its own ([`FORMATS`] are this one's). A file says its version itself: a database
-//! by its schema, the others by a number behind their first bytes. All that have no such mark share
-//! one, in a file of the folder ([`folder`]).
+//! Each crate lists its own ([`FORMATS`] are this one's). A file says its version itself: a
+//! database by its schema, the others by a number behind their first bytes. All that have no such
+//! mark share one, in a file of the folder ([`folder`]).
 //!
 //! Everything here reads, and changes nothing: not even SQLite is asked, which would make files
 //! beside a database.

@@ -62,31 +62,30 @@ impl Node {
                 "Bytes of packs of held mail that are no holes",
                 packs.live_bytes,
             ),
-            (
-                "memory_body_bytes",
-                "Bytes of memory for message bodies being received",
-                self.budgets.memory.used(),
-            ),
-            (
-                "disk_body_bytes",
-                "Bytes of disk for message bodies being received",
-                self.budgets.disk.used(),
-            ),
         ] {
             metrics::line(&mut text, name, help, "gauge", value);
         }
+        self.render_labelled(&mut text);
+        text
+    }
+
+    /// Numbers with labels, and those of parts that may not be there.
+    fn render_labelled(&self, text: &mut String) {
+        let help = "Bytes of memory for message bodies being received";
+        metrics::line(text, "memory_body_bytes", help, "gauge", self.budgets.memory.used());
+        let help = "Bytes of disk for message bodies being received";
+        metrics::line(text, "disk_body_bytes", help, "gauge", self.budgets.disk.used());
         let version = [(env!("CARGO_PKG_VERSION"), 1)].into_iter();
         let help = "1, with the version of the program";
-        metrics::labelled(&mut text, "info", help, "gauge", "version", version);
-        self.render_folders(&mut text);
+        metrics::labelled(text, "info", help, "gauge", "version", version);
+        self.render_folders(text);
         if let Some(traces) = &self.traces {
-            traces.counts().render(&mut text);
+            traces.counts().render(text);
         }
-        self.render_refused_sign_ins(&mut text);
+        self.render_refused_sign_ins(text);
         if let Some(unpacking) = &self.judge().unpacking {
-            unpacking.render_metrics(&mut text);
+            unpacking.render_metrics(text);
         }
-        text
     }
 
     /// Held mail by folder. What cannot be read is left out; the failing database is reported

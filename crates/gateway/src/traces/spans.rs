@@ -1,5 +1,5 @@
-//! Spans of a message, as OpenTelemetry's protocol has them in JSON
-//! ([OTLP 1.3](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding): ids in hexadecimal
+//! Spans of a message, as OpenTelemetry's protocol has them in JSON ([OTLP
+//! 1.3](https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding): ids in hexadecimal
 //! digits, 64-bit numbers as text).
 //!
 //! ```text

@@ -1,10 +1,25 @@
 //! Errors of backups and of restoring them.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::verify::Fault;
 use crate::error::StoreError;
+
+/// Something wrong with a file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Its path, relative to the backup.
+    pub path: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.what)
+    }
+}
 
 /// Why a backup cannot be used, or not be restored.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@
 //!               kernel), bring spool and Maildir along, marker away
 //! ```
 //!
-//! Until the exchange the folder in use is not touched; what fails before leaves it as it was. While
-//! the marker is in a folder no node starts on it ([`refuse_unfinished`]): a restore that was
+//! Until the exchange the folder in use is not touched; what fails before leaves it as it was.
+//! While the marker is in a folder no node starts on it ([`refuse_unfinished`]): a restore that was
 //! interrupted is finished by the next one.
 
 mod copy;

@@ -1,12 +1,11 @@
 //! Whether a backup is what was written.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::error::BackupError;
+use super::error::{BackupError, Fault};
 use super::manifest::{Backup, Entry, MANIFEST, hashed};
 use super::reading::{open_below, parts};
 use super::{Step, Tell};
@@ -16,21 +15,6 @@ use crate::error::StoreError;
 const FAULTS_MAX: usize = 100;
 /// Folders nested deeper than this are not of a backup.
 const DEPTH_MAX: usize = 32;
-
-/// Something wrong with a file of a backup.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// Its path, relative to the backup.
-    pub path: String,
-    /// What is wrong.
-    pub what: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.what)
-    }
-}
 
 /// What a backup was found to be.
 #[derive(Debug, Clone, PartialEq, Eq)]

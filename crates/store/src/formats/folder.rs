@@ -1,9 +1,9 @@
 //! The mark of a data folder, for all files in it that have none of their own.
 //!
-//! State in JSON, journals of fixed records, lists, keys: dozens of small files. Whoever changes one
-//! of them so that an earlier version would misread it, and does not give it another name, raises
-//! [`FORMAT`]; an earlier version then refuses the folder. A folder without the mark is of the
-//! first format. Fields that are added to JSON, which earlier versions pass over, need no new
+//! State in JSON, journals of fixed records, lists, keys: dozens of small files. Whoever changes
+//! one of them so that an earlier version would misread it, and does not give it another name,
+//! raises [`FORMAT`]; an earlier version then refuses the folder. A folder without the mark is of
+//! the first format. Fields that are added to JSON, which earlier versions pass over, need no new
 //! number.
 
 use std::path::Path;

@@ -6,11 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::MARKER;
-use crate::backup::error::BackupError;
+use crate::backup::error::{BackupError, Fault};
 use crate::backup::manifest::{Backup, Entry, hashed};
 use crate::backup::owner::Owner;
 use crate::backup::reading::{open_below, parts};
-use crate::backup::verify::Fault;
 use crate::backup::{Step, Tell};
 use crate::error::StoreError;
 use crate::files;
