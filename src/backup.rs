@@ -101,12 +101,12 @@ pub(crate) fn left_out(config: &Config) -> [PathBuf; 2] {
     [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path))
 }
 
-/// Notes the backup in the data folder, for `gauntlet upgrade check`. The backup is as good without.
-fn note(data: &Path, target: &Path, made: &Backup) {
+/// Notes a backup in the data folder, for `gauntlet upgrade check`. The backup is as good without.
+pub(crate) fn note(data: &Path, target: &Path, made: &Backup) {
     let noted = privileges::act_as_owner(data).map_err(anyhow::Error::from);
     let noted = noted.and_then(|_acting| Ok(note_last(data, target, made)?));
     if let Err(error) = noted {
-        eprintln!("gauntlet: the backup is complete, but not noted in the data folder: {error:#}");
+        eprintln!("gauntlet: the backup is not noted in the data folder: {error:#}");
     }
 }
 

@@ -9,11 +9,11 @@ use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::data_formats;
 use gauntlet_gateway::privileges::{self, Account};
-use gauntlet_store::backup::Owner;
+use gauntlet_store::backup::{Backup, Owner};
 use gauntlet_store::backup::restore::{Plan, Restored, restore};
 use gauntlet_store::formats::{self, Places};
 
-use crate::backup::{Progress, left_out, mebibytes};
+use crate::backup::{Progress, left_out, mebibytes, note};
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
@@ -73,7 +73,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut progress = Progress::default();
     let restored = restore(&plan, &mut |step, done, total| progress.tell(step, done, total));
     progress.end();
-    say(&restored?, &config, args)?;
+    let restored = restored?;
+    if restored.finished.is_none() {
+        // The newest backup of what is there now.
+        note(&restored.data, &args.backup, &Backup::read(&args.backup)?);
+    }
+    say(&restored, &config, args)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -40,6 +40,22 @@ pub(crate) fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files.map(|path| (path.clone(), std::fs::read(path).unwrap_or_default())).collect()
 }
 
+/// Stops a node and waits for its secrets process, which closes its database a moment later.
+pub(crate) fn stop_all(node: &mut Node) {
+    node.stop();
+    let log = node.data().join("console/users.db-wal");
+    node.wait_until("its secrets process has ended, too", || !log.exists());
+}
+
+/// Names of files that are not the same in both.
+pub(crate) fn changes(
+    one: &BTreeMap<PathBuf, Vec<u8>>,
+    other: &BTreeMap<PathBuf, Vec<u8>>,
+) -> BTreeSet<PathBuf> {
+    let all = one.keys().chain(other.keys());
+    all.filter(|path| one.get(*path) != other.get(*path)).cloned().collect()
+}
+
 /// A node that holds mail of one sender.
 fn holding(folder: tempfile::TempDir) -> Node {
     let policy = folder.path().join("policy.toml");
@@ -60,7 +76,8 @@ struct Load {
 
 impl Load {
     fn start(node: &Node, next: &Arc<AtomicU64>) -> Self {
-        let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let acknowledged: Arc<Mutex<BTreeMap<String, String>>> = Arc::default();
         let client = |_| {
             let (stop, acknowledged, next, smtp) =
                 (stop.clone(), Arc::clone(&acknowledged), next.clone(), node.smtp);
@@ -204,13 +221,11 @@ fn backed_up() -> (Node, PathBuf) {
     node.wait_for_empty_queue();
     let backup = node.folder.path().join("backup");
     let config = node.folder.path().join("gauntlet.toml");
-    let running = gauntlet(&["restore", "--force"], &[&backup, Path::new("--config"), &config]);
-    assert!(said(&running).contains("a node runs"), "{}", said(&running));
     done(&["backup", "--config"], &[&config, &backup]);
     let running = gauntlet(&["restore", "--force"], &[&backup, Path::new("--config"), &config]);
     assert_eq!(running.status.code(), Some(2));
     assert!(said(&running).contains("a node runs"), "{}", said(&running));
-    node.stop();
+    stop_all(&mut node);
     (node, backup)
 }
 
@@ -237,7 +252,7 @@ fn a_damaged_backup_is_refused_by_name_and_changes_nothing() {
         for text in [said(&verified), said(&restored)] {
             assert!(text.contains(name), "{text}");
         }
-        assert_eq!(content(&node.data()), before);
+        assert_eq!(changes(&content(&node.data()), &before), BTreeSet::new());
     }
     std::fs::write(&pack, &whole).unwrap();
     std::fs::remove_file(backup.join("backup.json")).unwrap();
@@ -309,7 +324,7 @@ fn a_disk_that_is_full_leaves_the_folder_in_use_as_it_was() {
     assert!(restored.status.code() == Some(2) && text.contains("No space left"), "{text}");
     let mut after = content(&disk);
     after.remove(&data.join("lock"));
-    assert_eq!(after, before);
+    assert_eq!(changes(&after, &before), BTreeSet::new());
     // Too few bytes are seen before anything is written.
     let small = node.folder.path().join("small");
     std::fs::create_dir(&small).unwrap();
