@@ -174,7 +174,7 @@ fn a_package_on_debian_starts_a_node_and_upgrades_lose_none() {
          dpkg -r gauntlet; {INSTALL}; journalctl -u gauntlet -o cat --no-pager | tail -n 20"
     ));
     assert!(said.contains("inactive"), "{said}");
-    assert!(said.contains("schema version 999 is newer"), "{said}");
+    assert!(said.contains("its format is version 999"), "{said}");
     assert!(said.contains("the node was not started"), "{said}");
 }
 

@@ -265,7 +265,7 @@ fn what_a_newer_version_wrote_stops_the_start_by_name() {
         ),
         ("log/2026-11-20.db", 6, Box::new(schema(6))),
         ("quarantine/quarantine.db", 6, Box::new(schema(6))),
-        ("console/users.db", 9, Box::new(schema(9))),
+        ("console/users.db", 10, Box::new(schema(10))),
         ("policies/policies.db", 2, Box::new(schema(2))),
         ("history/history.db", 3, Box::new(schema(3))),
         ("web/releases.db", 9, Box::new(schema(9))),

@@ -1,5 +1,5 @@
-//! A Debian 12 to try things in: a folder that is made once, and above it, for each test, a layer of
-//! its own that takes what the test writes.
+//! A Debian 12 to try things in: a folder that is made once, and above it, for each test, a layer
+//! of its own that takes what the test writes.
 
 use std::fs;
 use std::path::PathBuf;
