@@ -56,7 +56,7 @@ pub(super) fn of_stages(node: &str, record: &LogRecord) -> Vec<Value> {
         }
         let part = format!("stage {number}");
         let times = (begin_us, stage.at_us.max(begin_us));
-        all.push(spans.child(&part, (&stage.name, KINDS[0]), times, attributes));
+        all.push(spans.child(&part, (&stage.name, KINDS[0]), times, &attributes));
         begin_us = times.1;
     }
     all
@@ -74,7 +74,7 @@ pub(super) fn of_delivery(node: &str, record: &LogRecord, delivery: &Delivery) -
         number("gauntlet.attempts", u64::from(delivery.attempts)),
     ];
     let part = format!("delivery {}", delivery.address);
-    let mut span = spans.child(&part, ("delivery", KINDS[2]), times, attributes);
+    let mut span = spans.child(&part, ("delivery", KINDS[2]), times, &attributes);
     if delivery.outcome == Outcome::Failed
         && let Some(fields) = span.as_object_mut()
     {
@@ -128,16 +128,10 @@ impl Spans<'_> {
         actions.sort_unstable();
         actions.dedup();
         attributes.push(text("gauntlet.action", &actions.join(" ")));
-        self.span("message", ("message", KINDS[1]), (0, end_us), attributes)
+        self.span("message", ("message", KINDS[1]), (0, end_us), &attributes)
     }
 
-    fn child(
-        &self,
-        part: &str,
-        of: (&str, u8),
-        times: (u64, u64),
-        attributes: Vec<Value>,
-    ) -> Value {
+    fn child(&self, part: &str, of: (&str, u8), times: (u64, u64), attributes: &[Value]) -> Value {
         let mut span = self.span(part, of, times, attributes);
         if let Some(fields) = span.as_object_mut() {
             let parent = hex(self.node, &self.record.id, "message", 16);
@@ -152,7 +146,7 @@ impl Spans<'_> {
         part: &str,
         (name, kind): (&str, u8),
         times: (u64, u64),
-        attributes: Vec<Value>,
+        attributes: &[Value],
     ) -> Value {
         let begin_ns = u128::from(self.record.received_ms.max(0).cast_unsigned()) * 1_000_000;
         let at = |us: u64| (begin_ns + u128::from(us) * 1_000).to_string();

@@ -63,7 +63,7 @@ pub struct Users {
 
 #[derive(Debug)]
 enum Backend {
-    Local(UserDatabase),
+    Local(Box<UserDatabase>),
     Remote { remote: Arc<dyn Remote>, interned: Mutex<BTreeSet<&'static str>> },
 }
 
@@ -73,7 +73,7 @@ impl Users {
     /// # Errors
     /// As [`UserDatabase::open`].
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        Ok(Users::at(Backend::Local(UserDatabase::open(folder)?)))
+        Ok(Users::at(Backend::Local(Box::new(UserDatabase::open(folder)?))))
     }
 
     /// The users of a database in another process.

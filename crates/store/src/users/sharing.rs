@@ -176,7 +176,7 @@ impl UserDatabase {
         self.change(|batch| {
             batch.execute("UPDATE sharing SET noting = 0", [])?;
             let mut taking = Taking { batch, node: incoming.node, now_ms, places: BTreeSet::new() };
-            changes.into_iter().try_for_each(|change| taking.take(change))?;
+            changes.iter().try_for_each(|change| taking.take(change))?;
             let places = taking.places;
             batch.execute(
                 "INSERT INTO shared_cursor VALUES (?1, ?2) \
@@ -293,7 +293,7 @@ struct Taking<'t, 'c> {
 
 impl Taking<'_, '_> {
     /// Takes a change, unless a later one is known.
-    fn take(&mut self, change: Change) -> rusqlite::Result<()> {
+    fn take(&mut self, change: &Change) -> rusqlite::Result<()> {
         let Some(table) = Table::named(&change.place) else { return Ok(()) };
         if change.version <= UNTOUCHED || table.key_values(&change.key).is_none() {
             return Ok(());
@@ -309,7 +309,7 @@ impl Taking<'_, '_> {
         if !is_later {
             return Ok(());
         }
-        let is_applied = self.apply(table, &change)?;
+        let is_applied = self.apply(table, change)?;
         // What belongs to a user who is not known yet waits for them; of one who was removed it
         // never comes back.
         let waits = !is_applied && table.is_of_user && !self.was_known(&change.key)?;
