@@ -182,10 +182,13 @@ pub(crate) fn disks(config: &Config) -> Vec<Disk> {
     resources::disks(config).into_iter().map(shown).collect()
 }
 
+/// A number that metrics have of each disk: name, help, and where it comes from.
+type DiskColumn = (&'static str, &'static str, fn(&Disk) -> u64);
+
 /// Room on the disks that the node writes to, by what is there, in Prometheus' text format.
 pub(crate) fn disk_metrics(config: &Config) -> String {
     let disks = disks(config);
-    let columns: [(&str, &str, fn(&Disk) -> u64); 2] = [
+    let columns: [DiskColumn; 2] = [
         ("disk_free_bytes", "Bytes free on a disk of the node", |disk| disk.free),
         ("disk_total_bytes", "Bytes of a disk of the node", |disk| disk.total),
     ];
