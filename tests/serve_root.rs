@@ -346,6 +346,25 @@ fn a_backup_by_root_belongs_to_the_owner_of_the_data_folder() {
     fs::rename(&made, places.data()).unwrap();
     assert!(!text.is_empty());
     assert!(places.start("", "self_signed = true", "").takes_mail(), "{}", places.log());
+    // And on what root restores, over the folder in use and where nothing is.
+    let new = places.folder.path().join("new");
+    let over = [&config, &given].map(|path| path.as_os_str());
+    for data in [None, Some(new)] {
+        let mut restore = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        restore.arg("restore").arg("--config").args(over);
+        match &data {
+            None => restore.arg("--force"),
+            Some(new) => restore.arg("--data").arg(new),
+        };
+        let data = data.unwrap_or_else(|| places.data());
+        let output = restore.env_remove("GAUNTLET_CONFIG").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for wrong in [&["!", "-user", "nobody"][..], &["-perm", "/077", "!", "-type", "l"]] {
+            let others = Command::new("find").arg(&data).args(wrong).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&others.stdout), "", "{wrong:?}");
+        }
+    }
+    assert!(places.start("", "self_signed = true", "").takes_mail(), "{}", places.log());
 }
 
 /// Root reads the key at the start; the node, which is another user by then, cannot read it again.
