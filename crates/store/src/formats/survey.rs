@@ -162,7 +162,8 @@ pub fn survey(places: Places<'_>, formats: &[&[Format]]) -> Result<Vec<Found>, S
 pub fn refuse_newer(places: Places<'_>, formats: &[&[Format]]) -> Result<(), StoreError> {
     super::folder::check(places.data)?;
     for format in formats.iter().flat_map(|formats| formats.iter()) {
-        let files = format.files_in(&places.folder_of(format), formats)?;
+        // What stands in the place of a folder is named by whoever opens it.
+        let files = format.files_in(&places.folder_of(format), formats).unwrap_or_default();
         for path in files.into_iter().rev().take(NEWEST_FILES) {
             match format.version_of(&path) {
                 Ok(Some(found)) if found > format.known => {
