@@ -247,7 +247,7 @@ fn serve_ftp(net: &Namespaces, vsftpd: &Path) -> Ftp {
     let config = folder.join("vsftpd.conf");
     let text = format!(
         "listen=YES\nbackground=NO\nanonymous_enable=YES\nlocal_enable=NO\nwrite_enable=NO\n\
-         anon_root={shown}/ftp\nsecure_chroot_dir={shown}/empty\nftp_username=nobody\n\
+         anon_root={shown}/ftp\nsecure_chroot_dir={shown}/empty\nftp_username=ftp\n\
          no_anon_password=YES\nseccomp_sandbox=NO\nxferlog_enable=NO\nisolate_network=NO\n"
     );
     fs::write(&config, text).unwrap();

@@ -37,7 +37,11 @@ impl Debian {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(folder.path(), open).unwrap();
         for name in ["upper", "work", "root"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            // Whatever mask another test has set for files at this moment.
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&path, open).unwrap();
         }
         let debian = Debian { folder, root };
         if !debian.sh("true").status().unwrap().success() {

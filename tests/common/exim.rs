@@ -61,6 +61,8 @@ impl Exim {
         );
         let file = folder.path().join("exim.conf");
         fs::write(&file, text).unwrap();
+        // Exim reads none that others may write, as the mask of another test would make it.
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
         let mut command = Command::new(exim);
         command.arg("-C").arg(&file).arg("-bdf").stdin(Stdio::null());
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
