@@ -191,6 +191,8 @@ impl<'b> BatchReader<'b> {
 #[cfg(test)]
 pub(crate) mod relay;
 #[cfg(test)]
+pub(crate) mod seeded;
+#[cfg(test)]
 mod tests {
     use super::*;
 

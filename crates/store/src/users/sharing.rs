@@ -268,7 +268,7 @@ fn cell_bytes(cell: &Cell) -> usize {
 }
 
 fn read_row(batch: &Transaction<'_>, table: &Table, key: &str) -> rusqlite::Result<Option<Cells>> {
-    let Some(values) = table.key_values(key) else { return Ok(None) };
+    let Some(parts) = table.key_parts(key) else { return Ok(None) };
     let columns: Vec<&str> = table.all_columns().collect();
     let sql =
         format!("SELECT {} FROM {} WHERE {}", columns.join(", "), table.name, table.find_sql());
@@ -279,7 +279,7 @@ fn read_row(batch: &Transaction<'_>, table: &Table, key: &str) -> rusqlite::Resu
         };
         columns.iter().enumerate().map(cell).collect()
     };
-    find.query_row(params_from_iter(values), cells).optional()
+    find.query_row(params_from_iter(parts), cells).optional()
 }
 
 /// A batch that is being taken.
@@ -295,7 +295,7 @@ impl Taking<'_, '_> {
     /// Takes a change, unless a later one is known.
     fn take(&mut self, change: &Change) -> rusqlite::Result<()> {
         let Some(table) = Table::named(&change.place) else { return Ok(()) };
-        if change.version <= UNTOUCHED || table.key_values(&change.key).is_none() {
+        if change.version <= UNTOUCHED || table.key_parts(&change.key).is_none() {
             return Ok(());
         }
         let mut find = self
@@ -350,9 +350,9 @@ impl Taking<'_, '_> {
     }
 
     fn remove(&self, table: &Table, key: &str) -> rusqlite::Result<bool> {
-        let values = table.key_values(key).unwrap_or_default();
+        let parts = table.key_parts(key).unwrap_or_default();
         let sql = format!("DELETE FROM {} WHERE {}", table.name, table.find_sql());
-        self.batch.execute(&sql, params_from_iter(values))?;
+        self.batch.execute(&sql, params_from_iter(parts))?;
         Ok(true)
     }
 
@@ -361,7 +361,8 @@ impl Taking<'_, '_> {
         let cells = cells.iter().filter(|(name, _)| known.contains(&name.as_str()));
         let (names, values): (Vec<&str>, Vec<Value>) =
             cells.map(|(name, cell)| (name.as_str(), Value::from(cell.clone()))).unzip();
-        if table.is_of_user && !self.has_user(&names, &values)? {
+        let is_whole = table.key.iter().all(|column| names.contains(column));
+        if !is_whole || table.is_of_user && !self.has_user(&names, &values)? {
             return Ok(false);
         }
         self.keep_key_of_links(table, &names, &values)?;

@@ -5,18 +5,9 @@ use std::net::IpAddr;
 use super::super::greylist::GreylistDecision;
 use super::*;
 use crate::sharing::relay;
+use crate::sharing::seeded::Seeded;
 
 const NOW: i64 = 1_800_000_000;
-
-/// Small random numbers from a seed.
-struct Seeded(u64);
-
-impl Seeded {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % most
-    }
-}
 
 /// A node whose memory can be lost.
 struct Node {

@@ -1,7 +1,5 @@
 //! Which tables of the user database are shared, and the triggers that note their changes.
 
-use rusqlite::types::Value;
-
 /// A shared table.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -60,39 +58,26 @@ impl Table {
         self.key.iter().map(part).collect::<Vec<_>>().join(" || char(10) || ")
     }
 
-    /// SQL that finds the row of a key, whose parts are [`Table::key_values`].
+    /// SQL that finds the row of a key, whose parts are [`Table::key_parts`].
     pub(super) fn find_sql(&self) -> String {
         let equal = |(n, column): (usize, &&str)| match *column {
             "login" => format!("login = ?{} COLLATE NOCASE", n + 1),
+            "hash" => format!("hash = unhex(?{})", n + 1),
             other => format!("{other} = ?{}", n + 1),
         };
         self.key.iter().enumerate().map(equal).collect::<Vec<_>>().join(" AND ")
     }
 
     /// The parts of a key; none if it is no key of this table.
-    pub(super) fn key_values(&self, key: &str) -> Option<Vec<Value>> {
+    pub(super) fn key_parts<'k>(&self, key: &'k str) -> Option<Vec<&'k str>> {
         let parts: Vec<&str> = key.splitn(self.key.len(), '\n').collect();
-        let value = |(column, part): (&&str, &&str)| match *column {
-            "hash" => base16(part).map(Value::Blob),
-            _ => Some(Value::Text((*part).to_owned())),
-        };
-        (parts.len() == self.key.len())
-            .then(|| self.key.iter().zip(&parts).map(value).collect())
-            .flatten()
+        (parts.len() == self.key.len()).then_some(parts)
     }
 
     /// Key and other columns.
     pub(super) fn all_columns(&self) -> impl Iterator<Item = &'static str> {
         self.key.iter().chain(self.columns).copied()
     }
-}
-
-/// Bytes of hexadecimal digits.
-fn base16(text: &str) -> Option<Vec<u8>> {
-    let pair = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok();
-    (text.is_ascii() && text.len().is_multiple_of(2))
-        .then(|| text.as_bytes().chunks(2).map(pair).collect())
-        .flatten()
 }
 
 /// Notes what changes in a table: its name, the key of the new row and of the old one, and what an

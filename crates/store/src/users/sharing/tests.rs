@@ -3,17 +3,8 @@
 use super::super::{Link, LinkKind, LinkStatus, Role, Scope, SecondFactor, User, totp_code};
 use super::*;
 use crate::clock::Clock;
+use crate::sharing::seeded::Seeded;
 use gauntlet_policy::people::Strictness;
-
-/// Small random numbers from a seed.
-struct Seeded(u64);
-
-impl Seeded {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        (self.0 >> 33) % most
-    }
-}
 
 /// A node of an array, which can be started anew.
 struct Node {
@@ -267,6 +258,8 @@ fn batches_of_another_key_or_another_version_change_nothing_and_say_why() {
     let odd = [
         change("session", "x", &[]),
         change("used_link", "zz", &[]),
+        change("sender", "nothing.example", &[]),
+        change("recovery", "without a second part", &[]),
         change("token", "t", &[("name", text("t"))]),
         change(
             "wish",
