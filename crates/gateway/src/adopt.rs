@@ -182,7 +182,7 @@ fn lock_of_dead(path: &Path, make: bool, shown: &str) -> anyhow::Result<Option<F
         }
         Err(error) => return Err(error).with_context(|| path.display().to_string()),
     };
-    match file.try_lock() {
+    match gauntlet_store::files::try_lock(&file) {
         Ok(()) => Ok(Some(file)),
         Err(std::fs::TryLockError::WouldBlock) => bail!(
             "{shown}: a node or another `gauntlet queue adopt` uses it; a node that runs delivers its own \

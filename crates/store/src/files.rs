@@ -8,10 +8,11 @@
 //! A file that is replaced is written under another name, synced, renamed, and its folder synced: a
 //! power failure leaves the old file or the new one, never an empty one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::random;
 
@@ -27,6 +28,10 @@ const DEPTH_MAX: usize = 32;
 /// private: mail bodies lie below such folders, a million of them, and checking each would make
 /// every start slow.
 const TRUSTED_FROM_DEPTH: usize = 2;
+/// How long [`try_lock`] waits for a lock.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How often it asks meanwhile.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// Removes group and others from the mode of every file that this process creates from now on.
 ///
@@ -282,6 +287,26 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// Locks a file (`flock`) for as long as it is open, unless another process holds the lock for more
+/// than a second.
+///
+/// A lock outlives its holder by a moment: a process that another thread of the holder just started
+/// has a copy of the descriptor until it runs its program (fork(2), execve(2)).
+///
+/// # Errors
+/// The system's, and [`TryLockError::WouldBlock`] if another process keeps the lock.
+pub fn try_lock(file: &File) -> Result<(), TryLockError> {
+    let begin = Instant::now();
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_WAIT => {
+                std::thread::sleep(LOCK_RETRY);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// The user id of the owner of a file or folder.
 ///
 /// # Errors
@@ -345,6 +370,21 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap().as_slice(), mode(&path)), (&b"newer"[..], 0o644));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
         assert!(write_durably(&folder.path().join("no/such/folder"), b"x").is_err());
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_a_moment_later_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let (first, second) = (create(&path).unwrap(), create(&path).unwrap());
+        try_lock(&first).unwrap();
+        assert!(matches!(try_lock(&second), Err(TryLockError::WouldBlock)));
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(LOCK_RETRY * 3);
+            drop(first);
+        });
+        try_lock(&second).unwrap();
+        holder.join().unwrap();
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn lock(data: &Path) -> anyhow::Result<File> {
     let path = data.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.with_context(|| path.display().to_string())?;
-    match file.try_lock() {
+    match gauntlet_store::files::try_lock(&file) {
         Ok(()) => {
             // Before anything is written there that an earlier version could not read.
             gauntlet_store::backup::restore::refuse_unfinished(data)?;
@@ -48,7 +48,7 @@ pub(super) fn lock_spool(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.with_context(|| path.display().to_string())?;
-    match file.try_lock() {
+    match gauntlet_store::files::try_lock(&file) {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
             "spool.path {}: another process uses this folder: a node, or `gauntlet queue adopt`",

@@ -22,7 +22,7 @@ impl WriterLock {
     /// Takes the right; none if another process has it.
     pub(super) fn take(folder: &Path) -> Result<Option<Self>, StoreError> {
         let (file, path) = open(folder, WRITER)?;
-        locked(file.try_lock(), &path).map(|is_ours| is_ours.then_some(WriterLock(file)))
+        locked(files::try_lock(&file), &path).map(|is_ours| is_ours.then_some(WriterLock(file)))
     }
 }
 
