@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use gauntlet_gateway::config::trust_roots;
+use gauntlet_gateway::config::{proxy_settings_of, trust_roots};
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog, Outcome, Peer};
@@ -212,7 +212,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         Some(file) => {
             let text = std::fs::read_to_string(file);
             let text = text.with_context(|| format!("cannot read {}", file.display()))?;
-            toml::from_str(&text).with_context(|| file.display().to_string())?
+            proxy_settings_of(&text).with_context(|| file.display().to_string())?
         }
     };
     if !args.listen.is_empty() {

@@ -66,7 +66,7 @@ pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     ReportEvery, SignInSettings,
 };
-pub use web::{LoggedClients, UrlListSettings, WebSettings};
+pub use web::{LoggedClients, UrlListSettings, WebSettings, proxy_settings_of};
 
 /// Seconds of a day, as settings count them.
 const DAY_SECONDS: u64 = gauntlet_mail::date::DAY_SECONDS.cast_unsigned();

@@ -200,6 +200,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The settings that a text in TOML sets, and the defaults of the others. Whoever has a table
+    /// writes it down first: code for each way to read all settings is big.
+    pub(super) fn of_toml(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
     /// The listeners that take mail.
     pub fn mail_listeners(&self) -> impl Iterator<Item = &ListenerSettings> {
         self.listener.iter().filter(|listener| !listener.role.is_web())

@@ -56,8 +56,7 @@ impl SharedSettings {
             set_by: Origin::Array(self.number),
             message,
         };
-        let parsed: Result<Config, _> = toml::from_str(&self.text);
-        parsed.map_err(|error| wrong(error.to_string().trim().to_owned()))?;
+        Config::of_toml(&self.text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         let table: Table = self
             .text
             .parse()

@@ -16,6 +16,14 @@ use crate::network::Network;
 /// Most lists of URLs.
 const URL_LISTS_MAX: usize = 100;
 
+/// The settings of a proxy that runs alone, from a file of TOML with those settings only.
+///
+/// # Errors
+/// What is no TOML, no setting or no value for it, with its line.
+pub fn proxy_settings_of(text: &str) -> Result<Settings, toml::de::Error> {
+    toml::from_str(text)
+}
+
 /// What is kept of web requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
