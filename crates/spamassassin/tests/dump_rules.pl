@@ -3,6 +3,7 @@
 # usage: dump_rules.pl RULES_DIR SITE_DIR
 use strict;
 use warnings;
+use File::Temp qw(tempdir);
 use JSON::PP;
 use Mail::SpamAssassin;
 
@@ -10,7 +11,8 @@ my ($rules, $site) = @ARGV;
 my $sa = Mail::SpamAssassin->new({
     rules_filename => $rules, site_rules_filename => $site,
     userprefs_filename => '/nonexistent/prefs', dont_copy_prefs => 1,
-    userstate_dir => '/nonexistent/state', local_tests_only => 1, debug => 0,
+    # It makes this folder.
+    userstate_dir => tempdir(CLEANUP => 1), local_tests_only => 1, debug => 0,
     post_config_text => "allow_user_rules 1\nuse_bayes 0\n",
     LOCAL_STATE_DIR => '/nonexistent', LOCAL_RULES_DIR => $site, DEF_RULES_DIR => $rules,
 });
