@@ -19,9 +19,8 @@ mod keys;
 mod served;
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 pub use self::changes::{Change, Staged};
 pub use self::keys::{KeyFolder, Signer};
@@ -40,9 +39,6 @@ use crate::trust::Trusted;
 const DAY_S: i64 = 86_400;
 /// File that a publisher holds locked.
 const LOCK_NAME: &str = ".lock";
-/// For so long a lock is waited for: a program that another thread just started holds it until it
-/// runs.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// How long metadata count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -494,15 +490,14 @@ fn lock(folder: &Path) -> Result<File, Error> {
     let mut options = File::options();
     let lock = options.create(true).truncate(false).write(true).open(&path);
     let lock = lock.map_err(Error::io(&path))?;
-    let until = Instant::now() + LOCK_WAIT;
-    while lock.try_lock().is_err() {
-        if Instant::now() >= until {
+    match gauntlet_store::files::try_lock(&lock) {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => {
             let why = format!("{}: another publisher has this channel open", folder.display());
-            return Err(Error::Refused(why));
+            Err(Error::Refused(why))
         }
-        std::thread::sleep(Duration::from_millis(20));
+        Err(TryLockError::Error(cause)) => Err(Error::Io { path, cause }),
     }
-    Ok(lock)
 }
 
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, Error> {

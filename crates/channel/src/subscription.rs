@@ -8,11 +8,11 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use gauntlet_store::files::{create_folder, write_durably};
+use gauntlet_store::files::{create_folder, lock_within, write_durably};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -29,8 +29,6 @@ pub const PAUSE_SECONDS_MAX: u64 = 3600;
 const JITTER_PERCENT: u64 = 20;
 /// How long another process that has the subscription open is waited for: most pulls take less.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Between two looks whether it still has.
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Rejected versions that are remembered.
 const REJECTED_MAX: usize = 64;
 
@@ -148,14 +146,13 @@ impl Subscription {
         let mut options = File::options();
         let lock = options.create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(Error::io(&path))?;
-        let began = Instant::now();
-        while lock.try_lock().is_err() {
-            if began.elapsed() < LOCK_WAIT_MAX {
-                std::thread::sleep(LOCK_PAUSE);
-                continue;
+        match lock_within(&lock, LOCK_WAIT_MAX) {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let why = format!("{}: another process is pulling this channel", folder.display());
+                return Err(Error::Refused(why));
             }
-            let why = format!("{}: another process is pulling this channel", folder.display());
-            return Err(Error::Refused(why));
+            Err(TryLockError::Error(cause)) => return Err(Error::Io { path, cause }),
         }
         let generations = Generations::open(folder)?;
         let state = read_state(folder);

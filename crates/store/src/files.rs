@@ -30,7 +30,7 @@ const DEPTH_MAX: usize = 32;
 const TRUSTED_FROM_DEPTH: usize = 2;
 /// How long [`try_lock`] waits for a lock.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// How often it asks meanwhile.
+/// How often a lock that is waited for is asked for.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// Removes group and others from the mode of every file that this process creates from now on.
@@ -296,10 +296,18 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
 /// # Errors
 /// The system's, and [`TryLockError::WouldBlock`] if another process keeps the lock.
 pub fn try_lock(file: &File) -> Result<(), TryLockError> {
+    lock_within(file, LOCK_WAIT)
+}
+
+/// The same with another time to wait: for a holder that is about to end what it does.
+///
+/// # Errors
+/// The system's, and [`TryLockError::WouldBlock`] if another process keeps the lock for longer.
+pub fn lock_within(file: &File, wait: Duration) -> Result<(), TryLockError> {
     let begin = Instant::now();
     loop {
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_WAIT => {
+            Err(TryLockError::WouldBlock) if begin.elapsed() < wait => {
                 std::thread::sleep(LOCK_RETRY);
             }
             done => return done,

@@ -88,7 +88,7 @@ pub(super) fn lock_at(data: &Path) -> Result<File, BackupError> {
     let mut options = File::options();
     options.create(true).truncate(false).write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(&path).map_err(StoreError::io(&path, "open"))?;
-    match file.try_lock() {
+    match files::try_lock(&file) {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(BackupError::Running { data: data.to_owned() }),
         Err(fs::TryLockError::Error(error)) => Err(StoreError::io(&path, "lock")(error).into()),
