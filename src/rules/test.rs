@@ -198,6 +198,9 @@ fn own() -> anyhow::Result<Vec<Example>> {
 
 fn of_folder(folder: &Path) -> anyhow::Result<Vec<Example>> {
     let name = || folder.display().to_string();
+    if folder.is_file() {
+        bail!("{}: a file; name the folder that the .cf files and their .tests are in", name());
+    }
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .with_context(name)?
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -243,6 +246,13 @@ mod tests {
         assert_eq!(out[0].message, b"Subject: x\n\nbody\n");
         assert!(out[0].hits && !out[1].hits);
         assert!(read_examples(b"=== A perhaps\n", "t", &mut out).is_err());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_folder_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = of_folder(file.path()).err().unwrap().to_string();
+        assert!(error.contains("name the folder"), "{error}");
     }
 
     #[test]
