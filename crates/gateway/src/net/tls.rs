@@ -130,6 +130,14 @@ impl ListenerTls {
         self.certificates.0.store(Arc::new(keys.0));
     }
 
+    /// From when on clients refuse what they are shown, in Unix seconds: the first end of its
+    /// certificates. None if none of them can be read.
+    pub fn ends_s(&self) -> Option<i64> {
+        let shown = self.certificates.0.load();
+        let firsts = shown.iter().filter_map(|key| key.cert.first());
+        firsts.filter_map(|first| expiry::end(first).ok()).min()
+    }
+
     /// What clients are shown, for others that serve with the same certificates: those of a reload,
     /// too.
     pub fn server(&self) -> Arc<ServerConfig> {

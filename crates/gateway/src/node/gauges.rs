@@ -1,8 +1,11 @@
 //! All numbers of a node as Prometheus reads them: what `/metrics` and `gauntlet status --metrics`
 //! print.
 
+use std::sync::Arc;
+
 use super::Node;
 use crate::metrics;
+use crate::net::tls::ListenerTls;
 
 impl Node {
     /// The metrics in Prometheus' text format.
@@ -79,6 +82,7 @@ impl Node {
         let help = "1, with the version of the program";
         metrics::labelled(text, "info", help, "gauge", "version", version);
         self.render_folders(text);
+        self.render_certificates(text);
         if let Some(traces) = &self.traces {
             traces.counts().render(text);
         }
@@ -100,6 +104,20 @@ impl Node {
         metrics::labelled(text, "quarantine_bytes", help, "gauge", "folder", bytes);
     }
 
+    /// Until when what each listener shows is good; those without TLS have no line.
+    fn render_certificates(&self, text: &mut String) {
+        let config = self.config();
+        let listeners = config.mail_listeners().map(|listener| listener.address.as_str());
+        let of = |tls: &Option<Arc<ListenerTls>>| {
+            tls.as_ref().and_then(|tls| tls.ends_s()).map(|end| end.max(0).cast_unsigned())
+        };
+        let ends = listeners.zip(&self.certificates).filter_map(|(l, tls)| Some((l, of(tls)?)));
+        let name = "certificate_expiry_timestamp_seconds";
+        let help = "When the first of the certificates ends that a listener shows, in seconds \
+                    since 1970";
+        metrics::labelled(text, name, help, "gauge", "listener", ends);
+    }
+
     fn render_refused_sign_ins(&self, text: &mut String) {
         let (passwords, codes) = self.logins.users().attempts().refused();
         let name = "sign_in_attempts_refused_total";
@@ -117,6 +135,28 @@ mod tests {
     use gauntlet_verdict::Class;
 
     use crate::node::test_node::TestNode;
+
+    #[tokio::test]
+    async fn a_listener_with_tls_says_when_its_certificate_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let [chain, secret] = ["chain.pem", "key.pem"].map(|name| folder.path().join(name));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(vec!["gw.test".into()]).unwrap();
+        parameters.not_after = rcgen::date_time_ymd(2031, 1, 1);
+        std::fs::write(&chain, parameters.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&secret, key.serialize_pem()).unwrap();
+        let node = TestNode::start(&format!(
+            "[[listener]]\naddress = \"127.0.0.2:0\"\ncertificate = [{chain:?}]\n\
+             key = [{secret:?}]\n"
+        ));
+        let text = node.node.render_metrics();
+        let name = "gauntlet_certificate_expiry_timestamp_seconds{listener=";
+        let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(name)).collect();
+        // The other listener shows what the node signed itself.
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].starts_with("\"127.0.0.1:0\"} "), "{lines:?}");
+        assert_eq!(lines[1], "\"127.0.0.2:0\"} 1924992000");
+    }
 
     #[tokio::test]
     async fn folders_and_refused_sign_ins_are_among_the_numbers() {

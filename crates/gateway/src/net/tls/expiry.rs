@@ -40,6 +40,14 @@ pub fn life(path: &Path) -> anyhow::Result<(i64, i64)> {
     validity(&first).context("its certificate cannot be read")
 }
 
+/// From when on a certificate in DER is refused, in Unix seconds.
+///
+/// # Errors
+/// If it cannot be read.
+pub(super) fn end(der: &[u8]) -> anyhow::Result<i64> {
+    validity(der).map(|(_, end)| end)
+}
+
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
