@@ -25,6 +25,7 @@ pub mod net;
 pub mod network;
 pub mod node;
 pub mod outbound;
+pub mod priority;
 pub mod privileges;
 pub mod random;
 pub mod reports;

@@ -30,6 +30,7 @@ use crate::inbound::settings::InboundSettings;
 use crate::net::resolver::Resolver;
 use crate::net::tls::{CertifiedKeys, ListenerTls};
 use crate::outbound::settings::OutboundSettings;
+use crate::priority;
 use crate::scan::judge::Judge;
 use crate::secrets::Secrets;
 
@@ -62,7 +63,8 @@ impl Generation {
     /// # Errors
     /// The part that cannot be read, by its setting.
     pub(super) fn prepare(config: Config, sources: &Sources<'_>) -> anyhow::Result<Self> {
-        let judge = (sources.make_judge)(&config)?;
+        // Rules are compiled while mail flows.
+        let judge = priority::in_background(|| (sources.make_judge)(&config))?;
         let facts = fact_collector(&config, sources, &judge)?;
         let recipients = Recipients::load(&config)?;
         let rates = RateRules::of(&config)?;

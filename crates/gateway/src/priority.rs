@@ -1,0 +1,56 @@
+//! Threads that stand back: what no message waits for, or only one, gives way to mail.
+//!
+//! The scheduler of Linux keeps the nice value of each thread by itself (sched(7)), which everybody
+//! may raise and, without a capability, nobody may lower again. So a thread that starts others, or
+//! processes, which inherit it, has [`in_background`] do what is heavy.
+
+/// Judging of large messages and the preparation of new rules: a tenth of the CPU time of who
+/// receives when both have much to do (sched_prio_to_weight of the kernel: 110 to 1024), and its
+/// turn ends when who receives has something to do.
+const NICE: i32 = 10;
+
+/// Lowers the priority of the thread that calls, for good.
+pub fn lower() {
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::debug!(%error, "the priority of a thread could not be lowered");
+    }
+}
+
+/// Does something on a thread of low priority, and waits for it.
+///
+/// # Panics
+/// Where `work` does.
+pub fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let lowered = || {
+            lower();
+            work()
+        };
+        match scope.spawn(lowered).join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nice() -> i32 {
+        rustix::process::getpriority_process(None).unwrap()
+    }
+
+    #[test]
+    fn only_the_thread_of_the_work_stands_back() {
+        let before = nice();
+        assert_eq!(in_background(nice), NICE);
+        assert_eq!(nice(), before);
+    }
+
+    #[test]
+    fn a_panic_of_the_work_goes_on_in_who_waits() {
+        let failed = std::panic::catch_unwind(|| in_background(|| panic!("no")));
+        assert_eq!(failed.unwrap_err().downcast_ref(), Some(&"no"));
+    }
+}
