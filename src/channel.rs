@@ -7,6 +7,7 @@ mod diff;
 mod files;
 mod follow;
 mod keys;
+mod objects_mirror;
 mod orders;
 pub(crate) mod overview;
 mod probes;
@@ -125,6 +126,16 @@ enum Action {
         #[arg(long, default_value = "rolled back by hand")]
         reason: String,
     },
+    /// Bring a channel into the array's object store, for nodes that follow it there
+    ///
+    /// What the store lacks is brought, then what is newest; then what the folder no longer has is
+    /// removed. Ended at any moment, one version is whole there.
+    Upload {
+        /// Folder of the channel, as it was published or mirrored
+        channel: PathBuf,
+        /// Where to: objects:NAME is NAME/ in array.objects
+        address: String,
+    },
     /// Keep a verified copy of a channel, to be served to others
     Mirror {
         /// Where the channel is: https://, http://, file:// or a folder
@@ -187,6 +198,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Rollback { name, version, reason } => {
             follow::roll_back(&args.node, name, *version, reason)?;
         }
+        Action::Upload { channel, address } => follow::upload(&args.node, channel, address)?,
         Action::Mirror { url, folder, root } => follow::mirror(url, folder, root.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ mod bench_send;
 mod bench_web;
 mod ca_command;
 mod channel_command;
+mod channel_objects;
 mod channel_sa_update;
 mod common;
 mod console_commands;

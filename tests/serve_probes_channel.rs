@@ -64,7 +64,7 @@ fn what_comes_to_a_probe_account_of_one_node_is_known_to_the_others() {
 }
 
 /// Sends a message to a probe of one node, and waits until the others know its like.
-fn from_the_probe_to_the_others(first: &Node, probe: &str, others: &[Node]) {
+pub(crate) fn from_the_probe_to_the_others(first: &Node, probe: &str, others: &[Node]) {
     let body =
         "Buy these fine replica watches of our shop before the night is over.\r\n".repeat(30);
     for (number, node) in others.iter().enumerate() {
@@ -91,7 +91,7 @@ fn trap_that_publishes() -> (Publisher, Node) {
 }
 
 /// The same of a publisher with further settings.
-fn trap_of(publisher: Publisher, more: &str) -> (Publisher, Node) {
+pub(crate) fn trap_of(publisher: Publisher, more: &str) -> (Publisher, Node) {
     let (channel, keys) = (publisher.channel(), publisher.path("keys"));
     std::fs::rename(keys.join("root-1.pem"), publisher.path("root-1.pem")).unwrap();
     let config = format!(

@@ -1,15 +1,16 @@
 //! One step of following a channel: pull, compile, self-test; then the caller puts it in force.
 //! Besides, what is on disk of it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use gauntlet_channel::pull::{Costs, Outcome, PullOptions, pull};
+use gauntlet_channel::pull::{Costs, Mirror, Outcome, PullOptions, pull};
 use gauntlet_channel::subscription::Subscription;
-use gauntlet_gateway::config::{ChannelSettings, Config};
+use gauntlet_gateway::config::{ChannelSettings, Config, OBJECTS};
 
 use super::content::{Content, Known};
+use super::objects_mirror::ObjectsMirror;
 use super::web_mirror;
 
 /// Folder of all subscriptions, below the data folder.
@@ -51,6 +52,17 @@ pub(super) struct Step {
 /// Whether a version can judge at all.
 pub(super) type Test<'t> = dyn Fn(&Arc<Content>) -> anyhow::Result<()> + 't;
 
+/// Where a channel is read from.
+///
+/// # Errors
+/// If its address is none, or the configuration does not have what it needs.
+pub(super) fn mirror_of(url: &str, config: &Config) -> anyhow::Result<Box<dyn Mirror>> {
+    match url.starts_with(OBJECTS) {
+        true => Ok(Box::new(ObjectsMirror::new(url, config)?)),
+        false => web_mirror::of(url, &config.sender.roots),
+    }
+}
+
 /// Pulls, and compiles and tests what came. What is the same in `before`, which was tested, is not
 /// read again.
 ///
@@ -59,10 +71,10 @@ pub(super) type Test<'t> = dyn Fn(&Arc<Content>) -> anyhow::Result<()> + 't;
 pub(super) fn step(
     subscription: &mut Subscription,
     settings: &ChannelSettings,
-    (roots, now_s): (&Path, i64),
+    (config, now_s): (&Config, i64),
     (before, test): (Option<&Content>, &Test<'_>),
 ) -> anyhow::Result<Step> {
-    let mut mirror = web_mirror::of(&settings.url, roots)?;
+    let mut mirror = mirror_of(&settings.url, config)?;
     let program = env!("CARGO_PKG_VERSION").to_owned();
     let options = PullOptions { program, bytes_max: settings.bytes_max };
     let (outcome, costs) = pull(subscription, &mut *mirror, &options, now_s)?;

@@ -9,7 +9,8 @@ use gauntlet_channel::subscription::{Subscription, read_state};
 use gauntlet_gateway::config::{ChannelSettings, Config, mask};
 
 pub(super) use super::advance::{folder, names};
-use super::advance::{random, step};
+use super::advance::{mirror_of, random, step};
+use super::objects_mirror::{Brought, ObjectsMirror};
 use super::{now_s, orders, self_test, web_mirror};
 use crate::node_args::NodeArgs;
 
@@ -17,7 +18,7 @@ use crate::node_args::NodeArgs;
 pub(super) struct SubscribeArgs {
     /// A name for it: letters, digits, '-' and '_'
     name: String,
-    /// Where it is: https://, http:// or file://
+    /// Where it is: https://, http://, file://, or objects:NAME in array.objects
     url: String,
     /// The channel's first root (1.root.json), over a way that you trust
     #[arg(long, value_name = "FILE")]
@@ -31,7 +32,7 @@ pub(super) fn subscribe(node: &NodeArgs, args: &SubscribeArgs) -> anyhow::Result
     if args.name.is_empty() || !args.name.chars().all(is_plain) {
         bail!("{:?}: a name has letters, digits, '-' and '_' only", args.name);
     }
-    web_mirror::of(&args.url, &config.sender.roots)?;
+    mirror_of(&args.url, &config)?;
     let folder = folder(&config, &args.name);
     Subscription::begin(&folder, &args.url, &root)?;
     let mut out = std::io::stdout().lock();
@@ -77,7 +78,7 @@ pub(super) fn pull(node: &NodeArgs, name: Option<&str>) -> anyhow::Result<()> {
 fn pull_one(config: &Config, name: &str) -> anyhow::Result<()> {
     let mut subscription = Subscription::open(&folder(config, name))?;
     let settings = settings(config, name);
-    let asking = (&*config.sender.roots, now_s());
+    let asking = (config, now_s());
     let taken = step(&mut subscription, &settings, asking, (None, &self_test::run));
     let taken = taken.and_then(|step| {
         if let Some(content) = &step.ready {
@@ -143,6 +144,18 @@ pub(super) fn roll_back(
 
 fn say(text: &str) -> anyhow::Result<()> {
     Ok(writeln!(std::io::stdout().lock(), "{text}")?)
+}
+
+pub(super) fn upload(node: &NodeArgs, channel: &Path, address: &str) -> anyhow::Result<()> {
+    let store = ObjectsMirror::new(address, &node.load()?)?;
+    let brought = store.bring(channel)?;
+    let mut out = std::io::stdout().lock();
+    let Brought { files, bytes, removed } = brought;
+    writeln!(
+        out,
+        "{address} is up to date: {files} files ({bytes} bytes) brought, {removed} removed"
+    )?;
+    Ok(())
 }
 
 pub(super) fn mirror(url: &str, copy: &Path, root: Option<&Path>) -> anyhow::Result<()> {

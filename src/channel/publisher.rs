@@ -13,11 +13,12 @@ use anyhow::Context;
 use gauntlet_channel::repository::{PublishOptions, Published};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::admin::channel_signing::lifetimes;
-use gauntlet_gateway::config::{ChannelPublishSettings, Config};
+use gauntlet_gateway::config::{ChannelPublishSettings, Config, OBJECTS};
 use gauntlet_store::Users;
 
 use super::activity::note;
 use super::now_s;
+use super::objects_mirror::{Brought, ObjectsMirror};
 use super::probes::{self, GoodMail, Sources, Written};
 use super::publish::{Made, Order, SIGN_SHARE, Unchanged, publish_folder};
 
@@ -40,6 +41,7 @@ struct Counts {
     written: Written,
     published_s: i64,
     error: String,
+    bring_error: String,
 }
 
 /// A family of metrics: name, help, kind, and its value.
@@ -109,6 +111,7 @@ impl Publisher {
                 }
                 rounds.last = Some(Instant::now());
                 publisher.told(&users, settings, rounds.round(&node, &config));
+                publisher.brought(&users, settings, rounds.bring(&config));
             }
         };
         std::thread::Builder::new()
@@ -116,6 +119,29 @@ impl Publisher {
             .spawn(look)
             .context("publisher")?;
         Ok(())
+    }
+
+    /// Tells if what was published could not be brought to the object store.
+    fn brought(
+        &self,
+        users: &Users,
+        settings: &ChannelPublishSettings,
+        brought: anyhow::Result<()>,
+    ) {
+        let error = brought.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        let is_new = self.change(|counts| {
+            counts.failed += u64::from(!error.is_empty());
+            let is_new = counts.bring_error != error;
+            counts.bring_error.clone_from(&error);
+            is_new
+        });
+        if !error.is_empty() {
+            tracing::error!(error, "what is published is not in the object store");
+            if is_new {
+                let folder = settings.folder.display();
+                note(users, "publish failed", &format!("{folder}: {error}"));
+            }
+        }
     }
 
     /// Tells what came of a round.
@@ -178,6 +204,8 @@ impl Publisher {
 /// What is kept from one round to the next.
 #[derive(Debug, Default)]
 struct Rounds {
+    /// The object store has what the folder has.
+    is_brought: bool,
     last: Option<Instant>,
     signed: Option<Instant>,
     known: GoodMail,
@@ -218,8 +246,24 @@ impl Rounds {
         )?;
         if !matches!(made, Made::Nothing) {
             self.signed = Some(Instant::now());
+            self.is_brought = false;
         }
         Ok((written, made))
+    }
+
+    /// Brings what was published to the array's object store, if nodes follow it there; again if
+    /// that failed before.
+    fn bring(&mut self, config: &Config) -> anyhow::Result<()> {
+        let settings = &config.channel_publish;
+        if settings.objects.is_empty() || self.is_brought {
+            return Ok(());
+        }
+        let address = format!("{OBJECTS}{}", settings.objects);
+        let brought = ObjectsMirror::new(&address, config)?.bring(&settings.folder);
+        let Brought { files, bytes, removed } = brought.with_context(|| address.clone())?;
+        self.is_brought = true;
+        tracing::debug!(address, files, bytes, removed, "brought to the object store");
+        Ok(())
     }
 }
 

@@ -19,6 +19,7 @@ use gauntlet_channel::canary::Decision;
 use gauntlet_channel::generations::Generations;
 use gauntlet_channel::subscription::{Subscription, Watched, read_state};
 use gauntlet_gateway::config::{ChannelSettings, Config};
+use gauntlet_gateway::priority::in_background;
 use gauntlet_gateway::{Judge, Node};
 use gauntlet_rules::HitRates;
 use gauntlet_store::Users;
@@ -256,9 +257,9 @@ impl Channels {
         let began = Instant::now();
         let before = self.contents().get(&settings.name).cloned();
         let test = |content: &Arc<Content>| self.test(acting, content, before.as_deref());
-        let asking = (&*config.sender.roots, now_s());
+        let asking = (*config, now_s());
         let Step { outcome, costs, ready } =
-            step(subscription, settings, asking, (before.as_deref(), &test))?;
+            in_background(|| step(subscription, settings, asking, (before.as_deref(), &test)))?;
         self.status(&settings.name, |status| {
             status.bytes += costs.bytes;
             status.asked_s = now_s();

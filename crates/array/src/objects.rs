@@ -1,15 +1,18 @@
 //! The array's object store: few, large objects that are written once, read in parts, and removed.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use gauntlet_store::random;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path as Key;
-use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
+use object_store::{BackoffConfig, GetOptions, ObjectStore, ObjectStoreExt, RetryConfig};
 
 use crate::error::ArrayError;
 use crate::http::{Http, HttpLimits};
@@ -41,6 +44,17 @@ impl Default for ObjectsOptions {
             retries_end: Duration::from_secs(30),
         }
     }
+}
+
+/// What comes of reading an object whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fetched {
+    /// It is what the tag names.
+    Same,
+    /// There is no such object.
+    Gone,
+    /// It was written out; perhaps it has a tag.
+    Whole(Option<String>),
 }
 
 /// The objects of an array.
@@ -127,6 +141,88 @@ impl Objects {
         }
     }
 
+    /// Writes an object out whole, at most so many bytes of it. With a tag: only if it is another
+    /// than the one that the tag names (a folder has no tags).
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses, the object is larger, or `out` does not take it.
+    pub async fn fetch(
+        &self,
+        name: &str,
+        tag: Option<&str>,
+        bytes_max: u64,
+        out: &mut (dyn Write + Send),
+    ) -> Result<Fetched, ArrayError> {
+        let (key, mut left) = (self.key(name), bytes_max);
+        let cannot = |cause: String| self.cannot("read", name, &cause);
+        let mut write = |piece: &[u8]| {
+            left = left.checked_sub(piece.len() as u64).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::FileTooLarge, format!("over {bytes_max} bytes"))
+            })?;
+            out.write_all(piece)
+        };
+        match &self.kind {
+            Kind::S3(store) => {
+                let options =
+                    GetOptions { if_none_match: tag.map(str::to_owned), ..GetOptions::default() };
+                let read = match store.get_opts(&key, options).await {
+                    Ok(read) => read,
+                    Err(object_store::Error::NotModified { .. }) => return Ok(Fetched::Same),
+                    Err(error) if is_gone(&error) => return Ok(Fetched::Gone),
+                    Err(error) => return Err(self.failed("read", name, &error)),
+                };
+                let tag = read.meta.e_tag.clone();
+                let mut pieces = read.into_stream();
+                loop {
+                    let piece = pieces.try_next().await;
+                    let piece = piece.map_err(|error| self.failed("read", name, &error))?;
+                    let Some(piece) = piece else { return Ok(Fetched::Whole(tag)) };
+                    write(&piece).map_err(|error| cannot(error.to_string()))?;
+                }
+            }
+            Kind::Folder(folder) => {
+                let mut file = match fs::File::open(folder.join(key.as_ref())) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        return Ok(Fetched::Gone);
+                    }
+                    file => file.map_err(|error| cannot(error.to_string()))?,
+                };
+                let mut piece = vec![0; 64 << 10];
+                loop {
+                    let read = file.read(&mut piece).and_then(|bytes| {
+                        write(piece.get(..bytes).unwrap_or_default()).map(|()| bytes)
+                    });
+                    if read.map_err(|error| cannot(error.to_string()))? == 0 {
+                        return Ok(Fetched::Whole(None));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Names and bytes of all objects whose names begin with `folder` and a slash, without these.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn list(&self, folder: &str) -> Result<BTreeMap<String, u64>, ArrayError> {
+        let key = self.key(folder);
+        match &self.kind {
+            Kind::S3(store) => {
+                let found = store.list(Some(&key)).try_collect::<Vec<_>>().await;
+                let found = found.map_err(|error| self.failed("list", folder, &error))?;
+                let named = found.into_iter().filter_map(|meta| {
+                    let name = meta.location.as_ref().strip_prefix(key.as_ref())?;
+                    Some((name.strip_prefix('/')?.to_owned(), meta.size))
+                });
+                Ok(named.collect())
+            }
+            Kind::Folder(path) => {
+                let path = path.join(key.as_ref());
+                self.on_disk("list", folder, move || list_folder(&path)).await
+            }
+        }
+    }
+
     /// Removes an object; that it is gone already is no error.
     ///
     /// # Errors
@@ -164,10 +260,13 @@ impl Objects {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, ArrayError> {
         let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other);
-        done.and_then(|done| done).map_err(|error| ArrayError::Objects {
-            server: self.server.to_string(),
-            cause: format!("cannot {what} {name}: {error}"),
-        })
+        let done = done.and_then(|done| done);
+        done.map_err(|error| self.cannot(what, name, &error.to_string()))
+    }
+
+    fn cannot(&self, what: &str, name: &str, cause: &str) -> ArrayError {
+        let cause = format!("cannot {what} {name}: {cause}");
+        ArrayError::Objects { server: self.server.to_string(), cause }
     }
 
     /// An error of the store, said by what to look at.
@@ -276,6 +375,31 @@ fn read_file(path: &Path, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
+/// Paths and bytes of the files of a folder and of those in it; none of one that is not there.
+/// Those that are being written are left out.
+fn list_folder(folder: &Path) -> io::Result<BTreeMap<String, u64>> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        let entries = match fs::read_dir(&next) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            let name = path.strip_prefix(folder).map(|name| name.to_string_lossy().into_owned());
+            match name {
+                _ if kind.is_dir() => folders.push(path),
+                Ok(name) if kind.is_file() && !entry.file_name().as_bytes().starts_with(b".") => {
+                    found.insert(name, entry.metadata()?.len());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +419,15 @@ mod tests {
         assert_eq!(objects.get("a/b/d", 2, 3).await.unwrap(), None);
         let error = objects.get("a/b/c", 8, 3).await.unwrap_err().to_string();
         assert!(error.contains("cannot read a/b/c") && error.contains("shorter"), "{error}");
+        let mut out = Vec::new();
+        let read = objects.fetch("a/b/c", None, 10, &mut out).await.unwrap();
+        assert_eq!((read, &out[..]), (Fetched::Whole(None), &b"9876543210"[..]));
+        assert_eq!(objects.fetch("a/b/d", None, 10, &mut out).await.unwrap(), Fetched::Gone);
+        let error = objects.fetch("a/b/c", None, 9, &mut Vec::new()).await.unwrap_err();
+        assert!(error.to_string().contains("over 9 bytes"), "{error}");
+        let listed = objects.list("a").await.unwrap();
+        assert_eq!(listed, BTreeMap::from([("b/c".to_owned(), 10)]));
+        assert!(objects.list("a/b/d").await.unwrap().is_empty());
         objects.delete("a/b/c").await.unwrap();
         objects.delete("a/b/c").await.unwrap();
         assert_eq!(objects.get("a/b/c", 0, 1).await.unwrap(), None);

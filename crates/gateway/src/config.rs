@@ -35,7 +35,7 @@ mod web;
 
 pub use acme::AcmeSettings;
 pub use array::ArraySettings;
-pub use channels::{ChannelPublishSettings, ChannelSettings};
+pub use channels::{ChannelPublishSettings, ChannelSettings, OBJECTS, is_object_name};
 pub use clock::ClockSettings;
 pub use content::ContentSettings;
 pub use databases::PostgresSettings;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use gauntlet_learning::url_entries::EntryRules;
 use serde::{Deserialize, Serialize};
 
+use super::array::ArraySettings;
 use super::error::ConfigError;
 use super::masking::mask;
 
@@ -13,6 +14,8 @@ use super::masking::mask;
 const CHANNELS_MAX: usize = 32;
 /// Longest name.
 const NAME_BYTES_MAX: usize = 64;
+/// What the address of a channel in the array's object store begins with.
+pub const OBJECTS: &str = "objects:";
 
 /// A channel that the node follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct ChannelSettings {
     /// Its name in logs, metrics and the console, and its folder in the data folder.
     pub name: String,
-    /// Where it is: `https://`, `http://` or `file://`.
+    /// Where it is: `https://`, `http://`, `file://`, or `objects:NAME` in `array.objects`.
     pub url: String,
     /// File with its first root, handed over by hand.
     pub root: PathBuf,
@@ -58,6 +61,9 @@ pub struct ChannelSettings {
 pub struct ChannelPublishSettings {
     /// Folder of the channel, which a web server serves; empty publishes none.
     pub folder: PathBuf,
+    /// Name below `array.objects` where it is brought after each publication, for nodes of the
+    /// array (`objects:NAME`); empty: nowhere.
+    pub objects: String,
     /// Folder with the keys of targets, snapshot and timestamp.
     pub keys: PathBuf,
     /// Folder with what is published beside what probes brought, which is written into it, too;
@@ -91,6 +97,7 @@ impl Default for ChannelPublishSettings {
             EntryRules::default();
         ChannelPublishSettings {
             folder: PathBuf::new(),
+            objects: String::new(),
             keys: PathBuf::new(),
             content: PathBuf::new(),
             good: Vec::new(),
@@ -124,12 +131,15 @@ impl ChannelPublishSettings {
     }
 
     /// Refuses a publisher that cannot work, or whose keys are served.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, array: &ArraySettings) -> Result<(), ConfigError> {
         let wrong = |key: &str, problem: &str| {
             Err(ConfigError::invalid(format!("channel_publish.{key}"), problem))
         };
         if !self.is_on() {
             return Ok(());
+        }
+        if !self.objects.is_empty() {
+            check_objects("channel_publish.objects", &self.objects, array)?;
         }
         if self.keys.as_os_str().is_empty() {
             return wrong("keys", "name the folder with the keys that sign (`channel init`)");
@@ -176,8 +186,31 @@ impl Default for ChannelSettings {
     }
 }
 
+/// Checks a name in the array's object store.
+fn check_objects(key: &str, name: &str, array: &ArraySettings) -> Result<(), ConfigError> {
+    if array.objects.is_empty() {
+        let problem = "array.objects names no object store, in which the channel could be";
+        return Err(ConfigError::invalid(key, problem));
+    }
+    if !is_object_name(name) {
+        let problem = format!("{name:?}: letters, digits, '-', '_', '.' and single '/' only");
+        return Err(ConfigError::invalid(key, problem));
+    }
+    Ok(())
+}
+
+/// Whether a channel in the array's object store may be called so.
+pub fn is_object_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let is_odd = |part: &str| matches!(part, "" | "." | "..");
+    name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain) && !name.split('/').any(is_odd)
+}
+
 /// Checks all channels.
-pub(super) fn check(channels: &[ChannelSettings]) -> Result<(), ConfigError> {
+pub(super) fn check(
+    channels: &[ChannelSettings],
+    array: &ArraySettings,
+) -> Result<(), ConfigError> {
     let wrong = |key: &str, problem: String| Err(ConfigError::invalid(key, problem));
     if channels.len() > CHANNELS_MAX {
         return wrong("channel", format!("{CHANNELS_MAX} channels at most"));
@@ -193,9 +226,12 @@ pub(super) fn check(channels: &[ChannelSettings]) -> Result<(), ConfigError> {
             return wrong("channel.name", format!("two channels are called {name:?}"));
         }
         let schemes = ["https://", "http://", "file:///"];
-        if !schemes.iter().any(|scheme| channel.url.starts_with(scheme)) {
+        if let Some(name) = channel.url.strip_prefix(OBJECTS) {
+            check_objects("channel.url", name, array)?;
+        } else if !schemes.iter().any(|scheme| channel.url.starts_with(scheme)) {
             let url = mask(&channel.url);
-            let problem = format!("{url:?} must begin with https://, http:// or file:///");
+            let problem =
+                format!("{url:?} must begin with https://, http://, file:/// or objects:");
             return wrong("channel.url", problem);
         }
         if channel.root.as_os_str().is_empty() {

@@ -335,9 +335,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong("console.proxies", problem.to_string());
         }
     }
-    super::channels::check(&config.channel)?;
+    super::channels::check(&config.channel, &config.array)?;
     config.array.check()?;
-    config.channel_publish.check()?;
+    config.channel_publish.check(&config.array)?;
     config.learning.check(&config.recipients.known)?;
     super::web::check(config.web_listeners(), (&config.proxy, &config.url_list), &config.web)?;
     check_thresholds(config)?;
