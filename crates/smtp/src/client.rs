@@ -69,6 +69,10 @@ pub enum ClientError {
     /// The server sent a reply to no command.
     #[error("the server answered something that was not asked: {}", .0.one_line())]
     Unexpected(Reply),
+    /// The server's replies are not those to our commands: DATA was answered neither by 354 nor by
+    /// a refusal. Nothing that it says about the message can be believed.
+    #[error("the server's answers are out of step: DATA was answered {}", .0.one_line())]
+    OutOfStep(Reply),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +150,7 @@ impl Client {
         self.capabilities.dsn
     }
 
-    /// The server replied 421: it takes no more messages in this session.
+    /// The server replied 421, or more than it was asked: no more messages in this session.
     pub fn is_closing(&self) -> bool {
         self.closing
     }
@@ -172,10 +176,28 @@ impl Client {
                 return Err(ClientError::Unexpected(reply));
             };
             if let Some(event) = self.handle_reply(expect, reply, out)? {
+                // A surplus reply would be taken for that to the next command, and all after it
+                // for those to the ones after: mail would count as delivered that never was.
+                match event {
+                    ClientEvent::Body if !input.is_empty() => {
+                        self.surplus(input)?;
+                    }
+                    ClientEvent::Done(_) if !input.is_empty() => self.closing = true,
+                    _ => {}
+                }
                 return Ok(event);
             }
         }
         Ok(ClientEvent::More)
+    }
+
+    /// The error for what came where the server had nothing to answer.
+    fn surplus(&mut self, input: &mut &[u8]) -> Result<(), ClientError> {
+        self.closing = true;
+        match self.reader.read(input)? {
+            Some(reply) => Err(ClientError::Unexpected(reply)),
+            None => Ok(()),
+        }
     }
 
     fn handle_reply(
@@ -225,7 +247,7 @@ impl Client {
                 }
                 Ok(self.send_next(out).or_else(|| self.finish_probe()))
             }
-            Expect::Data => Ok(self.after_data(&reply, out)),
+            Expect::Data => self.after_data(reply, out),
             Expect::Message(index) => {
                 match index {
                     Some(index) => self.settle(index, reply),
@@ -353,27 +375,36 @@ impl Client {
         None
     }
 
-    fn after_data(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Option<ClientEvent> {
+    fn after_data(
+        &mut self,
+        reply: Reply,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<ClientEvent>, ClientError> {
         let waiting: Vec<usize> = (0..self.settled.len())
             .filter(|&i| self.settled.get(i).is_some_and(Option::is_none))
             .collect();
         if reply.code != 354 {
-            self.settle_all(reply);
-            return self.finish_if_settled();
+            // Only a refusal settles a message that was not sent (RFC 5321 section 4.3.2).
+            if reply.code < 400 {
+                self.closing = true;
+                return Err(ClientError::OutOfStep(reply));
+            }
+            self.settle_all(&reply);
+            return Ok(self.finish_if_settled());
         }
         self.needs_reset = false;
         if waiting.is_empty() {
             // RFC 2920 section 3.1: the server replied 354 with no recipient accepted; send an
             // empty message.
             self.send_command(Expect::Message(None), b".\r\n", out);
-            return None;
+            return Ok(None);
         }
         if self.config.lmtp {
             self.expect.extend(waiting.into_iter().map(|i| Expect::Message(Some(i))));
         } else {
             self.expect.push_back(Expect::Message(None));
         }
-        Some(ClientEvent::Body)
+        Ok(Some(ClientEvent::Body))
     }
 
     fn settle(&mut self, index: usize, reply: Reply) {

@@ -296,6 +296,7 @@ async fn deliver(
     context: &SenderContext,
 ) -> Option<Connection> {
     let settings = context.settings.get();
+    let connection = connection.and_then(|mut c| c.is_in_step().then_some(c));
     let reused = connection.is_some();
     let report = job.outgoing.from.is_empty();
     let connection = match connection {

@@ -99,6 +99,56 @@ fn data_without_recipients_sends_an_empty_message() {
 }
 
 #[test]
+fn only_354_asks_for_the_message_and_only_a_refusal_settles_it() {
+    for (answer, settled) in
+        [("250 ok", None), ("300 x", None), ("451 x", Some(451)), ("554 x", Some(554))]
+    {
+        let mut client = ready("250-x\r\n250 PIPELINING\r\n");
+        let mut out = Vec::new();
+        client.send(message(&["x@y"]), &mut out);
+        let input = format!("250 ok\r\n250 ok\r\n{answer}\r\n");
+        let event = client.next(&mut input.as_bytes(), &mut out);
+        match settled {
+            Some(code) => assert_eq!(codes(event), [code]),
+            None => assert!(matches!(event, Err(ClientError::OutOfStep(_))), "{event:?}"),
+        }
+        assert_eq!(client.is_closing(), settled.is_none(), "{answer}");
+    }
+}
+
+#[test]
+fn a_reply_too_many_is_never_taken_for_one_to_the_message() {
+    // MAIL is answered twice: what then looks like the answer to DATA is that to RCPT.
+    for ehlo in ["250-x\r\n250 PIPELINING\r\n", "250 x\r\n"] {
+        let mut client = ready(ehlo);
+        let mut out = Vec::new();
+        client.send(message(&["x@y"]), &mut out);
+        let mut event = Ok(ClientEvent::More);
+        for answer in ["250 mail\r\n", "250 mail\r\n", "250 rcpt\r\n", "354 go\r\n"] {
+            event = client.next(&mut answer.as_bytes(), &mut out);
+            if event != Ok(ClientEvent::More) {
+                break;
+            }
+        }
+        assert!(matches!(event, Err(ClientError::OutOfStep(_))), "{event:?}");
+    }
+    // An answer to the message before it is sent.
+    let mut client = ready("250-x\r\n250 PIPELINING\r\n");
+    let mut out = Vec::new();
+    client.send(message(&["x@y"]), &mut out);
+    let event = client.next(&mut &b"250 a\r\n250 b\r\n354 go\r\n250 taken\r\n"[..], &mut out);
+    assert!(matches!(event, Err(ClientError::Unexpected(_))), "{event:?}");
+    // One too many after the message: it was taken, and nothing more is asked there.
+    let mut client = ready("250-x\r\n250 PIPELINING\r\n");
+    client.send(message(&["x@y"]), &mut out);
+    let event = client.next(&mut &b"250 a\r\n250 b\r\n354 go\r\n"[..], &mut out);
+    assert_eq!(event, Ok(ClientEvent::Body));
+    let done = client.next(&mut &b"250 taken\r\n250 really\r\n"[..], &mut out);
+    assert_eq!(codes(done), [250]);
+    assert!(client.is_closing());
+}
+
+#[test]
 fn a_probe_asks_and_sends_nothing() {
     for ehlo in ["250-x\r\n250 PIPELINING\r\n", "250 x\r\n"] {
         let mut client = ready(ehlo);

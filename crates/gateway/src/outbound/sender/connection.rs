@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
+use futures_util::FutureExt;
 use gauntlet_smtp::{
     Client, ClientConfig, ClientError, ClientEvent, Outgoing, Reply, dot_stuff, needs_dot_stuffing,
 };
@@ -281,6 +282,12 @@ impl Connection {
             Ok(None) => Err("the connection was closed".to_owned()),
             Ok(Some(event)) => event,
         }
+    }
+
+    /// The next hop has said nothing since its last answer. What it said would be taken for the
+    /// answer to the next command; one that closed the connection is not asked in vain.
+    pub(super) fn is_in_step(&mut self) -> bool {
+        read_with(&mut self.wire, |_| ()).now_or_never().is_none()
     }
 
     /// Hands a message on: one reply for each recipient.

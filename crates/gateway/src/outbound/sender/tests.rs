@@ -1,5 +1,7 @@
 //! What a next hop's answers come to: delivered, failed, deferred; each recipient for itself.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gauntlet_store::{Delivery, Outcome};
@@ -35,6 +37,62 @@ async fn converse(stream: TcpStream) -> std::io::Result<()> {
             _ => b"250 2.0.0 ok\r\n",
         };
         stream.get_mut().write_all(reply).await?;
+    }
+}
+
+/// Takes every message and says so twice, the second time a moment later.
+async fn repeat(stream: TcpStream, taken: Arc<AtomicUsize>) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    stream.get_mut().write_all(b"220 hop\r\n").await?;
+    let (mut line, mut in_body) = (String::new(), false);
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let reply: &[u8] = match line.trim_end() {
+            "." => {
+                in_body = false;
+                taken.fetch_add(1, Ordering::Relaxed);
+                stream.get_mut().write_all(b"250 2.0.0 taken\r\n").await?;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                b"250 2.0.0 really\r\n"
+            }
+            _ if in_body => continue,
+            "DATA" => {
+                in_body = true;
+                b"354 go on\r\n"
+            }
+            ehlo if ehlo.starts_with("EHLO") => b"250-hop\r\n250 PIPELINING\r\n",
+            _ => b"250 2.0.0 ok\r\n",
+        };
+        stream.get_mut().write_all(reply).await?;
+    }
+}
+
+#[tokio::test]
+async fn what_counts_as_delivered_was_sent_though_the_next_hop_says_too_much() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = taken.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(repeat(stream, count.clone()));
+        }
+    });
+    let node =
+        TestNode::start(&format!("[route]\nnext_hop = \"{address}\"\ncut_through = false\n"));
+    for pause_ms in [0, 5, 100, 0, 40] {
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        let before = taken.load(Ordering::Relaxed);
+        let all = attempted(&node, &["bob@example.net"]).await;
+        let delivered = all[0].outcome == Outcome::Delivered;
+        let was_taken = taken.load(Ordering::Relaxed) > before;
+        assert!(was_taken || !delivered, "{all:?}");
+        if pause_ms == 100 {
+            assert!(delivered, "what came while nothing was asked costs the message nothing");
+        }
     }
 }
 
