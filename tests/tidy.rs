@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rules", &["mail"]),
     ("spamassassin", &["mail", "rules"]),
     ("engine", &["mail", "verdict", "rules", "spamassassin", "urlfilter"]),
-    ("policy", &["mail", "verdict", "web"]),
+    ("policy", &["mail", "verdict", "web", "smtp"]),
     ("smtp", &[]),
     ("store", &["mail", "verdict", "web", "policy"]),
     ("learning", &["mail", "engine", "store"]),

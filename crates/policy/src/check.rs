@@ -7,6 +7,7 @@ use crate::groups::Groups;
 use crate::objects::ObjectCondition;
 use crate::removals::{self, is_folder_name};
 use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT, RULES_MAX, Rule};
+use gauntlet_smtp::address::is_mailbox;
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 
 /// Addresses of one notification.
@@ -48,6 +49,11 @@ fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {
         && let Some(problem) = one_line(text, 400)
     {
         return wrong(format!("the reply text {problem}"));
+    }
+    if let Some(Final::Redirect { to }) = &rule.end
+        && let Some(problem) = recipients_problem("redirect", to)
+    {
+        return wrong(problem);
     }
     for change in &rule.changes {
         if let Some(problem) = change_problem(change) {
@@ -104,19 +110,27 @@ fn change_problem(change: &ChangeTemplate) -> Option<String> {
         }
         Change::RemoveHeader { name } => field(name),
         Change::TagSubject { tag } => one_line(tag, 64).map(|p| format!("the subject tag {p}")),
-        Change::Copy { to } => {
-            to.iter().find(|a| !a.contains('@')).map(|a| format!("{a:?} is no address"))
-        }
+        Change::Copy { to } => recipients_problem("copy", to),
         Change::Notify { to, template, .. } => notify_problem(to, template),
         _ => None,
     }
+}
+
+/// Mail goes to well-formed mailboxes only (RFC 5321 section 4.1.2): it would be lost with none, and
+/// another text could bring SMTP commands of its own.
+fn recipients_problem(action: &str, to: &[String]) -> Option<String> {
+    if to.is_empty() {
+        return Some(format!("{action}: name at least one address, or the message is lost"));
+    }
+    let wrong = to.iter().find(|address| !is_mailbox(address.as_bytes()))?;
+    Some(format!("{action}: {wrong:?} is no address; several are a list, [\"a@b\", \"c@d\"]"))
 }
 
 /// Notifications go to addresses that the policy names, never to one that the message names: its
 /// sender may be forged.
 fn notify_problem(to: &[String], template: &str) -> Option<String> {
     let is_known = |a: &String| {
-        let fixed = a.contains('@') && !a.contains('{') && one_line(a, 320).is_none();
+        let fixed = !a.contains('{') && is_mailbox(a.as_bytes());
         fixed || matches!(a.as_str(), NOTIFY_POSTMASTER | NOTIFY_RECIPIENT)
     };
     if let Some(other) = to.iter().find(|a| !is_known(a)) {
@@ -209,6 +223,30 @@ mod tests {
         assert!(problem(&rule(&nested)).contains("nest deeper"));
         let reply = "[[rule]]\nname = \"r\"\ndo = { reject = \"a\\r\\n250 ok\" }";
         assert!(problem(reply).contains("control characters"));
+    }
+
+    #[test]
+    fn mail_is_sent_to_well_formed_addresses_only() {
+        for action in ["redirect", "copy"] {
+            let rule = |to: &str| format!("[[rule]]\nname = \"r\"\ndo = {{ {action} = {to} }}");
+            for odd in [
+                "\"\"",
+                "\"notanaddress\"",
+                "\"a b@x.test\"",
+                "\"ann@ours.test, bob@ours.test\"",
+                "[\"ann@ours.test\", \"bob\"]",
+                "\"x@ours.test>\\r\\nRCPT TO:<evil@ours.test\"",
+            ] {
+                let said = problem(&rule(odd));
+                assert!(said.contains("is no address"), "{odd}: {said}");
+            }
+            assert!(problem(&rule("[]")).contains("at least one address"));
+            for fine in ["\"ann@ours.test\"", "[\"ann@ours.test\", \"bob@[192.0.2.1]\"]"] {
+                Policy::parse(&rule(fine), &Groups::default()).unwrap();
+            }
+        }
+        let notify = "[[rule]]\nname = \"r\"\ndo = { notify = { to = \"a b@x.test\" } }";
+        assert!(problem(notify).contains("notify"), "{}", problem(notify));
     }
 
     #[test]

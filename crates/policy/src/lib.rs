@@ -39,6 +39,7 @@ pub use condition::Condition;
 pub use decide::Explanation;
 pub use file::Policy;
 pub use finding::{Finding, PolicyError};
+pub use gauntlet_smtp::address::is_mailbox;
 pub use groups::Groups;
 pub use input::{PolicyInput, Rates};
 pub use people::People;

@@ -124,6 +124,7 @@ pub(crate) fn preview(app: &App, request: &RequestContext) -> Result<Response, R
 pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_release(&seen)?;
+    held_mail::check_addresses(request)?;
     if request.values("to").next().is_some() {
         // Who sends a message elsewhere can read it there.
         request.require_scope(Scope::QuarantineRead)?;

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_mail::date::DAY_MS;
+use gauntlet_policy::is_mailbox;
 use gauntlet_store::Event;
 use gauntlet_store::quarantine::{
     Deletion, FolderSummary, Held, HeldPage, HeldQuery, ReleaseOrder, ReleaseRight, State,
@@ -350,6 +351,7 @@ fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Respon
     if let [seen] = items {
         may_release(seen)?;
     }
+    check_addresses(request)?;
     let mut tally = Tally::default();
     let mut there = Vec::new();
     for seen in items {
@@ -370,6 +372,14 @@ fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Respon
         tally.orders(&elsewhere::decide(app, by, &there, &decision), there.len());
     }
     Ok(tally.answer("released", "failed", items))
+}
+
+/// Refuses to release to what is no address.
+pub(crate) fn check_addresses(request: &RequestContext) -> Result<(), RequestError> {
+    match request.values("to").find(|to| !is_mailbox(to.as_bytes())) {
+        Some(odd) => Err(RequestError::Bad(format!("to: {odd:?} is no address"))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a release that the user may not ask for.

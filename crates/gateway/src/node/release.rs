@@ -3,6 +3,7 @@
 use gauntlet_engine::site_model::good_mail::SampleKind;
 use gauntlet_engine::{Scratch, scan};
 use gauntlet_mail::{Direction, Message};
+use gauntlet_smtp::address::is_mailbox;
 use gauntlet_store::quarantine::{Begin, QuarantineItem, ReleaseOrder, State};
 use gauntlet_store::{Event, LogRecord, StoreError};
 
@@ -22,6 +23,9 @@ pub enum ReleaseError {
     /// The quarantine has no body any more.
     #[error("the message's body is gone")]
     BodyGone,
+    /// It is to go to what is no address.
+    #[error("{0:?} is no address that mail can be released to")]
+    NotAnAddress(String),
     /// The queue did not take the message.
     #[error(transparent)]
     NotAccepted(#[from] AcceptError),
@@ -50,6 +54,10 @@ impl Node {
     /// A sentence for the person who asked; the message is then still held.
     pub fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Release, ReleaseError> {
         let now = self.clock.unix_ms();
+        // Before it counts as released, which it does once.
+        if let Some(odd) = order.to.iter().find(|to| !is_mailbox(to.as_bytes())) {
+            return Err(ReleaseError::NotAnAddress(odd.clone()));
+        }
         let begun = self.quarantine.begin_release(id, order, now)?;
         match begun {
             Begin::Unknown => Ok(Release::Unknown),

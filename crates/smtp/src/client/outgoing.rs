@@ -34,11 +34,22 @@ pub struct Outgoing {
     pub envid: Option<String>,
 }
 
+/// A line end in an address would be a command of its own. Whoever made the address should have
+/// refused it; here it would reach the wire.
+fn is_dangerous(address: &str) -> bool {
+    address.chars().any(char::is_control)
+}
+
 impl Client {
-    /// The reply that rejects this message for all recipients, if the server cannot take it: its
-    /// addresses or header need SMTPUTF8, which is not offered (RFC 6531 section 3.2), and raw
-    /// UTF-8 must not be sent without.
+    /// The reply that rejects this message for all recipients, if it cannot be sent: an address has
+    /// control characters, or its addresses or header need SMTPUTF8, which is not offered (RFC 6531
+    /// section 3.2), and raw UTF-8 must not be sent without.
     pub fn cannot_take(&self, message: &Outgoing, body: &[u8]) -> Option<Reply> {
+        let all = message.recipients.iter().map(|recipient| &recipient.to);
+        if let Some(odd) = all.chain([&message.from]).find(|address| is_dangerous(address)) {
+            let text = format!("{odd:?} is no address that can be sent");
+            return Some(Reply::new(553, (5, 1, 3), text));
+        }
         if self.capabilities.utf8 {
             return None;
         }
