@@ -169,9 +169,16 @@ fn inflate(body: &[u8], bytes_max: usize, memory: &mut MemoryShare) -> Result<Ve
         if out.len() + count > bytes_max {
             return Err(Inflated::TooLarge);
         }
+        if out.len() + count > out.capacity() {
+            // Twice as much, as ever, but no more than a message may have.
+            let capacity = (2 * out.capacity()).max(out.len() + count).min(bytes_max);
+            out.reserve_exact(capacity - out.len());
+        }
         out.extend_from_slice(piece.get(..count).unwrap_or_default());
-        // The decoder holds as much again, at most.
-        if !memory.resize_alone(body.len() as u64 + 2 * out.capacity() as u64) {
+        let (packed, unpacked) = (body.len() as u64, out.capacity() as u64);
+        // The decoder holds as much again, at most, until it is done. Where there is no room for
+        // that, the message itself is what counts: a whole one is never refused for ever.
+        if !memory.resize_alone(packed + 2 * unpacked) && !memory.resize_alone(packed + unpacked) {
             return Err(Inflated::NoRoom);
         }
     }
@@ -338,6 +345,15 @@ mod tests {
         assert_eq!(inflate(&bomb, 1 << 19, &mut share), Err(Inflated::TooLarge));
         assert_eq!(inflate(&bomb, 1 << 20, &mut share).map(|b| b.len()), Ok(1 << 20));
         assert_eq!(inflate(b"not zstd", 100, &mut share), Err(Inflated::Broken));
+        // The largest message, incompressible, where twice as much is the most that one may hold.
+        let random = crate::random::Random::seeded(1);
+        let numbers = std::iter::repeat_with(|| random.next().to_le_bytes());
+        let noise: Vec<u8> = numbers.take(1 << 17).flatten().collect();
+        let packed = ruzstd::encoding::compress_to_vec(&noise[..], level);
+        let largest = crate::memory::BudgetLimits::of(5 << 19);
+        let tight = std::sync::Arc::new(crate::memory::MemoryBudget::new(largest));
+        let inflated = inflate(&packed, 1 << 20, &mut tight.share());
+        assert_eq!(inflated.map(|bytes| bytes == noise), Ok(true));
         memory.set_limits(crate::memory::BudgetLimits::of(1 << 19));
         assert_eq!(inflate(&bomb, 1 << 20, &mut share), Err(Inflated::NoRoom));
     }
