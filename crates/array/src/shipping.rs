@@ -122,9 +122,13 @@ fn next_batch(log: &Log, fed: &mut BTreeSet<i64>) -> Result<Option<Batch>, Array
         let Some(changes) = log.unshipped(day, CHANGES_MAX)? else { continue };
         let messages = log.changed(&changes)?;
         let counts = counts_of(log, &messages)?;
-        // A shipper that is behind has no time to press harder.
-        let is_full = changes.count >= CHANGES_MAX;
-        let effort = if is_full { pack::Effort::Fast } else { pack::Effort::Tight };
+        // A shipper that is behind has no time to press harder; where little came since the last
+        // shipment, there is CPU time to spare.
+        let effort = match changes.count {
+            CHANGES_MAX.. => pack::Effort::Fast,
+            0..=pack::MESSAGES_MAX => pack::Effort::Tightest,
+            _ => pack::Effort::Tight,
+        };
         let packs = pack::pack(&messages, effort)?;
         return Ok(Some(Batch { messages: messages.len(), changes, packs, counts }));
     }
