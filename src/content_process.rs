@@ -10,13 +10,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use gauntlet_content::Child;
 use gauntlet_content::engines::command::Launcher;
-use gauntlet_content::process::client::Pool;
+use gauntlet_content::process::client::{Pool, SupervisorEnd};
 use gauntlet_content::process::supervisor::{self, Settings};
 use gauntlet_gateway::config::{Config, Sandbox};
 use gauntlet_gateway::privileges::Account;
 use gauntlet_gateway::scan::engines::EngineHost;
 use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_mail::Message;
+use tokio::sync::watch;
 
 /// Arguments of `gauntlet content-process`.
 #[derive(Debug, clap::Args)]
@@ -54,6 +55,65 @@ pub(crate) struct Processes {
     pub(crate) pool: Option<Arc<Pool>>,
     /// What engines keep, and the process that starts commands.
     pub(crate) engines: Arc<EngineHost>,
+    /// Why the node can judge files no more; empty while it can.
+    broken: watch::Sender<String>,
+}
+
+impl Processes {
+    /// Watches for their ends, which are logged: nobody else would miss them before a message with
+    /// a file comes. Call it once the node has restricted itself.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(crate) fn watch(&self) -> anyhow::Result<()> {
+        let thread = "a thread for the processes of unpacking";
+        if let Some(pool) = &self.pool {
+            let broken = self.broken.clone();
+            pool.watch(move |end| supervisor_ended(end, &broken)).context(thread)?;
+        }
+        let broken = self.broken.clone();
+        let launcher_ended = move |pid, how: String| {
+            let hint = "the node stops, since it can start no other; start it again";
+            tracing::error!(
+                pid,
+                how,
+                hint,
+                "the process that starts commands of engines has ended"
+            );
+            broken.send_replace(format!("the process that starts commands has ended ({how})"));
+        };
+        self.engines.watch(launcher_ended).context(thread)
+    }
+
+    /// Waits until the node can judge files no more, and says why.
+    pub(crate) async fn broken(&self) -> String {
+        let mut broken = self.broken.subscribe();
+        match broken.wait_for(|why| !why.is_empty()).await {
+            Ok(why) => why.clone(),
+            // Its sender is ours.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Logs that a supervisor has ended. Without any left every message with a file would be held as
+/// unscannable: the node stops instead, so that its service manager starts one that judges.
+fn supervisor_ended(end: &SupervisorEnd, broken: &watch::Sender<String>) {
+    let SupervisorEnd { id, how, left } = end;
+    let hint = match left {
+        0 => "none is left, and the node stops, since it can start no other; start it again",
+        _ => "the one in reserve goes on; restart the node at a quiet time to have two again",
+    };
+    tracing::error!(
+        pid = id,
+        how,
+        left,
+        hint,
+        "a process that starts workers of unpacking has ended"
+    );
+    if *left == 0 {
+        broken.send_replace(format!("no process that unpacks is left (the last one: {how})"));
+    }
 }
 
 /// Starts them. Call it while the process may still start programs.
@@ -61,8 +121,9 @@ pub(crate) struct Processes {
 /// # Errors
 /// If one cannot be started.
 pub(crate) fn start_for_node(config: &Config) -> anyhow::Result<Processes> {
+    let broken = watch::Sender::default();
     if !config.content.enabled || !config.scan.enabled {
-        return Ok(Processes { pool: None, engines: Arc::default() });
+        return Ok(Processes { pool: None, engines: Arc::default(), broken });
     }
     let engines = engine_host(config, &config.node.user)?;
     let mut command = command(config.content.worker_memory_bytes_max);
@@ -74,7 +135,7 @@ pub(crate) fn start_for_node(config: &Config) -> anyhow::Result<Processes> {
     }
     let pool = Pool::start(command, config.content.workers());
     let pool = pool.context("the process that unpacks cannot be started")?;
-    Ok(Processes { pool: Some(Arc::new(pool)), engines: Arc::new(engines) })
+    Ok(Processes { pool: Some(Arc::new(pool)), engines: Arc::new(engines), broken })
 }
 
 /// With the process that starts the commands of the settings as this user, if they have some. An

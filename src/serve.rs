@@ -83,6 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         tracing::warn!("{warning}");
     }
     secrets.watch().context("a thread for the secrets process")?;
+    processes.watch()?;
     let sandbox = describe_sandbox(&confined, &secrets);
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
@@ -198,7 +199,7 @@ async fn serve(
             }
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
-            why = secrets.ended() => break Some(why),
+            why = lost_process(&secrets, &processes) => break Some(why),
         }
     };
     manager.stopping(node.config().node.drain_seconds_max);
@@ -218,10 +219,19 @@ async fn serve(
     }
 }
 
+/// Waits until a process has ended without which the node is of no use, and says which: it cannot
+/// start another, being confined.
+async fn lost_process(secrets: &Secrets, processes: &Processes) -> String {
+    tokio::select! {
+        why = secrets.ended() => why,
+        why = processes.broken() => why,
+    }
+}
+
 fn log_stop(broken: Option<&str>) {
     if let Some(why) = broken {
         let hint = "start the node again; mail in the spool is safe";
-        tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
+        tracing::error!(why, hint, "the node lacks a process that it needs, and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
 }

@@ -4,9 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use gauntlet_engine::unscannable::reason;
 use gauntlet_gateway::control::{Answer, Request};
-use gauntlet_mail::date;
+use gauntlet_mail::{Defect, DefectKind, date};
 use gauntlet_store::{Event, LogRecord};
+use gauntlet_verdict::Class;
 
 use crate::messages::visible;
 use crate::node_args::NodeArgs;
@@ -56,6 +58,14 @@ pub(crate) fn show(
     writeln!(out, "  subject     {}", visible(&record.subject))?;
     let hits: Vec<&str> = verdict.hits.iter().map(|h| &*h.rule).collect();
     writeln!(out, "  verdict     {} {:.1} ({})", verdict.class, verdict.score, hits.join(", "))?;
+    // Why it could not be judged; of other messages they are oddities without consequence.
+    let blind = verdict.class == Class::Unscannable;
+    let is_why = |d: &&Defect| d.kind == DefectKind::FilterFailed || reason(d.kind).is_some();
+    for defect in verdict.defects.iter().filter(|d| blind && is_why(d)) {
+        let (kind, detail) = (defect.kind.name(), visible(&defect.detail));
+        let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
+        writeln!(out, "  defect      {kind} in part {}{detail}", defect.part)?;
+    }
     for disposition in &record.dispositions {
         let rules = disposition.rules.join(", ");
         let (to, end) = (visible(&disposition.recipient), disposition.end.name());
@@ -87,4 +97,26 @@ pub(crate) fn show(
         writeln!(out, "  {outcome:<11} {at}  {to} {hop} {}", visible(&delivery.reply))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_made_a_message_unscannable_is_printed() {
+        let mut record = LogRecord::default();
+        let unread = Defect::new(DefectKind::UnreadContent, 2).detail("a.zip: no worker");
+        record.verdict.defects = vec![unread, Defect::new(DefectKind::NoDate, 0)];
+        let printed = |record: &LogRecord| {
+            let mut out = Vec::new();
+            show(&mut out, record, &[], false).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(!printed(&record).contains("defect"), "it was judged all the same");
+        record.verdict.class = Class::Unscannable;
+        let lines = printed(&record);
+        let defects: Vec<&str> = lines.lines().filter(|l| l.contains("  defect ")).collect();
+        assert_eq!(defects, ["  defect      unread_content in part 2: a.zip: no worker"]);
+    }
 }

@@ -121,6 +121,7 @@ mod serve_tls;
 mod serve_traces;
 mod serve_traps;
 mod serve_trusted;
+mod serve_unpacking;
 mod serve_unscanned;
 mod serve_url_lists;
 mod serve_web;

@@ -145,7 +145,8 @@ fn given_days(start: i64, end: i64) -> (i64, i64) {
     (life / 5, life / 20)
 }
 
-/// The node has nothing to ask: whether its clock is right, whether much of what is held may go.
+/// The node has nothing to ask: whether its clock is right, whether much of what is held may go, when
+/// it may be restarted to have all its processes again.
 pub(super) fn questions(config: &Config, found: &mut Findings) {
     let Ok(Answer::Status(status)) = control::ask(&config.node.data, &Request::Status) else {
         return;
@@ -156,7 +157,8 @@ pub(super) fn questions(config: &Config, found: &mut Findings) {
         found.add(if drains { Status::Warning } else { Status::Error }, "node", problem.as_str());
     }
     for question in &status.questions {
-        found.add(Status::Error, "clock", question.as_str());
+        let what = if question.starts_with("unpacking") { "unpacking" } else { "clock" };
+        found.add(Status::Error, what, question.as_str());
     }
 }
 

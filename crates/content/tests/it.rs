@@ -43,11 +43,16 @@ fn main() -> ExitCode {
     }
 }
 
-const TESTS: [(&str, fn()); 12] = [
+const TESTS: [(&str, fn()); 14] = [
     ("nothing_of_the_system_is_reached", nothing_of_the_system_is_reached),
     ("a_worker_that_fails_costs_one_request", a_worker_that_fails_costs_one_request),
     ("one_that_hangs_does_not_hold_up_the_others", one_that_hangs_does_not_hold_up_the_others),
     ("a_supervisor_that_is_killed_is_replaced", a_supervisor_that_is_killed_is_replaced),
+    (
+        "a_worker_that_outlives_its_supervisor_does_not_hide_the_end",
+        a_worker_that_outlives_its_supervisor_does_not_hide_the_end,
+    ),
+    ("the_end_of_a_watched_supervisor_is_told", the_end_of_a_watched_supervisor_is_told),
     ("objects_come_with_their_bytes", objects_come_with_their_bytes),
     ("waiting_is_no_cpu_time", waiting_is_no_cpu_time),
     ("bombs_stay_within_64_megabytes", bombs_stay_within_64_megabytes),
@@ -176,15 +181,58 @@ fn children() -> Vec<i32> {
     list.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-fn a_supervisor_that_is_killed_is_replaced() {
+/// A pool and its supervisors, in the order of their start.
+fn pool_and_supervisors(workers: usize) -> (Arc<Pool>, Vec<i32>) {
     let before = children();
-    let pool = pool(2);
+    let pool = Arc::new(pool(workers));
     let started: Vec<i32> = children().into_iter().filter(|c| !before.contains(c)).collect();
     assert_eq!(started.len(), 2);
-    let kill = |number: i32| {
-        // SAFETY: takes integers; the process is a child of this one that was not waited for.
-        assert_eq!(unsafe { libc::kill(number, libc::SIGKILL) }, 0);
+    (pool, started)
+}
+
+fn kill(number: i32) {
+    // SAFETY: takes integers; the process is a child of this one that was not waited for.
+    assert_eq!(unsafe { libc::kill(number, libc::SIGKILL) }, 0);
+}
+
+fn a_worker_that_outlives_its_supervisor_does_not_hide_the_end() {
+    let (pool, started) = pool_and_supervisors(2);
+    let busy = {
+        let pool = pool.clone();
+        std::thread::spawn(move || order(&pool, "sleep"))
     };
+    // Its worker runs once it has been taken; the pool has a second one.
+    std::thread::sleep(Duration::from_millis(500));
+    kill(started[1]);
+    assert_eq!(order(&pool, "").objects.len(), 2, "by the supervisor in reserve");
+    assert!(!busy.is_finished(), "while the other one still worked");
+    assert_eq!(busy.join().unwrap().objects.len(), 2, "and its answer counts");
+    assert_eq!(pool.supervisors_ended(), (1, 2));
+}
+
+fn the_end_of_a_watched_supervisor_is_told() {
+    let (pool, started) = pool_and_supervisors(1);
+    let (sender, told) = std::sync::mpsc::channel();
+    pool.watch(move |end| sender.send(end.clone()).unwrap()).unwrap();
+    assert_eq!(pool.supervisors_ended(), (0, 2));
+    // The one in reserve first: what the other one has started is still its own.
+    for (number, left) in [(started[0], 1), (started[1], 0)] {
+        assert_eq!(order(&pool, "").objects.len(), 2);
+        kill(number);
+        let end = told.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!((end.id.cast_signed(), end.left), (number, left));
+        assert!(end.how.contains("SIGKILL"), "{}", end.how);
+        assert!(!children().contains(&number), "it was waited for");
+    }
+    order(&pool, "abort");
+    let tree = order(&pool, "");
+    assert!(tree.objects[0].defects[0].detail.contains("restart the node"), "{tree:?}");
+    drop(pool);
+    assert!(told.recv().is_err(), "nothing else has ended");
+}
+
+fn a_supervisor_that_is_killed_is_replaced() {
+    let (pool, started) = pool_and_supervisors(2);
     assert_eq!(order(&pool, "").objects.len(), 2);
     kill(started[1]);
     // Its worker is still there, and fails: the next one needs a supervisor.

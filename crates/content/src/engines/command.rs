@@ -49,7 +49,8 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Launcher {
     control: Mutex<UnixStream>,
-    process: Mutex<Child>,
+    /// Until a thread waits for its end.
+    process: Mutex<Option<Child>>,
 }
 
 impl Launcher {
@@ -60,7 +61,35 @@ impl Launcher {
     pub fn start(mut command: Command) -> io::Result<Self> {
         let (control, theirs) = UnixStream::pair()?;
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
-        Ok(Launcher { process: Mutex::new(command.spawn()?), control: Mutex::new(control) })
+        let process = Mutex::new(Some(command.spawn()?));
+        Ok(Launcher { process, control: Mutex::new(control) })
+    }
+
+    /// Watches, on a thread of its own, for the end of the process; `told` gets its process id and
+    /// what the kernel says of its end. Call it once this process has restricted itself: a thread
+    /// that is older would not be restricted.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn watch(
+        self: &Arc<Self>,
+        told: impl FnOnce(u32, String) + Send + 'static,
+    ) -> io::Result<()> {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(mut process), launcher) = (process, Arc::downgrade(self)) else {
+            return Ok(());
+        };
+        std::thread::Builder::new().name("launcher-end".to_owned()).spawn(move || {
+            let how = match process.wait() {
+                Ok(status) => status.to_string(),
+                Err(error) => format!("it cannot be waited for: {error}"),
+            };
+            // One that is gone has ended the process itself.
+            if launcher.strong_count() > 0 {
+                told(process.id(), how);
+            }
+        })?;
+        Ok(())
     }
 
     /// Has a command look at a file: its exit code and what it printed.
@@ -99,7 +128,9 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         let control = self.control.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _closed = control.shutdown(std::net::Shutdown::Both);
-        let _reaped = self.process.get_mut().unwrap_or_else(PoisonError::into_inner).wait();
+        let process = self.process.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Where it is watched, another thread does.
+        let _reaped = process.as_mut().map(Child::wait);
     }
 }
 
@@ -309,7 +340,7 @@ mod tests {
         let commands = vec![vec!["wc".to_owned(), "-c".to_owned()]];
         let server = std::thread::spawn(move || serve(&theirs, &commands));
         // Stands in for the launcher's process, which `tests/` of the program run.
-        let process = Mutex::new(Command::new("true").spawn().unwrap());
+        let process = Mutex::new(Some(Command::new("true").spawn().unwrap()));
         let launcher = Launcher { control: Mutex::new(control), process };
         let until = Instant::now() + Duration::from_secs(20);
         let (code, output) = launcher.run(0, &[b'x'; 100_000], until).unwrap();

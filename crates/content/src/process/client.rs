@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child as Process, Command, Stdio};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gauntlet_sniff::FileKind;
@@ -30,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Supervisors: a node that is confined cannot start one later, so that one waits in case the other
 /// is killed.
-const SUPERVISORS: u32 = 2;
+const SUPERVISORS: usize = 2;
 
 /// Looks at each object as it is found; its bytes come with it.
 pub type OnObject<'c> = dyn FnMut(&Object, &[u8]) + 'c;
@@ -39,6 +40,8 @@ pub type OnObject<'c> = dyn FnMut(&Object, &[u8]) + 'c;
 #[derive(Debug)]
 pub struct Pool {
     supervisors: Mutex<Supervisors>,
+    /// How many are left, for those who must not wait while one starts a process.
+    supervisors_left: AtomicUsize,
     /// Workers that are free, and how many run at all.
     state: Mutex<(Vec<Worker>, usize)>,
     freed: Condvar,
@@ -52,7 +55,21 @@ struct Supervisors(Vec<Supervisor>);
 #[derive(Debug)]
 struct Supervisor {
     control: UnixStream,
-    process: Process,
+    /// Its process id: no later one is ever the same, since the node starts none.
+    id: u32,
+    /// Until a thread waits for its end.
+    process: Option<Process>,
+}
+
+/// A supervisor has ended by itself.
+#[derive(Debug, Clone)]
+pub struct SupervisorEnd {
+    /// Its process id.
+    pub id: u32,
+    /// What the kernel says of its end.
+    pub how: String,
+    /// How many are left.
+    pub left: usize,
 }
 
 /// A process that a supervisor has started.
@@ -60,7 +77,7 @@ struct Supervisor {
 struct Started {
     /// Process id, as fork(2) gave it to the supervisor.
     number: i32,
-    /// Supervisors that were left when it started: tells whether its own still runs.
+    /// Process id of the supervisor whose child it is.
     supervisor: u32,
 }
 
@@ -100,14 +117,62 @@ impl Pool {
         for _ in 0..SUPERVISORS {
             let (control, theirs) = UnixStream::pair()?;
             command.stdin(Stdio::from(OwnedFd::from(theirs)));
-            supervisors.0.push(Supervisor { control, process: command.spawn()? });
+            let process = command.spawn()?;
+            supervisors.0.push(Supervisor { control, id: process.id(), process: Some(process) });
         }
         Ok(Pool {
             supervisors: Mutex::new(supervisors),
+            supervisors_left: AtomicUsize::new(SUPERVISORS),
             state: Mutex::new((Vec::new(), 0)),
             freed: Condvar::new(),
             workers_max: workers_max.max(1),
         })
+    }
+
+    /// Watches, on a thread for each, for the end of supervisors: each is waited for, and `told` is
+    /// called. Call it once the process has restricted itself: a thread that is older would not be
+    /// restricted.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn watch(
+        self: &Arc<Self>,
+        told: impl Fn(&SupervisorEnd) + Clone + Send + 'static,
+    ) -> io::Result<()> {
+        let watched = |supervisor: &mut Supervisor| supervisor.process.take();
+        let processes: Vec<Process> =
+            lock(&self.supervisors).0.iter_mut().filter_map(watched).collect();
+        for mut process in processes {
+            let (pool, told, id) = (Arc::downgrade(self), told.clone(), process.id());
+            let watch = move || {
+                let how = match process.wait() {
+                    Ok(status) => status.to_string(),
+                    Err(error) => format!("it cannot be waited for: {error}"),
+                };
+                // A pool that is gone has ended its supervisors itself.
+                if let Some(pool) = pool.upgrade() {
+                    let left = pool.forget(id);
+                    told(&SupervisorEnd { id, how, left });
+                }
+            };
+            std::thread::Builder::new().name("unpacking-end".to_owned()).spawn(watch)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a supervisor that has ended. Result: how many are left.
+    fn forget(&self, id: u32) -> usize {
+        let mut supervisors = lock(&self.supervisors);
+        supervisors.0.retain(|supervisor| supervisor.id != id);
+        let left = supervisors.0.len();
+        self.supervisors_left.store(left, Ordering::Relaxed);
+        left
+    }
+
+    /// How many supervisors have ended, and how many there were at the start.
+    pub fn supervisors_ended(&self) -> (usize, usize) {
+        let left = self.supervisors_left.load(Ordering::Relaxed);
+        (SUPERVISORS.saturating_sub(left), SUPERVISORS)
     }
 
     /// How many workers run at most.
@@ -214,18 +279,20 @@ impl Pool {
     fn start_process(&self, command: [u8; COMMAND_BYTES]) -> io::Result<(Started, UnixStream)> {
         let mut supervisors = lock(&self.supervisors);
         loop {
-            let place = supervisors.0.len();
             let Some(supervisor) = supervisors.0.last_mut() else {
                 let why = "no process that unpacks is left; restart the node";
                 return Err(io::Error::new(io::ErrorKind::NotConnected, why));
             };
             match supervisor.start(command) {
                 Err(error) if is_gone(&error) => {
-                    let _reaped = supervisor.process.wait();
+                    // Where it is watched, another thread does.
+                    let _reaped = supervisor.process.as_mut().map(Process::wait);
                     supervisors.0.pop();
+                    self.supervisors_left.store(supervisors.0.len(), Ordering::Relaxed);
                 }
                 started => {
-                    let of = |number| Started { number, supervisor: place as u32 };
+                    let supervisor = supervisor.id;
+                    let of = |number| Started { number, supervisor };
                     return started.map(|(number, socket)| (of(number), socket));
                 }
             }
@@ -236,8 +303,8 @@ impl Pool {
         let mut supervisors = lock(&self.supervisors);
         // Of a supervisor that has exited the id may be another process's by now. What it had
         // started ends with its socket, or by the kernel's timer.
-        let is_its_own = supervisors.0.len() == process.supervisor as usize;
-        if let Some(supervisor) = supervisors.0.last_mut().filter(|_| is_its_own) {
+        let its_own = supervisors.0.iter_mut().find(|s| s.id == process.supervisor);
+        if let Some(supervisor) = its_own {
             supervisor.kill(process.number);
         }
     }
@@ -370,7 +437,7 @@ impl Drop for Pool {
         // A supervisor ends when its control socket does, and its children with it.
         for supervisor in &mut lock(&self.supervisors).0 {
             let _closed = supervisor.control.shutdown(std::net::Shutdown::Both);
-            let _reaped = supervisor.process.wait();
+            let _reaped = supervisor.process.as_mut().map(Process::wait);
         }
     }
 }

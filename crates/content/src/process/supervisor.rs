@@ -3,9 +3,10 @@
 //! It has one thread, so that a fork is a whole process, and reads no content itself.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -20,15 +21,17 @@ use super::protocol::{COMMAND_BYTES, KILL, START_TOOL, START_WORKER};
 use super::tool;
 use super::worker::{self, MessageReader};
 
-/// Serves the control socket until it is closed. Call it while the process has one thread.
+/// Serves the control socket until it is closed. Call it while the process has one thread. Standard
+/// input, which the control socket came as, is given up.
 ///
 /// # Errors
-/// The control socket's.
+/// The control socket's, or that there is no `/dev/null`.
 pub fn serve(
     mut control: UnixStream,
     settings: &Settings,
     reader: MessageReader,
 ) -> io::Result<()> {
+    give_up_standard_input()?;
     let lacks = confine();
     if !lacks.is_empty() && !settings.allow_uncaged {
         return Err(io::Error::other(lacks.join("; ")));
@@ -65,6 +68,17 @@ pub fn serve(
     // The node has exited: nobody waits for their answers.
     children.iter().for_each(|number| kill(*number));
     Ok(())
+}
+
+/// Leaves the control socket open once: a child that kept another copy of it would hide the end of
+/// this process from the node, which would wait for an answer for ever.
+fn give_up_standard_input() -> io::Result<()> {
+    let nothing = File::open("/dev/null")?;
+    // SAFETY: both descriptors are open; nothing of this process reads the one that is replaced.
+    match unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDIN_FILENO) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// What the supervisor and all that it starts may use: what a tool needs of the system. Result:
@@ -118,7 +132,7 @@ fn start(
             drop(ours);
             // SAFETY: the child's copy of the control socket is closed once, by this call; its
             // owner is never dropped, since the child ends by `_exit`.
-            unsafe { libc::close(std::os::fd::AsRawFd::as_raw_fd(control)) };
+            unsafe { libc::close(control.as_raw_fd()) };
             run(theirs);
             // SAFETY: ends the child at once, without the parent's handlers and buffers.
             unsafe { libc::_exit(0) }

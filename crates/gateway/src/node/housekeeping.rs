@@ -60,12 +60,20 @@ impl Node {
         self.drain_problem().into_iter().chain(full).chain(failed).collect()
     }
 
-    /// What an administrator should decide before anything is deleted for its age; nothing is the
+    /// What an administrator should decide: before anything is deleted for its age, about days of
+    /// the log that are damaged, and when to restart a node that lacks a process; nothing is the
     /// rule.
     pub fn questions(&self) -> Vec<String> {
+        let of_unpacking = self.judge().unpacking.as_ref().and_then(|u| u.question());
+        let asked = self.questions_of_age().into_iter().chain(self.log.damaged_days());
+        asked.chain(of_unpacking).collect()
+    }
+
+    /// Those that `gauntlet clock --accept` answers.
+    fn questions_of_age(&self) -> Vec<String> {
         let of_clock = self.retention.clock.question();
         let question = self.retention.question.lock().unwrap_or_else(PoisonError::into_inner);
-        of_clock.into_iter().chain(question.clone()).chain(self.log.damaged_days()).collect()
+        of_clock.into_iter().chain(question.clone()).collect()
     }
 
     /// An administrator says that the clock is right, and that what is too old may go. Returns how
@@ -75,7 +83,7 @@ impl Node {
     /// If it cannot be written down.
     pub fn accept_clock(&self) -> std::io::Result<usize> {
         // It repairs nothing that is damaged.
-        let questions = self.questions().len().saturating_sub(self.log.damaged_days().len());
+        let questions = self.questions_of_age().len();
         self.retention.clock.accept()?;
         self.retention.accepted.store(true, Ordering::Relaxed);
         self.retention.wake.notify_one();

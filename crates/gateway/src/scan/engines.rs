@@ -45,6 +45,14 @@ impl EngineHost {
         EngineHost { cache: OnceLock::new(), launcher }
     }
 
+    /// Watches for the end of the process that starts commands, if there is one: [`Launcher::watch`].
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn watch(&self, told: impl FnOnce(u32, String) + Send + 'static) -> std::io::Result<()> {
+        self.launcher.as_ref().map_or(Ok(()), |(launcher, _)| launcher.watch(told))
+    }
+
     /// The engines of these settings. Rules and lists are read; what is wrong in them is logged,
     /// and the rest is used. Nothing is sent over the network yet.
     ///

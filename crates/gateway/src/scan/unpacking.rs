@@ -70,6 +70,18 @@ impl Unpacking {
         }
     }
 
+    /// What an administrator should know of the processes that start workers: those that have ended
+    /// cannot be started again by a node that is confined.
+    pub fn question(&self) -> Option<String> {
+        let (ended, all) = self.pool.supervisors_ended();
+        (ended > 0).then(|| {
+            format!(
+                "unpacking: {ended} of the {all} processes that start its workers have ended; \
+                 restart the node at a quiet time, it stops by itself once none is left"
+            )
+        })
+    }
+
     /// The malware engines that files are given to.
     pub fn engines(&self) -> &Arc<EngineSet> {
         &self.engines
