@@ -19,7 +19,8 @@ pub(crate) fn settle(items: &mut [Held], orders: &[(String, OrderRow)]) {
             "delete" => Some((State::Deleted, row.done_ms?)),
             _ => None,
         });
-        if let Some((state, at_ms)) = end {
+        // It may have been held again since: a release that reached nobody.
+        if let Some((state, at_ms)) = end.filter(|(_, at_ms)| *at_ms >= held.changed_ms) {
             (held.state, held.changed_ms) = (state, at_ms);
         }
     }

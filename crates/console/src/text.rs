@@ -315,7 +315,7 @@ mod tests {
             .chain(["OK", "warning", "error", "every domain", "all else, outbound"])
             .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
             .chain(["notified", "not notified", "learned", "not learned"])
-            .chain(["deferred", "bounced", "corrected_ham", "corrected_spam"])
+            .chain(["deferred", "bounced", "corrected_ham", "corrected_spam", "release_failed"])
             .chain(["moved_here", "moved_away"])
             .chain(["ordered", "release", "delete", "learn"])
             .chain(LIST_FIELDS.map(|(_, label)| label))

@@ -22,6 +22,7 @@ pub mod cut_through_journal;
 mod deliver;
 pub mod departures;
 pub mod drain;
+mod failed_releases;
 mod groups;
 pub mod in_flight;
 mod ledger;
@@ -57,6 +58,7 @@ use crate::outbound::settings::OutboundSettings;
 pub use self::arrivals::Arrival;
 use self::arrivals::Arrivals;
 pub use self::bundle::Bundle;
+use self::failed_releases::ReleasedMessage;
 use self::groups::groups;
 pub(crate) use changes::seals;
 pub use cut_through::CutThrough;
@@ -459,6 +461,8 @@ impl Queue {
         self.active_bytes.fetch_sub(weight(&active.body), Ordering::Relaxed);
         self.parts.metrics.active.add(-1);
         let settings = active.settings.clone();
+        // Of one that came from another node the item is there.
+        let released = active.message.release.clone().filter(|_| active.message.moved.is_none());
         // Nobody else has it any more, as a rule.
         let record = Arc::try_unwrap(active)
             .map_or_else(|shared| shared.message.record.clone(), |own| own.message.record);
@@ -470,6 +474,11 @@ impl Queue {
             let age = self.now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
             self.parts.metrics.delivery_time.record(Duration::from_millis(age));
             announce(&record);
+            if let Some(token) = released {
+                let (id, deliveries) = (record.id.clone(), record.deliveries.clone());
+                let (queue, released) = (self.clone(), ReleasedMessage { token, id, deliveries });
+                apart(move || queue.conclude_release(&released));
+            }
             let queue = self.clone();
             let done = move |result: Result<_, gauntlet_store::StoreError>| match result {
                 Ok(_) => queue.parts.spool.done(id),
@@ -493,6 +502,14 @@ impl Queue {
     fn remember(&self, record: &LogRecord, id: u64, due: i64) {
         self.parts.spool.set_state(id, due, &saved_progress::encode(record));
         self.wait_until(id, due);
+    }
+}
+
+/// Does what waits for a disk, if this is a thread that should not.
+fn apart(work: impl FnOnce() + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => work(),
     }
 }
 

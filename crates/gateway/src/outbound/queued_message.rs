@@ -185,7 +185,8 @@ impl QueuedMessage {
     }
 
     /// The sender wants such a report about this target, and may get it: nothing says that it is
-    /// forged. Without a wish only failures are reported, and delays to those who send through us.
+    /// forged, and it was not released from quarantine, whatever class it is. Without a wish only
+    /// failures are reported, and delays to those who send through us.
     pub fn may_report(&self, target: &Target, news: News) -> bool {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
@@ -195,7 +196,7 @@ impl QueuedMessage {
             (News::Delivered, wish) => wish.is_some_and(|(success, _, _)| success),
         };
         let forged = matches!(facts.spf, AuthResult::Fail | AuthResult::SoftFail);
-        let harmless = verdict.class <= gauntlet_verdict::Class::Bulk;
+        let harmless = verdict.class <= gauntlet_verdict::Class::Bulk && self.release.is_none();
         wanted && !envelope.mail_from.is_empty() && (ours || (harmless && !forged))
     }
 }

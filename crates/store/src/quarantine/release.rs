@@ -150,7 +150,8 @@ impl Quarantine {
                 return Ok(Err(Begin::NotHeld(state)));
             }
             // `seq` is never reused and an item is released at most once unless a release is
-            // abandoned, for which nothing was spooled: the token is unique.
+            // abandoned, for which nothing was spooled, or its message reached nobody: the token
+            // is unique.
             let token = format!("release-{seq}-{now_ms}");
             set_state(batch, seq, State::Releasing, now_ms)?;
             let order_json = serde_json::to_string(order).map_err(json)?;
@@ -200,6 +201,40 @@ impl Quarantine {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         self.end_release(token, State::Held, "release failed", cause, now_ms)
+    }
+
+    /// The released message could not be delivered: recorded in the audit log, and, if it is to be
+    /// held `again`, it can be released once more. Result: the item; none if it was released anew
+    /// or forgotten meanwhile.
+    ///
+    /// # Errors
+    /// If the change could not be made durable.
+    pub fn release_failed(
+        &self,
+        token: &str,
+        cause: &str,
+        again: bool,
+        now_ms: i64,
+    ) -> Result<Option<Held>, StoreError> {
+        let failed = self.change(|batch| {
+            // A next hop may refuse it before the release is noted as finished.
+            let sql = format!(
+                "SELECT {} FROM item WHERE token = ?1 AND state IN ('releasing', 'released')",
+                search::COLUMNS
+            );
+            let found = batch.prepare_cached(&sql)?.query_row([token], search::held).optional()?;
+            let Some(held) = found else { return Ok(None) };
+            if again {
+                set_state(batch, held.seq, State::Held, now_ms)?;
+            }
+            audit::write(batch, now_ms, "gauntlet", "release failed", &held.item.id, cause)?;
+            Ok(Some(held))
+        })?;
+        // The next change, or the node's next round, notes it again.
+        if let Err(error) = self.note_changes() {
+            tracing::warn!(%error, "a change of held mail could not be noted in the packs");
+        }
+        Ok(failed)
     }
 
     fn end_release(

@@ -106,6 +106,31 @@ fn a_release_that_failed_can_be_begun_again() {
 }
 
 #[test]
+fn what_was_released_and_reached_nobody_is_held_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    q.put(&item(1), b"body").unwrap();
+    let first = begin(&q, "q1", 10);
+    // The next hop is faster than the disk.
+    let held = q.release_failed(&first.token, "550 no", true, 11).unwrap().unwrap();
+    assert_eq!(held.item.id, "q1");
+    assert!(!q.finish_release(&first.token, 12).unwrap(), "it is held");
+    let second = begin(&q, "q1", 13);
+    assert!(q.finish_release(&second.token, 14).unwrap());
+    assert_eq!(q.release_failed(&first.token, "550 no", true, 15).unwrap(), None, "another one");
+    // Some have it.
+    assert!(q.release_failed(&second.token, "550 no", false, 16).unwrap().is_some());
+    assert_eq!(q.get("q1").unwrap().unwrap().state, State::Released);
+    assert!(q.release_failed(&second.token, "550 no", true, 17).unwrap().is_some());
+    drop(q);
+    let q = Quarantine::open(folder.path()).unwrap();
+    assert_eq!(q.get("q1").unwrap().unwrap().state, State::Held);
+    assert_eq!(q.body("q1").unwrap().as_deref(), Some(&b"body"[..]));
+    let log = q.audit_log("q1", 10).unwrap();
+    assert_eq!((log[0].action.as_str(), log[0].detail.as_str()), ("release failed", "550 no"));
+}
+
+#[test]
 fn of_many_who_release_at_once_one_begins() {
     let folder = tempfile::tempdir().unwrap();
     let q = Quarantine::open(folder.path()).unwrap();

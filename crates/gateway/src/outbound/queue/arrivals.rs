@@ -101,6 +101,11 @@ struct Planned {
 }
 
 impl Arrivals {
+    /// Where messages are held.
+    pub(super) fn quarantine(&self) -> &Quarantine {
+        &self.parts.quarantine
+    }
+
     /// Opens the record of arrivals in this folder, and finds out what became of those that a crash
     /// interrupted: before anything of the spool is delivered.
     ///

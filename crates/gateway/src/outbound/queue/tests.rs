@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use gauntlet_store::Outcome;
+use gauntlet_store::quarantine::{ReleaseOrder, ReleaseRight, State};
 
 use super::QueueEntry;
 use crate::ids;
+use crate::node::Release;
 use crate::node::test_node::{TestNode, id_in};
 
 /// A next hop that refuses every connection.
@@ -191,4 +193,45 @@ async fn what_the_last_process_left_counts_as_waiting_until_it_is_read() {
     queue.recover(&[(1, now), (2, now - 5), (3, now + 60_000)], &[]);
     // None is in the spool, so that nothing is to be held of them once they were looked at.
     node.until(|n| (n.queue.hold_backlog() == 0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_release_that_reaches_nobody_is_told_and_can_be_made_again() {
+    let node = TestNode::with_policy(UNREACHABLE, HOLDS_SPAM);
+    let held = accepted(&node, "spam@example.org").await;
+    node.logged(&held).await;
+    let mut known = vec![held.clone()];
+    for releases in 1..=2 {
+        let (inner, id) = (node.node.clone(), held.clone());
+        let order =
+            ReleaseOrder { who: "ada".into(), right: ReleaseRight::Admin, ..Default::default() };
+        let release = move || inner.release(&id, &order).unwrap();
+        let done = tokio::task::spawn_blocking(release).await.unwrap();
+        assert_eq!(done, Release::Done(vec!["bob@example.net".to_owned()]));
+        let released = node
+            .until(|n| n.queue.list(9).into_iter().map(|e| e.id).find(|id| !known.contains(id)))
+            .await;
+        known.push(released.clone());
+        deferred(&node, &released, 1).await;
+        advance(&node, 3_601);
+        assert_eq!(node.logged(&released).await.deliveries[0].outcome, Outcome::Failed);
+        let quarantine = &node.node.quarantine;
+        node.until(|_| {
+            let item = quarantine.get(&held).unwrap().unwrap();
+            (item.state == State::Held).then_some(())
+        })
+        .await;
+        // Its life says so.
+        let told = |n: &crate::Node| {
+            let events = n.log.get(&held).unwrap().unwrap().events;
+            let failed = events.iter().filter(|e| e.kind == "release_failed").cloned();
+            Some(failed.collect::<Vec<_>>()).filter(|failed| failed.len() == releases)
+        };
+        let failed = node.until(told).await;
+        let last = failed.last().unwrap();
+        assert_eq!(last.recipient, "bob@example.net");
+        assert!(last.detail.starts_with(&format!("as {released}: ")), "{last:?}");
+    }
+    node.until(|n| (n.queue.count() == 0).then_some(())).await;
+    assert_eq!(node.node.metrics.bounces.get(), 0, "its sender gets no report");
 }
