@@ -26,10 +26,10 @@ enum Action {
     Add {
         /// What they sign in with, e.g. their mail address
         login: String,
-        /// administrator: everything; reviewer: sees all, decides in folders; user: own mail only
+        /// administrator: everything; reviewer: the log, held mail in folders; user: own mail only
         #[arg(long, default_value = "user")]
         role: Role,
-        /// Folder of the quarantine a reviewer may decide in; repeat for more, none for all
+        /// Folder that a reviewer opens and decides held mail in; repeat for more, none for all
         #[arg(long = "folder")]
         folders: Vec<String>,
         /// Address whose held mail a user may see; repeat for more
@@ -46,10 +46,10 @@ enum Action {
     Change {
         /// Login name of the user
         login: String,
-        /// administrator: everything; reviewer: sees all, decides in folders; user: own mail only
+        /// administrator: everything; reviewer: the log, held mail in folders; user: own mail only
         #[arg(long)]
         role: Role,
-        /// Folder of the quarantine a reviewer may decide in; repeat for more, none for all
+        /// Folder that a reviewer opens and decides held mail in; repeat for more, none for all
         #[arg(long = "folder")]
         folders: Vec<String>,
         /// Address whose held mail a user may see; repeat for more

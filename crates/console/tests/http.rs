@@ -153,7 +153,9 @@ fn people_see_only_what_is_theirs() {
             if !allowed {
                 let form = format!("csrf={csrf}&item={id}&decision=release");
                 let status = console.request("POST", "/quarantine/decide", &cookie, &form).status;
-                assert_eq!(status, 404, "{login} {id}");
+                // The log, which she sees all of, names it.
+                let refused = if login == "rita" { 403 } else { 404 };
+                assert_eq!(status, refused, "{login} {id}");
             }
         }
     }
@@ -421,4 +423,25 @@ fn machines_get_metrics_and_health() {
     assert_eq!(metrics.body, console.state.node.metrics(), "the node's numbers, and no others");
     let health = console.request("GET", "/healthz", "", "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+}
+
+#[test]
+fn a_reviewer_is_told_that_another_folder_is_not_theirs() {
+    let console = start();
+    let raw = b"From: a@b.example\r\nSubject: x\r\n\r\nfor few";
+    put(&console, "one", Some("suspect"), "bob@example.com", raw);
+    put(&console, "two", Some("malware"), "bob@example.com", raw);
+    let (rita, ursula) = (console.sign_in("rita"), console.sign_in("ursula"));
+    // The log has both, with a link to what is held.
+    assert_eq!(console.request("GET", "/messages/two", &rita, "").status, 200);
+    assert_eq!(console.request("GET", "/quarantine/held-one", &rita, "").status, 200);
+    for path in ["/quarantine/held-two", "/api/v1/quarantine/held-two"] {
+        let refused = console.request("GET", path, &rita, "");
+        assert_eq!(refused.status, 403, "{path}");
+        assert!(refused.body.contains("folder that is not yours"), "{}", refused.body);
+        assert!(!refused.body.contains("for few"), "{}", refused.body);
+        // Users must not learn what is held for others.
+        assert_eq!(console.request("GET", path, &ursula, "").status, 404, "{path}");
+    }
+    assert_eq!(console.request("GET", "/quarantine/held-three", &rita, "").status, 404);
 }

@@ -89,6 +89,9 @@ pub(crate) struct Seen {
 pub(crate) const ADMIN_ONLY: RequestError = RequestError::Forbidden(translatable(
     "Only a reviewer or an administrator can release this message: ask one.",
 ));
+const OTHER_FOLDER: RequestError = RequestError::Forbidden(translatable(
+    "This message is held in a folder that is not yours to decide in: ask an administrator.",
+));
 const NOT_ALONE: RequestError = RequestError::Forbidden(translatable(
     "Only an administrator can decide about this message: ask one.",
 ));
@@ -129,7 +132,10 @@ pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen
     ));
     let held = app.state.held.get(id)?;
     let user = request.session.as_ref().map(|s| &s.user);
-    held.and_then(|held| seen(app, user?, held)).ok_or(unknown)
+    let (Some(held), Some(user)) = (held, user) else { return Err(unknown) };
+    // The log, which reviewers see all of, names it: no secret that it exists. Its content is.
+    let hidden = if user.role == Role::Reviewer { OTHER_FOLDER } else { unknown };
+    seen(app, user, held).ok_or(hidden)
 }
 
 /// A page of the list, as the user may see it.

@@ -65,7 +65,7 @@ fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
             select name="role" {
                 @for (one, what) in [
                     (Role::User, translatable("user: see and release own mail")),
-                    (Role::Reviewer, translatable("reviewer: see all, decide in folders")),
+                    (Role::Reviewer, translatable("reviewer: see the log, decide on mail held in folders")),
                     (Role::Administrator, translatable("administrator: everything")),
                 ] { option value=(one.name()) selected[one == role] { (t(what)) } }
             }
