@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use anyhow::bail;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::control::Request;
-use gauntlet_verdict::lists::List;
+use gauntlet_verdict::lists::check_entry;
 
 use crate::messages::moment;
 use crate::node_args::NodeArgs;
 use crate::user::{self, WHO};
 
 const AFTER_HELP: &str = "\
-A sender is an address, a domain with all below it, or a network. A running node applies a
-change at once.
+A sender is an address, a domain with all below it, or a network (IPv4: /8 or smaller, IPv6: /16).
+A whole top-level domain, such as com or co.uk, is refused. A running node applies a change at
+once.
 
 Examples:
   gauntlet senders list
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Action::Allow { entry } | Action::Block { entry } => {
-            List::parse([entry.as_str()])?;
+            check_entry(entry)?;
             let allow = matches!(args.action, Action::Allow { .. });
             users.list_sender(entry, allow, WHO, now_ms())?;
         }

@@ -225,6 +225,10 @@ fn lists_and_reports(node: &Node, folder: &std::path::Path) {
         "{senders}"
     );
     assert!(!gauntlet(node, &["senders", "block", "not a sender"]).status.success());
+    for strangers in ["@com", "@example", "@", "", "0.0.0.0/0"] {
+        let refused = gauntlet(node, &["senders", "allow", strangers]);
+        assert!(!refused.status.success(), "{strangers}: {refused:?}");
+    }
     text(&gauntlet(node, &["senders", "remove", "shop.example"]));
 
     let report = text(&gauntlet(node, &["report", "--days", "1", "--json"]));

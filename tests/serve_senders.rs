@@ -66,4 +66,5 @@ fn a_blocked_sender_is_spam_and_an_allowed_one_is_not() {
     let page = ask(&node, "GET", "/senders", &cookie, "");
     assert!(page.contains("example.org") && !page.contains("ann@example.org"), "{page}");
     assert!(list("block", "no address").starts_with("HTTP/1.1 400"));
+    assert!(list("allow", "@com").starts_with("HTTP/1.1 400"));
 }

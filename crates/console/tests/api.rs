@@ -351,6 +351,10 @@ fn programs_keep_lists_people_and_the_queue() {
     let nothing = || Value::Null;
     let entry = json!({ "entry": "News@Example.com", "list": "block" });
     assert_eq!(ask("PUT", "/api/v1/senders", entry).0, 200);
+    for strangers in ["@com", "@", "@example", "0.0.0.0/0", ""] {
+        let entry = json!({ "entry": strangers, "list": "allow" });
+        assert_eq!(ask("PUT", "/api/v1/senders", entry).0, 400, "{strangers}");
+    }
     assert_eq!(
         ask("GET", "/api/v1/senders", nothing()).1["senders"][0]["entry"],
         "news@example.com"

@@ -12,6 +12,9 @@ pub struct Suffix<'a> {
     pub name: &'a [u8],
     /// The list has it.
     pub is_known: bool,
+    /// A registry sells names under it, such as `com` and `co.uk`; false of names that belong to
+    /// somebody who gives out names below, such as `github.io`.
+    pub is_registry: bool,
 }
 
 /// The public suffix of a host name in lower case; none of an empty one.
@@ -19,7 +22,8 @@ pub struct Suffix<'a> {
 #[inline(never)]
 pub fn suffix(host: &[u8]) -> Option<Suffix<'_>> {
     let suffix = psl::List.suffix(host)?;
-    Some(Suffix { name: suffix.as_bytes(), is_known: suffix.is_known() })
+    let is_registry = suffix.typ() == Some(psl::Type::Icann);
+    Some(Suffix { name: suffix.as_bytes(), is_known: suffix.is_known(), is_registry })
 }
 
 impl<'a> Suffix<'a> {
@@ -80,5 +84,14 @@ mod tests {
         assert_eq!(of("a.example.co.uk"), Some((&b"co.uk"[..], true)));
         assert_eq!(of("a.unlisted"), Some((&b"unlisted"[..], false)));
         assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn a_registry_is_told_from_a_host_of_names() {
+        let of = |host: &'static str| suffix(host.as_bytes()).map(|s| s.is_registry);
+        assert_eq!(of("a.co.uk"), Some(true));
+        assert_eq!(of("com"), Some(true));
+        assert_eq!(of("a.github.io"), Some(false));
+        assert_eq!(of("a.unlisted"), Some(false));
     }
 }

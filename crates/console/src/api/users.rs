@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use gauntlet_store::users::{Role, Scope, User, token_end};
-use gauntlet_verdict::lists::List;
+use gauntlet_verdict::lists::check_entry;
 use serde_json::json;
 
 use super::done;
@@ -68,7 +68,7 @@ pub(super) fn senders(app: &App, _: &RequestContext) -> Result<Response, Request
 /// `PUT /api/v1/senders`.
 pub(super) fn list_sender(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let (entry, list) = (request.field("entry"), request.field("list"));
-    List::parse([entry]).map_err(|e| RequestError::Bad(e.to_string()))?;
+    check_entry(entry).map_err(|e| RequestError::Bad(e.to_string()))?;
     app.state.users.list_sender(entry, list == "allow", request.login(), request.now_ms)?;
     senders::apply(app)?;
     done(&json!({ "entry": entry, "list": list }))

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::quarantine::Held;
 use gauntlet_store::users::Role;
-use gauntlet_verdict::lists::List;
+use gauntlet_verdict::lists::check_entry;
 use maud::{Markup, html};
 
 use crate::app::App;
@@ -66,7 +66,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
             users.unlist_sender(entry, request.login(), request.now_ms)?;
         }
         list @ ("allow" | "block") => {
-            List::parse([entry]).map_err(|e| RequestError::Bad(e.to_string()))?;
+            check_entry(entry).map_err(|e| RequestError::Bad(e.to_string()))?;
             users.list_sender(entry, list == "allow", request.login(), request.now_ms)?;
         }
         _ => {

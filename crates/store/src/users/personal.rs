@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gauntlet_policy::people::{People, Strictness, Wishes};
+use gauntlet_verdict::lists::check_entry;
 use rusqlite::{OptionalExtension, params};
 
 use super::audit::audit;
@@ -215,7 +216,12 @@ fn own_entry(entry: &str) -> Result<String, StoreError> {
         && entry.chars().all(|c| !c.is_control() && !c.is_whitespace())
         && !entry.contains(['/', '*', ',', '<', '>']);
     let cause = format!("{entry:?} is neither an address (a@b.example) nor a domain (b.example)");
-    if fit { Ok(entry) } else { Err(StoreError::Invalid { what: "sender", cause }) }
+    let cause = match (fit, check_entry(&entry)) {
+        (true, Ok(())) => return Ok(entry),
+        (true, Err(error)) => error.to_string(),
+        (false, _) => cause,
+    };
+    Err(StoreError::Invalid { what: "sender", cause })
 }
 
 #[cfg(test)]
@@ -237,7 +243,16 @@ mod tests {
         assert!(users.unlist_personal_sender("ann@example.org", "Shop.example").unwrap());
         assert!(users.wishes("ann@example.org").unwrap().allow.is_empty());
         assert_eq!(users.wishes("eve@example.org").unwrap(), Wishes::default());
-        for wrong in ["", "shop", "a b@c.example", "*.example.org", "10.0.0.0/8", "x\ny.example"] {
+        for wrong in [
+            "",
+            "shop",
+            "a b@c.example",
+            "*.example.org",
+            "10.0.0.0/8",
+            "x\ny.example",
+            "co.uk",
+            "@",
+        ] {
             assert!(
                 users.list_personal_sender("ann@example.org", wrong, true, 1).is_err(),
                 "{wrong}"
