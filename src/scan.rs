@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Scratch, Snapshot, file_scan, scan};
-use gauntlet_gateway::config::Config;
+use gauntlet_gateway::config::{Config, THREADS_MAX};
 use gauntlet_gateway::scan::unpacking::{self, Unpacking, is_ambiguous};
 use gauntlet_inputs::source::{self, Content, Input, Source};
 use gauntlet_mail::{Facts, Limits, Message, trace};
@@ -35,9 +35,6 @@ use crate::ruleset::RulesetArgs;
 
 /// Messages between walking and printing, for each scan thread.
 const WINDOW_PER_THREAD: usize = 32;
-
-/// Most scan threads that may be asked for.
-const THREADS_MAX: i64 = 1024;
 
 const EXIT_UNREADABLE: u8 = 1;
 const EXIT_FAIL_ON: u8 = 3;
@@ -111,7 +108,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["explain", "costs", "fail_on", "as"])]
     views: bool,
     /// Scan threads [default: the CPUs that the process may use]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u16>,
     /// Judge as if received at this Unix time [default: now]
     #[arg(long, value_name = "EPOCH", allow_negative_numbers = true)]

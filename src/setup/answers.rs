@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use gauntlet_gateway::config::is_host_and_port;
 use gauntlet_gateway::network::Network;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::network::is_global;
@@ -380,13 +381,7 @@ impl Problems {
     }
 
     fn host_and_port(&mut self, text: &str) {
-        let parts = text.rsplit_once(':');
-        let fits = parts.is_some_and(|(host, port)| {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':');
-            !host.is_empty() && host.bytes().all(name) && port.parse::<u16>().is_ok_and(|p| p > 0)
-        });
-        if !fits {
+        if !is_host_and_port(text) {
             self.add(format!("{text:?} is no host and port such as mail.example.org:25"));
         }
     }

@@ -20,6 +20,7 @@ mod ips;
 mod load;
 mod lookups;
 mod masking;
+mod names;
 mod origin;
 mod receiving;
 mod reports;
@@ -34,6 +35,7 @@ mod validate;
 mod web;
 
 pub use acme::AcmeSettings;
+pub(crate) use address::{DNS_PORT, server_address};
 pub use array::ArraySettings;
 pub use channels::{ChannelPublishSettings, ChannelSettings, OBJECTS, is_object_name};
 pub use clock::ClockSettings;
@@ -47,6 +49,8 @@ pub use ips::IpsSettings;
 pub use load::{Loaded, Setting};
 pub use lookups::{DnsListSettings, DnsSettings, FactSettings, ListSubject, LocalListSettings};
 pub use masking::mask;
+pub use names::is_host_and_port;
+pub(crate) use names::is_recipient;
 pub use origin::Origin;
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
@@ -66,6 +70,7 @@ pub use users::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     ReportEvery, SignInSettings,
 };
+pub use validate::THREADS_MAX;
 pub use web::{LoggedClients, UrlListSettings, WebSettings, proxy_settings_of};
 
 /// Seconds of a day, as settings count them.

@@ -43,4 +43,5 @@ pub use gauntlet_smtp::address::is_mailbox;
 pub use groups::Groups;
 pub use input::{PolicyInput, Rates};
 pub use people::People;
+pub use removals::is_folder_name;
 pub use rule::Rule;

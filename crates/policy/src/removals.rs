@@ -117,7 +117,7 @@ fn removal_problem(removal: &Removal) -> Option<String> {
 }
 
 /// Whether this names a folder of the quarantine.
-pub(crate) fn is_folder_name(name: &str) -> bool {
+pub fn is_folder_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }

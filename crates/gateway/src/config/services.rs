@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::address::socket_address;
+
 /// A protocol by which other programs have mail judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -104,5 +106,21 @@ impl Default for ServiceSettings {
             learn_users_per_client_max: 200,
             token: String::new(),
         }
+    }
+}
+
+impl ServiceSettings {
+    /// What is wrong if others than this machine reach it: whoever may ask there has to prove it.
+    pub(crate) fn lacks_token(&self) -> Option<String> {
+        let guarded = match self.protocol {
+            ServiceProtocol::Http => true,
+            ServiceProtocol::Rspamd => self.learn,
+            ServiceProtocol::Spamd | ServiceProtocol::Milter => false,
+        };
+        let is_local = self.address.starts_with("unix:")
+            || socket_address(&self.address).is_some_and(|address| address.ip().is_loopback());
+        (guarded && self.token.is_empty() && !is_local).then(|| {
+            format!("{}: others than this machine reach it; set service.token", self.address)
+        })
     }
 }

@@ -1,13 +1,20 @@
 //! What serde cannot say about settings: bounds, and settings that do not go together.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use gauntlet_policy::is_folder_name;
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, ReleasedBy};
 
 use super::address::socket_address;
 use super::delivery::HopTlsPolicy;
 use super::error::ConfigError;
-use super::receiving::ListenerRole;
+use super::receiving::{ListenerRole, ListenerSettings};
 use super::reports::ReportSettings;
 use super::settings::Config;
+
+/// Most threads that judge mail.
+pub const THREADS_MAX: u16 = 1_024;
 
 /// What is wrong where certificates shall be verified and cannot.
 const NO_ROOTS: &str = "needs trusted roots, and the system has none: name a PEM bundle, or install \
@@ -16,6 +23,14 @@ ca-certificates";
 /// Neither the settings nor the system name trusted roots.
 fn no_roots(config: &Config) -> bool {
     crate::config::trust_roots(&config.sender.roots).as_os_str().is_empty()
+}
+
+/// A listener of mail has a certificate, that the console may show.
+fn has_certificate(config: &Config) -> bool {
+    let has = |l: &ListenerSettings| {
+        l.implicit_tls || l.self_signed || !l.certificate.is_empty() || config.acme.is_on()
+    };
+    config.mail_listeners().any(has)
 }
 
 /// A folder of a Maildir++ is below the Maildir itself and begins with a dot.
@@ -97,6 +112,14 @@ fn check_folders(config: &Config) -> Result<(), ConfigError> {
     }
     if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
         let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
+        return wrong("folder.name", message);
+    }
+    if let Some(folder) = config.folder.iter().find(|f| !is_folder_name(&f.name)) {
+        let message = format!(
+            "{:?} is no folder name: use letters, digits, '-' and '_', at most 64, as rules of the \
+             policy name it",
+            folder.name
+        );
         return wrong("folder.name", message);
     }
     let opened = config.folder.iter().find(|f| {
@@ -234,6 +257,10 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
             return wrong("service.request_seconds_max", "must be 1 at least");
         }
     }
+    if config.scan.threads > usize::from(THREADS_MAX) {
+        let message = format!("must be {THREADS_MAX} at most; 0 takes one for each CPU");
+        return wrong("scan.threads", &message);
+    }
     check_not_zero(config)
 }
 
@@ -294,6 +321,67 @@ fn check_ranges(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Refuses services that cannot be reached, or that strangers would reach without a token.
+fn check_services(config: &Config) -> Result<(), ConfigError> {
+    for service in &config.service {
+        let is_path = service.address.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
+        if !is_path && socket_address(&service.address).is_none() {
+            let message = format!(
+                "{:?} is no address and port, e.g. 127.0.0.1:3599, and no unix: with a path",
+                service.address
+            );
+            return Err(ConfigError::invalid("service.address", message));
+        }
+        if let Some(problem) = service.lacks_token() {
+            return Err(ConfigError::invalid("service.address", problem));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses the same address twice: the second could not be bound. Those that share their port are
+/// apart, and so is port 0, which takes a free one.
+fn check_sockets(config: &Config) -> Result<(), ConfigError> {
+    let listeners = config.listener.iter().filter(|listener| !listener.share_port);
+    let all = listeners.map(|listener| ("listener.address", &listener.address));
+    let all = all.chain(config.service.iter().map(|s| ("service.address", &s.address)));
+    let all = all.chain([("console.address", &config.console.address)]);
+    let mut seen: BTreeSet<SocketAddr> = BTreeSet::new();
+    for (key, text) in all {
+        let Some(address) = socket_address(text).filter(|address| address.port() != 0) else {
+            continue;
+        };
+        if !seen.insert(address) {
+            let message = format!("{text} is taken twice; give each its own port");
+            return Err(ConfigError::invalid(key, message));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a console that nobody could reach, or whose clients could not be told apart.
+fn check_console(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
+    if !config.console.address.is_empty() && socket_address(&config.console.address).is_none() {
+        let message = format!("{:?} is no address and port", config.console.address);
+        return wrong("console.address", message);
+    }
+    if config.console.tls && !config.console.address.is_empty() && !has_certificate(config) {
+        let message = "needs a listener with a certificate, whose it shows: set \
+                       listener.certificate, listener.self_signed or acme.directory";
+        return wrong("console.tls", message.into());
+    }
+    if config.console.tls && config.console.url.starts_with("http://") {
+        return wrong("console.url", "console.tls is on: it begins with https://".into());
+    }
+    for proxy in &config.console.proxies {
+        if let Err(problem) = proxy.parse::<crate::network::Network>() {
+            return wrong("console.proxies", problem.to_string());
+        }
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
@@ -323,18 +411,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong("listener.certificate", "logins need TLS: set a certificate".into());
         }
     }
-    if !config.console.address.is_empty() && socket_address(&config.console.address).is_none() {
-        let message = format!("{:?} is no address and port", config.console.address);
-        return wrong("console.address", message);
-    }
-    if config.console.tls && config.console.url.starts_with("http://") {
-        return wrong("console.url", "console.tls is on: it begins with https://".into());
-    }
-    for proxy in &config.console.proxies {
-        if let Err(problem) = proxy.parse::<crate::network::Network>() {
-            return wrong("console.proxies", problem.to_string());
-        }
-    }
+    check_console(config)?;
     super::channels::check(&config.channel, &config.array)?;
     config.array.check()?;
     config.channel_publish.check(&config.array)?;
@@ -358,6 +435,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_reports("tls_reports", &config.tls_reports)?;
     config.ips.check()?;
     config.traces.check()?;
+    super::names::check(config)?;
+    check_services(config)?;
+    check_sockets(config)?;
     check_next_hops(config)?;
     check_spam_folder(&config.route.maildir_spam_folder)?;
     if config.sender.retry_seconds.is_empty() {

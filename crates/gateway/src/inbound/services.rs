@@ -249,16 +249,8 @@ impl Service {
         let networks = read_networks("networks", &settings.networks)?;
         let outbound = read_networks("outbound_networks", &settings.outbound_networks)?;
         let (socket, address) = Socket::bind(settings)?;
-        let guarded = match settings.protocol {
-            ServiceProtocol::Http => true,
-            ServiceProtocol::Rspamd => settings.learn,
-            ServiceProtocol::Spamd | ServiceProtocol::Milter => false,
-        };
-        if guarded && settings.token.is_empty() && !socket.is_local() {
-            let text = format!(
-                "service.address {}: others than this machine reach it; set service.token",
-                settings.address
-            );
+        if let Some(problem) = settings.lacks_token() {
+            let text = format!("service.address {problem}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         Ok(Service { socket, settings: settings.clone(), networks, outbound, address })

@@ -31,10 +31,8 @@ use tokio::sync::{Semaphore, watch};
 
 pub use self::answer::{ANSWER_BYTES_MAX, Answer, Data, Kind, Outcome, RECORDS_MAX};
 use crate::clock::Clock;
-use crate::config::DnsSettings;
+use crate::config::{DNS_PORT, DnsSettings, server_address};
 
-/// Port of the DNS.
-const PORT: u16 = 53;
 /// Answers that `hickory` itself keeps: parts of chains only, ours are above it.
 const PARTS_KEPT: u64 = 256;
 /// Aliases of one chain that `hickory` follows.
@@ -118,7 +116,7 @@ impl Resolver {
         let servers = config
             .name_servers()
             .iter()
-            .map(|s| SocketAddr::new(s.ip, s.connections.first().map_or(PORT, |c| c.port)))
+            .map(|s| SocketAddr::new(s.ip, s.connections.first().map_or(DNS_PORT, |c| c.port)))
             .collect();
         let build = |validate: bool| -> anyhow::Result<TokioResolver> {
             let provider = TokioRuntimeProvider::default();
@@ -415,13 +413,6 @@ fn servers(settings: &DnsSettings) -> anyhow::Result<ResolverConfig> {
     Ok(ResolverConfig::from_name_servers(servers))
 }
 
-/// An address with a port, or without one.
-pub fn server_address(text: &str) -> Option<SocketAddr> {
-    let text = text.trim();
-    let alone = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, PORT));
-    text.parse().ok().or_else(alone)
-}
-
 fn options(settings: &DnsSettings, validate: bool) -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.timeout = Duration::from_millis(settings.timeout_ms);
@@ -448,16 +439,6 @@ mod tests {
         let v6 = name("2001:db8::ab");
         assert!(v6.starts_with("b.a.0.0.") && v6.ends_with(".8.b.d.0.1.0.0.2.ip6.arpa"), "{v6}");
         assert_eq!(v6.len(), 63 + ".ip6.arpa".len());
-    }
-
-    #[test]
-    fn servers_with_and_without_ports() {
-        let text = |text: &str| server_address(text).map(|a| a.to_string());
-        assert_eq!(text("127.0.0.1").as_deref(), Some("127.0.0.1:53"));
-        assert_eq!(text("127.0.0.1:5353").as_deref(), Some("127.0.0.1:5353"));
-        assert_eq!(text("::1").as_deref(), Some("[::1]:53"));
-        assert_eq!(text("[::1]:54").as_deref(), Some("[::1]:54"));
-        assert_eq!(text("dns.example"), None);
     }
 
     #[test]

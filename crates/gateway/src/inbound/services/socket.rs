@@ -51,14 +51,6 @@ impl Socket {
         Err(named(last))
     }
 
-    /// Only this machine reaches it.
-    pub(super) fn is_local(&self) -> bool {
-        match self {
-            Socket::Tcp(socket) => socket.local_addr().is_ok_and(|a| a.ip().is_loopback()),
-            Socket::Unix(_) => true,
-        }
-    }
-
     /// The next connection, and its client if it came over the network.
     pub(super) async fn accept(&self) -> io::Result<(Wire, Option<IpAddr>)> {
         match self {
