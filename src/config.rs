@@ -4,8 +4,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use gauntlet_gateway::config::Loaded;
+use anyhow::{Context as _, bail};
+use gauntlet_gateway::config::{Config, Loaded, mask};
+use gauntlet_gateway::node::files::{self, FileProblems};
+
+use crate::environment::environment;
+use crate::serve::{is_denied, judge};
 
 /// Arguments of `gauntlet config`.
 #[derive(Debug, clap::Args)]
@@ -17,6 +21,9 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Read a file and say what is wrong with it
+    ///
+    /// Files that it names are read, too, as a start of the node reads them: lists, keys,
+    /// certificates, rules, the policy. No port is bound, nothing is written and nobody is asked.
     #[command(after_help = "Exit status: 0 if the file can be used, 2 if not.")]
     Check {
         /// The configuration file to read
@@ -25,6 +32,9 @@ enum Action {
         /// The same, as all other subcommands name it
         #[arg(short, long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Read none of the files that it names: they are on another machine
+        #[arg(long)]
+        no_files: bool,
     },
     /// Print every setting with its effective value and where it came from
     Show {
@@ -39,32 +49,56 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
-        Action::Check { file, config } => {
+        Action::Check { file, config, no_files } => {
             let file = file.as_deref().or(config.as_deref());
-            check(file.context("name the file that is to be checked")?)
+            check(file.context("name the file that is to be checked")?, *no_files)
         }
         Action::Show { config, json } => show(config.as_deref(), *json),
     }
 }
 
-/// The process's variables. Those that are no UTF-8 are none of ours (and `std::env::vars` would
-/// panic).
-pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
-    let text = |s: std::ffi::OsString| s.into_string().ok();
-    std::env::vars_os().filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
-}
-
-fn check(file: &Path) -> anyhow::Result<ExitCode> {
+/// Reads the file and, unless it is another machine's, what it names, as a start does; makes and
+/// binds nothing. What only another user may read is told, and no mistake.
+fn check(file: &Path, no_files: bool) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(Some(file), environment())?;
-    crate::array_access::check(&loaded.config)?;
+    let config = &loaded.config;
+    crate::array_access::check(config)?;
+    let mut found = FileProblems::default();
+    if !no_files {
+        found = files_of(config)?;
+    }
+    let (unread, wrong): (Vec<_>, Vec<_>) = found.errors.into_iter().partition(is_denied);
+    let mut err = std::io::stderr().lock();
+    for error in &unread {
+        let what = mask(&format!("{error:#}"));
+        writeln!(err, "warning: {what}: not checked; run this as the node's user or root")?;
+    }
+    for warning in &found.warnings {
+        writeln!(err, "warning: {}", mask(warning))?;
+    }
+    if !wrong.is_empty() {
+        let all: Vec<String> = wrong.iter().map(|error| format!("{error:#}")).collect();
+        bail!("{}: {}", file.display(), all.join("\n"));
+    }
     let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
-    gauntlet_gateway::admin::policy_source::load(&loaded.config)?;
     writeln!(
         std::io::stdout(),
         "{}: valid; {set} settings differ from the defaults",
         file.display()
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with the files that a configuration names.
+fn files_of(config: &Config) -> anyhow::Result<FileProblems> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _within = runtime.enter();
+    let mut found = files::problems(config);
+    let policy = gauntlet_gateway::admin::policy_source::load(config).map(drop);
+    let texts = crate::digest::texts(config).map(drop);
+    found.errors.extend([policy, texts].into_iter().filter_map(Result::err));
+    found.errors.extend(judge::file_errors(config));
+    Ok(found)
 }
 
 fn show(file: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {

@@ -108,7 +108,8 @@ impl Findings {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = crate::shared_settings::load(args.config.as_deref(), crate::config::environment)?;
+    let loaded =
+        crate::shared_settings::load(args.config.as_deref(), crate::environment::environment)?;
     let mut config = loaded.config;
     if let Some(server) = &args.dns {
         config.dns.servers = vec![server.clone()];

@@ -58,7 +58,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = crate::shared_settings::load(args.config.as_deref(), crate::config::environment)?;
+    let loaded =
+        crate::shared_settings::load(args.config.as_deref(), crate::environment::environment)?;
     let mut config = loaded.config;
     config.facts.enabled = true;
     if !args.dns.is_empty() {

@@ -20,6 +20,7 @@ mod dmarc;
 mod doctor;
 mod documented;
 mod drain;
+mod environment;
 mod examples;
 mod facts;
 mod installed;

@@ -57,7 +57,7 @@ impl NodeArgs {
     /// # Errors
     /// As [`NodeArgs::load`].
     pub(crate) fn loaded(&self) -> anyhow::Result<Loaded> {
-        let environment = || crate::config::environment();
+        let environment = || crate::environment::environment();
         let own = self.with_data(Loaded::load(self.config.as_deref(), environment())?)?;
         let over = |shared: &SharedSettings| self.loaded_over(shared);
         Ok(shared_settings::over(own, over))
@@ -68,7 +68,7 @@ impl NodeArgs {
     /// # Errors
     /// As [`NodeArgs::load`], or they make no sense here.
     pub(crate) fn loaded_over(&self, shared: &SharedSettings) -> anyhow::Result<Loaded> {
-        let environment = crate::config::environment();
+        let environment = crate::environment::environment();
         self.with_data(Loaded::load_over(self.config.as_deref(), environment, shared)?)
     }
 
@@ -85,7 +85,7 @@ impl NodeArgs {
     /// It holds a mistake.
     pub(crate) fn loaded_from(&self, text: &str) -> anyhow::Result<Loaded> {
         let path = self.config.as_deref().context("there is no configuration file")?;
-        let environment = || crate::config::environment();
+        let environment = || crate::environment::environment();
         let own = self.with_data(Loaded::load_text(text, path, environment())?)?;
         let over = |shared: &SharedSettings| {
             self.with_data(Loaded::load_text_over(text, path, environment(), shared)?)

@@ -3,7 +3,7 @@
 mod console_connections;
 mod data_folder;
 mod handle;
-mod judge;
+pub(crate) mod judge;
 pub(crate) mod node_state;
 mod packets;
 pub(crate) mod secrets_process;
@@ -307,7 +307,7 @@ fn load_again(args: &Args, secrets: &Secrets) -> anyhow::Result<Loaded> {
 }
 
 /// A file could not be read for want of permission.
-fn is_denied(error: &anyhow::Error) -> bool {
+pub(crate) fn is_denied(error: &anyhow::Error) -> bool {
     let denied = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>();
         io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)

@@ -237,7 +237,7 @@ fn policy_id(unix_ms: i64) -> String {
 
 fn examine(plan: &Plan, answers: &Answers) -> anyhow::Result<Findings> {
     // A join has added to the file.
-    let environment = crate::config::environment;
+    let environment = crate::environment::environment;
     let config = crate::shared_settings::load(Some(&plan.path), environment)?.config;
     let address = answers.addresses.first().copied().filter(|_| answers.hop.is_some());
     let mut findings = crate::doctor::examine(&config, Some(&plan.path), address, None)?;

@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// The settings, and what is wrong with the file. Where anything is, only the places of data and
 /// spool are taken from it.
 fn settings(args: &CheckArgs) -> anyhow::Result<(Config, Option<Vec<Fault>>)> {
-    let environment: Vec<(String, String)> = crate::config::environment().collect();
+    let environment: Vec<(String, String)> = crate::environment::environment().collect();
     let wrong = args.node.file().map(|file| faults(file, &environment)).transpose()?;
     let mut config = match wrong.as_ref().is_none_or(Vec::is_empty) {
         true => args.node.load()?,

@@ -14,6 +14,7 @@ mod channel_command;
 mod channel_objects;
 mod channel_sa_update;
 mod common;
+mod config_check;
 mod console_commands;
 mod digest_command;
 mod dkim_verifiers;

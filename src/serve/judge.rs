@@ -9,8 +9,9 @@ use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, own_rules};
 use gauntlet_gateway::Judge;
 use gauntlet_gateway::admin::policy_source;
-use gauntlet_gateway::config::{Config, RuleSettings};
+use gauntlet_gateway::config::{Config, EngineKind, RuleSettings};
 use gauntlet_gateway::scan::data_loss::DataLossPrevention;
+use gauntlet_gateway::scan::engines::EngineHost;
 use gauntlet_gateway::scan::probes::Probes;
 use gauntlet_gateway::scan::shadow::Shadow;
 use gauntlet_gateway::scan::unpacking::Unpacking;
@@ -35,16 +36,8 @@ pub(super) fn judge_of(
     (processes, lists): (&Processes, &OpenLists),
     (channels, shadow): (&Contents, &Shadow),
 ) -> anyhow::Result<Judge> {
-    let thresholds = Thresholds::from(&config.thresholds);
-    let mut settings = Settings {
-        thresholds,
-        allow: config.lists.allow.clone(),
-        block: config.lists.block.clone(),
-        url_lists: lists.open(&config.url_list)?,
-        ..Settings::default()
-    };
+    let mut settings = settings_of(config, lists)?;
     add_listed_senders(users, &mut settings)?;
-    settings.model = model_of(config)?;
     channels.add_to(&mut settings);
     let snapshot = snapshot_of(config, settings, channels)?;
     let policy = policy_source::load_at_start(config, users)?;
@@ -57,6 +50,38 @@ pub(super) fn judge_of(
     let (scans, limits, data_loss) = (config.scan.enabled, config.limits, Arc::new(data_loss));
     let shadow = shadow.clone();
     Ok(Judge { snapshot, policy, limits, probes, scans, unpacking, data_loss, shadow })
+}
+
+/// What the configuration itself says of rules, model and lists.
+fn settings_of(config: &Config, lists: &OpenLists) -> anyhow::Result<Settings> {
+    Ok(Settings {
+        thresholds: Thresholds::from(&config.thresholds),
+        allow: config.lists.allow.clone(),
+        block: config.lists.block.clone(),
+        url_lists: lists.open(&config.url_list)?,
+        model: model_of(config)?,
+        ..Settings::default()
+    })
+}
+
+/// What is wrong with the files that a configuration names for what judges, by the functions that
+/// read them at a start. Starts no process and writes nothing.
+pub(crate) fn file_errors(config: &Config) -> Vec<anyhow::Error> {
+    let judging = || {
+        let settings = settings_of(config, &OpenLists::default())?;
+        snapshot_of(config, settings, &Contents::default()).map(drop)
+    };
+    let engines = || {
+        // A command is only known to the process that starts it.
+        let mut engines = config.engine.clone();
+        engines.retain(|engine| engine.kind != EngineKind::Command);
+        match config.content.enabled && config.scan.enabled {
+            true => EngineHost::default().engines(&engines, &config.content).map(drop),
+            false => Ok(()),
+        }
+    };
+    let dictionaries = || Ok(DataLossPrevention::names_of(&config.dlp).map(drop)?);
+    [judging(), engines(), dictionaries()].into_iter().filter_map(Result::err).collect()
 }
 
 /// Rules, model, lists and what was learned, of configuration and channels.

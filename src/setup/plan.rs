@@ -50,7 +50,7 @@ impl Plan {
         let path = host.here.join(path);
         files_are_there(answers)?;
         let text = configuration::text(answers);
-        let loaded = Loaded::load_text(&text, &path, crate::config::environment())?;
+        let loaded = Loaded::load_text(&text, &path, crate::environment::environment())?;
         crate::array_access::check(&loaded.config)?;
         let old = match fs::read_to_string(&path) {
             Ok(old) => Some(old),

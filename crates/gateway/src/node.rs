@@ -3,6 +3,7 @@
 mod budgets;
 mod certificates;
 mod draining;
+pub mod files;
 mod folder;
 mod gauges;
 mod generation;

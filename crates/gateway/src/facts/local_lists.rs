@@ -24,7 +24,7 @@ use super::lists::{self, Subjects};
 use crate::clock::Clock;
 use crate::config::{ListSubject, LocalListSettings, mask};
 use crate::net::tls::HopTls;
-use crate::net::web;
+use crate::net::{download, web};
 
 /// Entries from which on a list is mapped instead of held in memory.
 const MAPPED_FROM: usize = 250_000;
@@ -92,6 +92,16 @@ impl LocalLists {
             (false, false) => None,
         };
         Ok(LocalLists { clock, tls, lists })
+    }
+
+    /// Refuses lists that could not be opened: reads none, makes no folder.
+    ///
+    /// # Errors
+    /// As [`LocalLists::open`], as far as that can be said before.
+    pub fn check(settings: &[LocalListSettings]) -> anyhow::Result<()> {
+        settings.iter().try_for_each(|list| {
+            LocalList::check(list).with_context(|| format!("local_list {:?}", list.name))
+        })
     }
 
     /// Fetches the lists that are due, one after the other; what fails is reported and stays as it
@@ -207,16 +217,29 @@ impl Hashes {
 }
 
 impl LocalList {
-    fn of(settings: &LocalListSettings, folder: &Path, now: Instant) -> anyhow::Result<Self> {
+    /// What can be said of a list before it is read.
+    fn check(settings: &LocalListSettings) -> anyhow::Result<()> {
         let (has_path, has_url) = (!settings.path.as_os_str().is_empty(), !settings.url.is_empty());
         ensure!(has_path != has_url, "give it a path or a url, one of them");
         if has_path {
-            return Self::open(&settings.name, &settings.path, folder);
+            let path = &settings.path;
+            let opened = File::open(path).with_context(|| path.display().to_string())?;
+            ensure!(!opened.metadata()?.is_dir(), "{}: is a folder, no file", path.display());
+            return Ok(());
         }
         ensure!(
             settings.refresh_seconds >= REFRESH_SECONDS_MIN,
             "refresh_seconds must be {REFRESH_SECONDS_MIN} or more"
         );
+        download::address(&settings.url)?;
+        Ok(())
+    }
+
+    fn of(settings: &LocalListSettings, folder: &Path, now: Instant) -> anyhow::Result<Self> {
+        Self::check(settings)?;
+        if !settings.path.as_os_str().is_empty() {
+            return Self::open(&settings.name, &settings.path, folder);
+        }
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut list = Self::unread(&settings.name, Path::new(""), folder);
         list.path = list.index.with_extension("list");

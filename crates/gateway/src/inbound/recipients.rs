@@ -9,14 +9,15 @@
 //! in none of them is unknown. `postmaster` is always known (RFC 5321 section 4.5.1).
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use gauntlet_smtp::address::{canonical, domain_of};
 use gauntlet_store::recipients::Table;
 
-use crate::config::{Config, RecipientSettings};
+use crate::config::{Config, RecipientSettings, is_recipient};
 use crate::outbound::route::Routes;
 use crate::outbound::sender::{Probe, Sender};
 
@@ -41,6 +42,8 @@ pub struct Recipients {
     /// Addresses and `@domain` in lower case; none takes every local part.
     listed: Option<HashSet<String>>,
     table: Option<Arc<Table>>,
+    /// What is odd about the file; a node goes on without those lines.
+    odd: Option<String>,
     probed: moka::sync::Cache<String, (bool, Instant)>,
 }
 
@@ -55,16 +58,21 @@ impl Recipients {
             settings.known.iter().map(|a| canonical(a).to_lowercase()).collect();
         let path = &settings.file;
         let has_list = !listed.is_empty() || !path.as_os_str().is_empty();
+        let mut odd = None;
         if !path.as_os_str().is_empty() {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("recipients.file {}", path.display()))?;
-            let lines = text.lines().map(str::trim);
-            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-            listed.extend(lines.map(|line| canonical(line).to_lowercase()));
+            let place = || format!("recipients.file {}", path.display());
+            let read = read_list(path, &mut listed).with_context(place)?;
+            odd = read.map(|what| format!("{}: {what}", place()));
+        }
+        if let Some(odd) = &odd {
+            tracing::warn!("{odd}");
         }
         let table = if settings.sqlite.as_os_str().is_empty() {
             None
         } else {
+            // SQLite does not say why it cannot open a file.
+            std::fs::File::open(&settings.sqlite)
+                .with_context(|| format!("recipients.sqlite {}", settings.sqlite.display()))?;
             let table = Table::open(&settings.sqlite, &settings.query);
             Some(Arc::new(table.context("recipients.sqlite, recipients.query")?))
         };
@@ -72,7 +80,12 @@ impl Recipients {
             .max_capacity(CACHE_MAX)
             .time_to_live(Duration::from_secs(settings.probe_keep_seconds.max(1)))
             .build();
-        Ok(Recipients { settings, listed: has_list.then_some(listed), table, probed })
+        Ok(Recipients { settings, listed: has_list.then_some(listed), table, odd, probed })
+    }
+
+    /// Lines of `recipients.file` that are no address, if there are any.
+    pub fn odd_lines(&self) -> Option<&str> {
+        self.odd.as_deref()
     }
 
     /// Whether this recipient of ours exists.
@@ -136,5 +149,52 @@ impl Recipients {
             Ok(Probe::Unclear) | Err(_) if self.settings.accept_unclear => RecipientStatus::Exists,
             Ok(Probe::Unclear) | Err(_) => RecipientStatus::Undecided,
         }
+    }
+}
+
+/// Adds the addresses of a file, one a line. Gives what to say of lines that are none.
+fn read_list(path: &Path, listed: &mut HashSet<String>) -> anyhow::Result<Option<String>> {
+    let text = std::fs::read_to_string(path)?;
+    let lines = text.lines().map(str::trim).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    let (good, odd): (Vec<_>, Vec<_>) = lines.partition(|(line, _)| is_recipient(line));
+    listed.extend(good.iter().map(|(line, _)| canonical(line).to_lowercase()));
+    let Some((_, first)) = odd.first() else { return Ok(None) };
+    let mend = "write one address or @domain a line";
+    if good.is_empty() {
+        bail!("none of its lines is an address, such as line {first}; {mend}");
+    }
+    Ok(Some(match odd.len() {
+        1 => format!("line {first} is no address and counts for nobody; {mend}"),
+        count => format!(
+            "{count} lines are no address and count for nobody, the first is line {first}; {mend}"
+        ),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_address_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("known");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut listed = HashSet::new();
+            let said = read_list(&path, &mut listed).map_err(|error| error.to_string());
+            (said, listed.len())
+        };
+        assert_eq!(read("# ours\n\nAnn@ours.test\n@all.test\n"), (Ok(None), 2));
+        let (said, count) = read("ann@ours.test\nbob\n@\n");
+        let said = said.unwrap().unwrap();
+        assert_eq!(count, 1);
+        assert!(said.contains("2 lines are no address") && said.contains("line 2"), "{said}");
+        let (said, _) = read("ann@ours.test\nbob");
+        assert!(said.unwrap().unwrap().starts_with("line 2 is no address"));
+        let (said, _) = read("root:x:0:0:root:/root:/bin/sh\n");
+        assert!(said.unwrap_err().contains("none of its lines is an address, such as line 1"));
+        assert_eq!(read(""), (Ok(None), 0));
     }
 }

@@ -209,6 +209,25 @@ pub(crate) fn read_all(
         let folder = config.node.data.join(OWN_FOLDER);
         pairs.push(privileges::with_file(config, &folder, || self_signed(config))?);
     }
+    read_pairs(config, &pairs)
+}
+
+/// The certificates that the settings name for a listener; none if they name none. Makes nothing.
+///
+/// # Errors
+/// If a file cannot be read, or a key does not belong to its certificate.
+pub(crate) fn read_named(
+    config: &Config,
+    listener: &ListenerSettings,
+) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
+    let pairs = listener.certificate.iter().cloned().zip(listener.key.iter().cloned());
+    read_pairs(config, &pairs.collect::<Vec<_>>())
+}
+
+fn read_pairs(
+    config: &Config,
+    pairs: &[(PathBuf, PathBuf)],
+) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
     let read_as = |chain: &PathBuf, key: &PathBuf| {
         let users = |path: &PathBuf| privileges::is_users(config, path);
         match users(chain)? || users(key)? {

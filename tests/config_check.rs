@@ -1,0 +1,87 @@
+//! `gauntlet config check` refuses what `gauntlet serve` would refuse.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn check(folder: &Path, text: &str, more: &[&str]) -> Output {
+    let file = folder.join("gauntlet.toml");
+    let data = folder.join("data");
+    std::fs::write(&file, format!("[node]\ndata = {data:?}\n{text}\n")).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["config", "check"])
+        .args(more)
+        .arg(&file)
+        .output()
+        .unwrap()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+#[test]
+fn files_that_a_start_would_miss_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, wanted) in [
+        ("[recipients]\nfile = \"/nope\"", "recipients.file /nope: No such file"),
+        ("[recipients]\nfile = \"/etc/passwd\"", "none of its lines is an address"),
+        ("[recipients]\nsqlite = \"/etc/passwd\"", "recipients.sqlite"),
+        ("[rules]\npaths = [\"/nope\"]", "/nope"),
+        ("[[local_list]]\nname = \"a\"\npath = \"/nope\"\npoints = 1.0", "local_list \"a\""),
+        ("[dkim]\nseal_as = \"ours.test\"", "no key of ours.test signs"),
+        ("[policy]\npath = \"/nope\"", "policy.path /nope"),
+        ("[console]\ntexts = \"/nope\"", "console.texts: /nope"),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:0\"\ncertificate = [\"/nope.pem\"]\n\
+             key = [\"/nope.key\"]",
+            "listener.certificate /nope.pem",
+        ),
+    ] {
+        let out = check(folder.path(), text, &[]);
+        assert_eq!(out.status.code(), Some(2), "{text}: {out:?}");
+        assert!(said(&out).contains(wanted), "{text}: {}", said(&out));
+        let elsewhere = check(folder.path(), text, &["--no-files"]);
+        assert!(elsewhere.status.success(), "{text}: {elsewhere:?}");
+    }
+    assert!(!folder.path().join("data").exists(), "a check makes nothing");
+}
+
+#[test]
+fn values_that_a_start_would_refuse_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let twice = "[[listener]]\naddress = \"127.0.0.1:2525\"\n[[listener]]\nrole = \"outbound\"\n\
+                 address = \"127.0.0.1:2525\"";
+    for (text, wanted) in [
+        ("[scan]\nthreads = 100000", "scan.threads: must be 1024 at most"),
+        ("[[service]]\nprotocol = \"http\"\naddress = \"0.0.0.0:3599\"", "set service.token"),
+        ("[[service]]\nprotocol = \"http\"\naddress = \"here\"", "\"here\" is no address"),
+        ("[[folder]]\nname = \"a/b\"", "folder.name: \"a/b\""),
+        (twice, "127.0.0.1:2525 is taken twice"),
+    ] {
+        let out = check(folder.path(), text, &[]);
+        assert_eq!(out.status.code(), Some(2), "{text}: {out:?}");
+        assert!(said(&out).contains(wanted), "{text}: {}", said(&out));
+    }
+    let shared = twice.replace("\"127.0.0.1:2525\"", "\"127.0.0.1:2525\"\nshare_port = true");
+    assert!(check(folder.path(), &shared, &[]).status.success());
+}
+
+#[test]
+fn what_only_others_may_read_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = folder.path().join("known");
+    std::fs::write(&known, "ann@ours.test\nbob\n").unwrap();
+    let text = format!("[recipients]\nfile = {known:?}");
+    let out = check(folder.path(), &text, &[]);
+    assert!(out.status.success(), "{out:?}");
+    assert!(said(&out).contains("warning: ") && said(&out).contains("line 2 is no address"));
+    std::fs::set_permissions(&known, std::fs::Permissions::from_mode(0o000)).unwrap();
+    if std::fs::read(&known).is_ok() {
+        eprintln!("run by root, who may read every file: no file is denied");
+        return;
+    }
+    let out = check(folder.path(), &text, &[]);
+    assert!(out.status.success(), "{out:?}");
+    assert!(said(&out).contains("not checked"), "{}", said(&out));
+}
