@@ -62,7 +62,8 @@ enum Action {
         #[arg(long, default_value = "", hide_default_value = true)]
         text: String,
         /// At most so many
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        #[arg(long, visible_alias = "max", default_value_t = 100)]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         limit: u64,
         /// What all nodes of the array hold (array.objects)
         #[arg(long)]
@@ -140,13 +141,14 @@ fn open_to_read(
     Ok((Box::new(access::shared_quarantine(config, &runtime)?), Some(runtime)))
 }
 
-/// Gives what a query finds, at most so many: page by page, as the quarantine limits a page.
+/// Gives what a query finds, at most so many: page by page, as the quarantine limits a page. Says
+/// whether there is more.
 fn list(
     quarantine: &dyn HeldMail,
     mut query: HeldQuery,
     limit: u64,
     mut give: impl FnMut(&Held) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
     while left > 0 {
         query.limit = left.min(PAGE);
@@ -155,10 +157,22 @@ fn list(
         left -= page.items.len().min(left);
         match page.next {
             Some(next) => query.after = Some(next),
-            None => break,
+            None => return Ok(false),
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// What to say where not all was listed. All that fits a text or a recipient is not counted: that
+/// would take as long as to list it.
+fn rest(held: &dyn HeldMail, query: &HeldQuery, shown: u64) -> anyhow::Result<String> {
+    if !query.recipient.is_empty() || !query.text.is_empty() {
+        return Ok(format!("{shown} messages, and there are more; --limit lists more"));
+    }
+    let folders = held.folders()?;
+    let wanted = |name: &str| query.folder.is_empty() || query.folder == name;
+    let all: u64 = folders.iter().filter(|f| wanted(&f.name)).map(|f| f.items).sum();
+    Ok(format!("{shown} of {} messages; --limit lists more", all.max(shown)))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -181,7 +195,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 ..HeldQuery::default()
             };
             let (held, _runtime) = open_to_read(&config, *array)?;
-            list(&*held, query, *limit, |held| print(&mut out, held, *json))?;
+            let give = |held: &Held| print(&mut out, held, *json);
+            let has_more = list(&*held, query.clone(), *limit, give)?;
+            if has_more && !json {
+                writeln!(out, "{}", rest(&*held, &query, *limit)?)?;
+            }
         }
         Action::Folders { array, json } => {
             let (held, _runtime) = open_to_read(&config, *array)?;

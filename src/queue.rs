@@ -36,7 +36,7 @@ enum Action {
         #[arg(long)]
         json: bool,
         /// At most so many
-        #[arg(long, default_value_t = 1_000, value_parser = at_most)]
+        #[arg(long, visible_alias = "limit", default_value_t = 1_000, value_parser = at_most)]
         max: usize,
     },
     /// Show a message with all its deliveries
@@ -90,8 +90,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let answer = args.node.ask(&request)?;
     let mut out = std::io::stdout().lock();
     match (&args.action, answer) {
-        (Action::List { json, .. }, Answer::Messages(messages)) => {
+        (Action::List { json, max }, Answer::Messages(messages)) => {
             list(&mut out, &messages, *json)?;
+            if !json {
+                let all = if messages.len() < *max { None } else { queued(&args.node)? };
+                writeln!(out, "{}", listed(messages.len(), all))?;
+            }
         }
         (Action::Show { json, .. }, Answer::Message { record, events }) => {
             crate::trace::show(&mut out, &record, &events, *json)?;
@@ -127,8 +131,35 @@ fn list(out: &mut impl Write, messages: &[Waiting], json: bool) -> anyhow::Resul
             writeln!(out, "{:15}{}", "", visible(reply))?;
         }
     }
-    if !json {
-        writeln!(out, "{}", counted(messages.len()))?;
-    }
     Ok(())
+}
+
+/// Messages in the queue of the node.
+fn queued(node: &NodeArgs) -> anyhow::Result<Option<usize>> {
+    Ok(match node.ask(&Request::Status)? {
+        Answer::Status(status) => usize::try_from(status.queued).ok(),
+        _ => None,
+    })
+}
+
+/// How many messages were listed, and of how many, if there are more.
+fn listed(shown: usize, all: Option<usize>) -> String {
+    match all.filter(|all| *all > shown) {
+        Some(all) => format!("{shown} of {}; --max lists more", counted(all)),
+        None => counted(shown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_listed_is_told() {
+        assert_eq!(listed(1_000, Some(3_491)), "1000 of 3491 messages; --max lists more");
+        assert_eq!(listed(1_000, Some(1_000)), "1000 messages");
+        // Some were delivered meanwhile.
+        assert_eq!(listed(1_000, Some(990)), "1000 messages");
+        assert_eq!(listed(1, None), "1 message");
+    }
 }

@@ -56,6 +56,14 @@ impl FromStr for UrlListArg {
             meanings.into_iter().find_map(|(start, m)| Some((text.strip_prefix(start)?, m)));
         let (file, mail) = named.unwrap_or((text, UrlListMeaning::None));
         let file = PathBuf::from(file);
+        // A file may have the sign in its name; a folder before it is no meaning.
+        let unknown = text.split_once('=').map(|(meaning, _)| meaning);
+        let unknown = unknown.filter(|meaning| named.is_none() && !meaning.contains('/'));
+        if let Some(meaning) = unknown.filter(|_| !file.exists()) {
+            return Err(format!(
+                "{meaning:?} is no MEANING; write phishing=FILE, spam=FILE, none=FILE or FILE alone"
+            ));
+        }
         let name = file.file_stem().ok_or_else(|| format!("{text:?} names no file"))?;
         let name = name.to_string_lossy().into_owned();
         Ok(UrlListArg(UrlListSettings { name, file, mail, ..UrlListSettings::default() }))
@@ -130,5 +138,21 @@ impl RulesetArgs {
             ..Settings::default()
         };
         Ok(Snapshot::build(&settings)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_meaning_is_named() {
+        let read = |text: &str| text.parse::<UrlListArg>().map(|UrlListArg(list)| list);
+        let error = read("foo=/x").unwrap_err();
+        assert!(error.contains("\"foo\" is no MEANING") && error.contains("phishing="), "{error}");
+        assert_eq!(read("spam=/x/a.urls").unwrap().mail, UrlListMeaning::Spam);
+        assert_eq!(read("none=b.urls").unwrap().file, PathBuf::from("b.urls"));
+        assert_eq!(read("/x=y/a.urls").unwrap().name, "a");
+        assert_eq!(read("/a=b.urls").unwrap().mail, UrlListMeaning::None);
     }
 }

@@ -38,10 +38,15 @@ pub(crate) struct Disk {
     pub(crate) total: u64,
 }
 
-/// Free and total bytes of a disk in GiB: for `gauntlet status` and `gauntlet doctor` alike.
+/// Free and total bytes of a disk, in MiB if it has less than a GiB: for `gauntlet status` and
+/// `gauntlet doctor` alike.
 pub(crate) fn describe_room(free: u64, total: u64) -> String {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    format!("{:.1} of {:.1} GiB free", gib(free), gib(total))
+    let (unit, bytes_of_unit) = match total < 1 << 30 {
+        true => ("MiB", 1 << 20),
+        false => ("GiB", 1 << 30),
+    };
+    let in_unit = |bytes: u64| bytes as f64 / f64::from(bytes_of_unit);
+    format!("{:.1} of {:.1} {unit} free", in_unit(free), in_unit(total))
 }
 
 /// The disks of data and spool; one line if they are the same.
@@ -227,6 +232,7 @@ mod tests {
     #[test]
     fn sizes_and_times_are_readable() {
         assert_eq!(describe_room(3 << 29, 10 << 30), "1.5 of 10.0 GiB free");
+        assert_eq!(describe_room(3 << 20, 24 << 20), "3.0 of 24.0 MiB free");
         assert_eq!(span(3_652), "3652 days");
         assert_eq!(span(755_725), "more than 10 years");
     }
