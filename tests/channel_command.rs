@@ -59,6 +59,40 @@ fn a_channel_is_made_published_followed_and_rolled_back() {
 }
 
 #[test]
+fn a_version_that_nobody_has_seen_is_neither_pinned_nor_promoted() {
+    let publisher = Publisher::new();
+    let folder = tempfile::tempdir().unwrap();
+    let node = Subscriber(folder.path());
+    node.subscribe("main", &publisher.url(), &publisher.root());
+    let said = bad(&node.run(&["promote", "main", "2"]));
+    assert!(said.contains("no version is here yet"), "{said}");
+    for word in ["tomatoes", "potatoes"] {
+        publisher.publish_rule(word, 1.5);
+        good(&node.run(&["pull"]));
+    }
+    for order in ["pin", "promote"] {
+        let said = bad(&node.run(&[order, "main", "99"]));
+        assert!(said.contains("version 99 is neither kept here"), "{said}");
+        assert!(said.contains("there are: 2, 3"), "{said}");
+    }
+    let said = good(&node.run(&["show"]));
+    assert!(!said.contains("99"), "{said}");
+    // What keeps a version away is named by whoever asks for it.
+    good(&node.run(&["pin", "main", "2"]));
+    let said = good(&node.run(&["pull"]));
+    assert!(said.contains("version 3 is there, and not wanted"), "{said}");
+    assert!(said.contains("pinned to version 2; `gauntlet channel pin main --off`"), "{said}");
+    good(&node.run(&["pin", "main", "--off"]));
+    good(&node.run(&["reject", "main", "3", "--reason", "hits ham"]));
+    let said = good(&node.run(&["pull"]));
+    assert!(said.contains("rejected (hits ham); `gauntlet channel promote main 3`"), "{said}");
+    good(&node.run(&["promote", "main", "3"]));
+    assert!(good(&node.run(&["show"])).contains("approved  3"));
+    assert!(good(&node.run(&["pull"])).contains("version 3 is in force"));
+    assert!(!good(&node.run(&["show"])).contains("approved"));
+}
+
+#[test]
 fn what_no_node_could_use_is_not_published() {
     let publisher = Publisher::new();
     let problems = [

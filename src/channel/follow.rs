@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use gauntlet_channel::pull::Outcome;
-use gauntlet_channel::subscription::{Subscription, read_state};
+use gauntlet_channel::subscription::{State, Subscription, read_state};
 use gauntlet_gateway::config::{ChannelSettings, Config, mask};
 
 pub(super) use super::advance::{folder, names};
 use super::advance::{mirror_of, random, step};
 use super::objects_mirror::{Brought, ObjectsMirror};
 use super::{now_s, orders, self_test, web_mirror};
+use crate::messages::visible;
 use crate::node_args::NodeArgs;
 
 #[derive(Debug, clap::Args)]
@@ -95,7 +96,10 @@ fn pull_one(config: &Config, name: &str) -> anyhow::Result<()> {
     let what = match step.outcome {
         Outcome::Unchanged => "nothing new".to_owned(),
         Outcome::Ready(version) => format!("version {version} is in force"),
-        Outcome::NotWanted(version) => format!("version {version} is there, and not wanted"),
+        Outcome::NotWanted(version) => {
+            let why = unwanted(&subscription.state, name, version);
+            format!("version {version} is there, and not wanted: {why}")
+        }
     };
     let mut out = std::io::stdout().lock();
     writeln!(
@@ -105,6 +109,21 @@ fn pull_one(config: &Config, name: &str) -> anyhow::Result<()> {
         costs.requests, costs.bytes, costs.linked, costs.deltas, costs.whole
     )?;
     Ok(())
+}
+
+/// What keeps a version away, and what undoes it.
+fn unwanted(state: &State, name: &str, version: u64) -> String {
+    match (state.rejected.get(&version), state.pinned) {
+        (Some(reason), _) => format!(
+            "it is rejected ({}); `gauntlet channel promote {name} {version}` takes it",
+            visible(reason)
+        ),
+        (None, Some(pinned)) => format!(
+            "the channel is pinned to version {pinned}; `gauntlet channel pin {name} --off` takes \
+             new ones"
+        ),
+        (None, None) => "nothing keeps it away any more".to_owned(),
+    }
 }
 
 pub(super) fn promote(node: &NodeArgs, name: &str, version: u64) -> anyhow::Result<()> {

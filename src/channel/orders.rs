@@ -3,6 +3,7 @@
 
 use anyhow::{Context, bail, ensure};
 use gauntlet_channel::subscription::Subscription;
+use gauntlet_channel::trust::Trusted;
 use gauntlet_gateway::config::Config;
 
 use super::advance::folder;
@@ -11,9 +12,33 @@ fn open(config: &Config, name: &str) -> anyhow::Result<Subscription> {
     Ok(Subscription::open(&folder(config, name))?)
 }
 
+/// Refuses a version that is neither on disk nor the one that the mirror offered last: a slip of
+/// the pen would keep every later version away, or let one judge that nobody has seen.
+fn ensure_known(subscription: &Subscription, name: &str, version: u64) -> anyhow::Result<()> {
+    let generations = &subscription.generations;
+    let mut known = generations.versions();
+    known.retain(|version| generations.check(*version).is_ok());
+    let trusted = subscription.trusted().ok();
+    let offered = trusted.as_ref().and_then(Trusted::targets).map(|targets| targets.version);
+    known.extend(offered.filter(|offered| !known.contains(offered)));
+    if known.contains(&version) {
+        return Ok(());
+    }
+    let known: Vec<String> = known.iter().map(u64::to_string).collect();
+    match known.is_empty() {
+        true => bail!("{name}: no version is here yet; `gauntlet channel pull {name}` brings one"),
+        false => bail!(
+            "{name}: version {version} is neither kept here nor the newest one; there are: {} \
+             (`gauntlet channel pull {name}` asks for more)",
+            known.join(", ")
+        ),
+    }
+}
+
 /// Lets a version judge that is tried or held. What was done, in a sentence.
 pub(super) fn promote(config: &Config, name: &str, version: u64) -> anyhow::Result<String> {
     let mut subscription = open(config, name)?;
+    ensure_known(&subscription, name, version)?;
     subscription.state.rejected.remove(&version);
     subscription.state.approved = Some(version);
     // The mirror's "nothing new" would leave the change undone.
@@ -43,6 +68,7 @@ pub(super) fn pin(config: &Config, name: &str, version: Option<u64>) -> anyhow::
     let current = subscription.generations.current();
     let version = version.or(current).context("nothing is in force")?;
     if Some(version) != current {
+        ensure_known(&subscription, name, version)?;
         if subscription.generations.check(version).is_ok() {
             subscription.generations.promote(version)?;
         }

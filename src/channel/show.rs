@@ -99,7 +99,7 @@ pub(super) fn subscriptions(node: &NodeArgs, json: bool) -> anyhow::Result<()> {
             let text = json!({
                 "name": name, "url": gauntlet_gateway::config::mask(&state.url),
                 "version": current, "versions": versions, "pinned": state.pinned,
-                "rejected": state.rejected, "asked": instant::format(state.asked_s),
+                "approved": state.approved, "rejected": state.rejected, "asked": instant::format(state.asked_s),
                 "next": instant::format(state.next_s), "failures": state.failures,
                 "error": state.error, "trial": read_report(&folder),
             });
@@ -117,6 +117,9 @@ pub(super) fn subscriptions(node: &NodeArgs, json: bool) -> anyhow::Result<()> {
         writeln!(out, "  asked     {}", instant::format(state.asked_s))?;
         if let Some(version) = state.pinned {
             writeln!(out, "  pinned    to {version}")?;
+        }
+        if let Some(version) = state.approved.filter(|approved| Some(*approved) > current) {
+            writeln!(out, "  approved  {version}: judges without being tried")?;
         }
         for (version, why) in &state.rejected {
             writeln!(out, "  rejected  {version}: {why}")?;
