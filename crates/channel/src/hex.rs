@@ -1,10 +1,10 @@
 //! Bytes as lower-case hexadecimal digits, as The Update Framework writes hashes and keys.
 
 use std::fmt::Write;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use gauntlet_store::files::open_regular;
 use ring::digest::{Context, SHA256};
 
 use crate::error::Error;
@@ -37,9 +37,9 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// Length and SHA-256 of a file, read in pieces.
 ///
 /// # Errors
-/// The system's.
+/// The system's; it is no regular file.
 pub fn sha256_of_file(path: &Path) -> Result<(u64, String), Error> {
-    let mut file = File::open(path).map_err(Error::io(path))?;
+    let mut file = open_regular(path).map_err(Error::io(path))?;
     let (mut length, mut hash) = (0, Context::new(&SHA256));
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {

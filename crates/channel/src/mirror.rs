@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
-use gauntlet_store::files::{sync_folder, write_durably_as};
+use gauntlet_store::files::{read_regular, sync_folder, write_durably_as};
 
 use crate::error::Error;
 use crate::folder::remove_others;
@@ -129,5 +129,5 @@ fn newest_before(folder: &Path) -> Option<Targets> {
 }
 
 fn read(folder: &Path, name: &str) -> std::io::Result<Vec<u8>> {
-    fs::read(folder.join(name))
+    read_regular(&folder.join(name))
 }

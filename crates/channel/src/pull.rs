@@ -70,7 +70,7 @@ impl Mirror for FolderMirror {
         use std::io::Read;
         let path = self.0.join(name);
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-        let file = match std::fs::File::open(&path) {
+        let file = match gauntlet_store::files::open_regular(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 // An unmounted medium is no channel that lacks a file.

@@ -37,6 +37,48 @@ fn a_channel_verifies_and_damage_is_found() {
 }
 
 #[test]
+fn a_root_that_every_node_refuses_is_found() {
+    let site = Site::new();
+    site.publish(&[("rules/a.cf", b"body A /one/\n")]);
+    let root = |version| site.channel().join(RoleName::Root.file_name(version));
+    fs::copy(root(1), root(2)).unwrap();
+    let refused = site.pull().unwrap_err().to_string();
+    let channel = Repository::open(&site.channel()).unwrap();
+    assert_eq!(channel.verify(site.now_s).unwrap_err().to_string(), refused);
+    fs::remove_file(root(2)).unwrap();
+    channel.verify(site.now_s).unwrap();
+}
+
+/// Without the check these would never end.
+#[test]
+fn pipes_and_devices_in_place_of_files_are_named() {
+    let site = Site::new();
+    site.publish(&[("rules/a.cf", b"body A /one/\n")]);
+    let channel = Repository::open(&site.channel()).unwrap();
+    let file = site.channel().join(channel.targets().targets["rules/a.cf"].path("rules/a.cf"));
+    let timestamp = site.channel().join("timestamp.json");
+    let pipe = site.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (place, target, what) in [
+        (&file, std::path::Path::new("/dev/zero"), "a device in place of a file"),
+        (&file, pipe.as_path(), "a pipe in place of a file"),
+        (&timestamp, pipe.as_path(), "a pipe in place of a file"),
+    ] {
+        let good = fs::read(place).unwrap();
+        fs::remove_file(place).unwrap();
+        std::os::unix::fs::symlink(target, place).unwrap();
+        let said = channel.verify(site.now_s).unwrap_err().to_string();
+        assert!(said.contains(what), "{said}");
+        let said = site.pull().unwrap_err().to_string();
+        assert!(said.contains(what), "{said}");
+        fs::remove_file(place).unwrap();
+        fs::write(place, good).unwrap();
+    }
+    channel.verify(site.now_s).unwrap();
+    site.pull().unwrap();
+}
+
+#[test]
 fn names_that_nothing_reads_are_refused_and_change_nothing() {
     let site = Site::new();
     site.publish(&[("rules/a.cf", b"a")]);

@@ -9,8 +9,8 @@
 //! power failure leaves the old file or the new one, never an empty one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,34 @@ pub fn create(path: &Path) -> io::Result<File> {
     let file = options.write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
     restrict(&file)?;
     Ok(file)
+}
+
+/// Opens a file to read whose content others put there, links followed. A pipe would be waited for,
+/// a device such as `/dev/zero` read for ever: they are refused.
+///
+/// # Errors
+/// The system's; what it is, if it is no regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let kind = file.metadata()?.file_type();
+    let what = match kind {
+        kind if kind.is_file() => return Ok(file),
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something else",
+    };
+    Err(io::Error::other(format!("{what} in place of a file")))
+}
+
+/// Reads what [`open_regular`] opens.
+///
+/// # Errors
+/// As [`open_regular`].
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Syncs the entries of a folder.

@@ -1,8 +1,10 @@
 //! Which deltas a file gets.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
+
+use gauntlet_store::files::{open_regular, read_regular};
 
 use super::served;
 use crate::bundle::{DeltaInfo, FileInfo};
@@ -76,7 +78,7 @@ pub(super) fn verify(
     for info in &file.custom.deltas {
         let path = channel.join(info.path());
         let what = path.display().to_string();
-        let bytes = fs::read(&path).map_err(Error::io(&path))?;
+        let bytes = read_regular(&path).map_err(Error::io(&path))?;
         if bytes.len() as u64 != info.length || hex::sha256(&bytes) != info.sha256 {
             return Err(Error::not_as_signed(&what, "damaged"));
         }
@@ -91,10 +93,10 @@ pub(super) fn verify(
                 if !old.exists() {
                     continue;
                 }
-                fs::read(&old).map_err(Error::io(&old))?
+                read_regular(&old).map_err(Error::io(&old))?
             }
         };
-        let mut delta = File::open(&path).map_err(Error::io(&path))?;
+        let mut delta = open_regular(&path).map_err(Error::io(&path))?;
         let made = delta::apply(&from, &mut delta, &mut std::io::sink(), file.length)?;
         if made.sha256 != file.sha256() {
             return Err(Error::not_as_signed(&what, format!("it does not make {name}")));
