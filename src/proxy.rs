@@ -306,7 +306,11 @@ fn content(
     judge: Arc<PolicyJudge>,
 ) -> anyhow::Result<Arc<ContentJudge>> {
     let scanner = match &args.scan_config {
-        Some(file) => Some(DownloadScanner::start(&dlp::config_of(Some(file))?)?),
+        // Whoever asks for scans gets them, also before an engine is set up.
+        Some(file) => {
+            let scanner = DownloadScanner::start(&dlp::config_of(Some(file))?)?;
+            Some(scanner.even_without_engines())
+        }
         None => None,
     };
     let scanner = scanner.map(|scanner| Arc::new(scanner) as Arc<dyn ScanDownload>);

@@ -24,6 +24,8 @@ pub(crate) struct DownloadScanner {
     parts: Arc<Parts>,
     /// As many as there are workers: who waits for one holds no thread.
     turns: Arc<Semaphore>,
+    /// It looks without an engine, too: the program itself knows the test file.
+    looks_alone: bool,
 }
 
 /// The engines at this moment.
@@ -51,7 +53,12 @@ impl DownloadScanner {
         let turns = Arc::new(Semaphore::new(pool.workers_max()));
         let engines: Box<Engines> = Box::new(move || engines.clone());
         let parts = Parts { pool: Arc::new(pool), engines, limits: content.limits(), words };
-        Ok(DownloadScanner { parts: Arc::new(parts), turns })
+        Ok(DownloadScanner { parts: Arc::new(parts), turns, looks_alone: false })
+    }
+
+    /// Looks at downloads though no engine is set up, as is done with files of mail.
+    pub(crate) fn even_without_engines(self) -> Self {
+        DownloadScanner { looks_alone: true, ..self }
     }
 
     /// By the processes of a node, and the engines that look at its mail at that time: those of the
@@ -68,7 +75,7 @@ impl DownloadScanner {
         let turns = Arc::new(Semaphore::new(pool.workers_max()));
         let (limits, words) = (config.content.limits(), words(&config));
         let parts = Parts { pool, engines: Box::new(engines), limits, words };
-        Some(DownloadScanner { parts: Arc::new(parts), turns })
+        Some(DownloadScanner { parts: Arc::new(parts), turns, looks_alone: false })
     }
 }
 
@@ -80,7 +87,7 @@ fn words(config: &Config) -> Vec<Password> {
 
 impl ScanDownload for DownloadScanner {
     fn is_on(&self) -> bool {
-        !(self.parts.engines)().is_empty()
+        self.looks_alone || !(self.parts.engines)().is_empty()
     }
 
     fn scan(&self, download: Download) -> BoxFuture<'static, ScanVerdict> {

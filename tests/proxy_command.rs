@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -166,6 +166,76 @@ fn a_transparent_proxy_takes_what_a_router_hands_over_alone() {
     let out = Command::new(env!("CARGO_BIN_EXE_gauntlet")).args(["proxy", "--tproxy"]).output();
     let errors = String::from_utf8(out.unwrap().stderr).unwrap();
     assert!(errors.contains("--transparent <ADDRESS:PORT>"), "{errors}");
+}
+
+/// A server that answers a path of the form `/TYPE/SUBTYPE/NAME` with this body, as that type.
+fn serve(body: String) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let path = line.split(' ').nth(1).unwrap_or_default();
+            let media_type = path.rsplit_once('/').unwrap_or_default().0.trim_start_matches('/');
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n\
+                 Connection: close\r\n\r\n",
+                body.len()
+            );
+            // A proxy that stops may be gone before.
+            let _ = stream.write_all((head + &body).as_bytes());
+        }
+    });
+    port
+}
+
+#[test]
+fn the_test_file_is_found_without_an_engine_and_whatever_it_is_called() {
+    let Some(curl) = program("curl") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gauntlet.toml");
+    fs::write(&config, "# No engine.\n").unwrap();
+    // In parts: no scanner is to take this file for it.
+    let eicar = ["X5O!P%@AP[4\\PZX54(P^)7CC)7}", "$EICAR-STANDARD-ANTIVIRUS-TEST-FILE!", "$H+H*"];
+    let bad = serve(eicar.concat());
+    let good = serve("body { color: black }".to_owned());
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["proxy", "--listen", "127.0.0.1:0", "--allow-network", "127.0.0.0/8"])
+        .args(["--client-network", "127.0.0.0/8", "--scan-config"])
+        .arg(&config)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(proxy.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("gauntlet: proxy on ").expect(&line).to_owned();
+    let ask = |port: u16, path: &str| {
+        let out = Command::new(&curl)
+            .args(["-s", "--max-time", "20", "--noproxy", "", "-o", "/dev/null", "-w"])
+            .args(["%{http_code}", "-x", &address, &format!("http://127.0.0.1:{port}/{path}")])
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    for path in [
+        "application/octet-stream/a",
+        "text/plain/a",
+        "text/html/eicar.com.txt",
+        "text/javascript/eicar.com",
+        "image/png/a.png",
+        "video/mp4/a.mp4",
+        "font/woff2/a.woff2",
+    ] {
+        assert_eq!(ask(bad, path), "403", "{path}");
+        assert_eq!(ask(good, path), "200", "{path}");
+    }
+    // What browsers run within their own walls passes as it comes (docs/proxy.md says so).
+    assert_eq!(ask(bad, "text/css/a.css"), "200");
+    assert!(Command::new("kill").arg(proxy.id().to_string()).status().unwrap().success());
+    assert!(proxy.wait().unwrap().success());
 }
 
 #[test]

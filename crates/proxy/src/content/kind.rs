@@ -13,6 +13,33 @@ const CODINGS_MAX: usize = 4;
 /// Bytes of a name that are kept.
 const NAME_BYTES_MAX: usize = 255;
 
+/// Ends of names of what runs when it is opened, and of texts.
+const FILE_EXTENSIONS: [&str; 38] = [
+    "txt", "exe", "com", "scr", "pif", "cpl", "msi", "msp", "msc", "dll", "bat", "cmd", "ps1",
+    "psm1", "psd1", "vb", "vbs", "vbe", "jse", "wsf", "wsh", "wsc", "sct", "hta", "reg", "inf",
+    "lnk", "url", "scf", "jar", "jnlp", "sh", "bash", "command", "desktop", "py", "rb", "vba",
+];
+/// Types of texts that are saved, or shown as they are, and no page runs.
+const TEXT_FILE_TYPES: [&str; 17] = [
+    "text/plain",
+    "text/csv",
+    "text/rtf",
+    "text/vbscript",
+    "text/x-vbscript",
+    "text/vbs",
+    "text/x-script",
+    "text/x-sh",
+    "text/x-shellscript",
+    "text/x-bash",
+    "text/x-python",
+    "text/x-script.python",
+    "text/x-perl",
+    "text/x-ruby",
+    "text/x-powershell",
+    "text/x-msdos-batch",
+    "text/x-bat",
+];
+
 /// What the header says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Declared {
@@ -96,7 +123,12 @@ impl Declared {
         let is_text = matches!(sniffed, K::Text | K::Svg) && is_untyped;
         let is_page = sniffed == K::Html || (is_page_type && is_shown) || (is_text && is_shown);
         let is_file = group(sniffed).is_some_and(|group| !matches!(group, "image" | "media"));
-        let is_download = is_file || (self.is_attachment && !is_page) || self.is_file_type();
+        let is_download = is_file
+            || self.is_attachment
+            || self.is_file_type(sniffed)
+            || self.ends_like_a_file(sniffed)
+            || self.is_mislabelled(sniffed)
+            || matches!(sniffed, K::BinHex | K::Mbox | K::Message | K::Tnef | K::Cms);
         Class { is_page, is_download: is_download && sniffed != K::Empty }
     }
 
@@ -105,8 +137,40 @@ impl Declared {
         matches!(self.media_type.as_str(), "text/html" | "application/xhtml+xml")
     }
 
+    /// One of its names says that it runs when it is opened, or is a text. A page whose address
+    /// ends like a program's (`/whois/example.com`) is a page; an `hta` is one that runs.
+    fn ends_like_a_file(&self, sniffed: FileKind) -> bool {
+        let is_page = sniffed == FileKind::Html;
+        let mut extensions = self.names.iter().filter_map(|name| extension(name));
+        extensions.any(|extension| {
+            let is = |one: &&str| one.eq_ignore_ascii_case(extension);
+            FILE_EXTENSIONS.iter().any(|one| is(one) && (!is_page || *one == "hta"))
+        })
+    }
+
+    /// It is said to be what no program runs, and its bytes say otherwise. Sound, video and fonts
+    /// have many forms whose bytes tell nothing, among them streams that never end.
+    fn is_mislabelled(&self, sniffed: FileKind) -> bool {
+        use FileKind as K;
+        let is_of = |begin: &str| self.media_type.starts_with(begin);
+        match sniffed {
+            K::Empty | K::Image | K::Media => false,
+            K::Svg => is_of("video/") || is_of("audio/") || is_of("font/"),
+            K::Unknown => is_of("image/"),
+            _ => {
+                ["image/", "video/", "audio/", "font/", "application/font"].iter().any(|b| is_of(b))
+            }
+        }
+    }
+
     /// Types of files that are saved, not shown or run by a page.
-    fn is_file_type(&self) -> bool {
+    fn is_file_type(&self, sniffed: FileKind) -> bool {
+        if self.media_type.is_empty() {
+            return matches!(sniffed, FileKind::Text | FileKind::Unknown);
+        }
+        if TEXT_FILE_TYPES.contains(&self.media_type.as_str()) {
+            return true;
+        }
         let Some(subtype) = self.media_type.strip_prefix("application/") else { return false };
         let of_pages = ["javascript", "x-javascript", "ecmascript", "json", "wasm", "xml"];
         let is_of_pages = of_pages.contains(&subtype)
@@ -368,7 +432,8 @@ mod tests {
             ("text/html", FileKind::Unknown, true, false),
             // A program that says that it is a page is judged as both.
             ("text/html", FileKind::WindowsProgram, true, true),
-            ("image/png", FileKind::Html, true, false),
+            // A picture that is none is scanned, too.
+            ("image/png", FileKind::Html, true, true),
             ("image/png", FileKind::Image, false, false),
             ("text/html", FileKind::Image, false, false),
             ("application/octet-stream", FileKind::Text, true, true),
@@ -379,10 +444,49 @@ mod tests {
             ("video/mp4", FileKind::Media, false, false),
             ("", FileKind::ElfProgram, false, true),
             ("", FileKind::Empty, false, false),
+            ("", FileKind::Html, true, false),
+            ("", FileKind::Text, true, true),
+            ("text/plain", FileKind::Text, true, true),
+            ("text/plain", FileKind::Unknown, true, true),
+            ("text/csv", FileKind::Text, false, true),
+            ("text/x-python", FileKind::Text, false, true),
+            ("text/javascript", FileKind::Text, false, false),
+            ("application/javascript", FileKind::Text, false, false),
+            ("text/html", FileKind::Message, true, true),
+            ("image/png", FileKind::Text, false, true),
+            ("image/png", FileKind::Unknown, false, true),
+            ("image/avif", FileKind::Media, false, false),
+            ("image/svg+xml", FileKind::Svg, false, false),
+            ("video/mp4", FileKind::Text, false, true),
+            // Pieces of sound and video, and fonts: nothing is known of how they begin.
+            ("video/mp2t", FileKind::Unknown, false, false),
+            ("font/woff2", FileKind::Unknown, false, false),
+            ("font/woff2", FileKind::Text, false, true),
         ] {
             let class = declared(&[("content-type", media_type)], "/").class(kind, &settings);
             let expected = Class { is_page, is_download };
             assert_eq!(class, expected, "{media_type} {kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_saved_or_has_the_name_of_a_program_is_scanned_whatever_its_type() {
+        let settings = ContentSettings::default();
+        let attachment = ("content-disposition", "attachment; filename=a.js");
+        for (media_type, other, path, kind, is_download) in [
+            ("text/html", Some(attachment), "/", FileKind::Html, true),
+            ("text/javascript", Some(attachment), "/", FileKind::Text, true),
+            ("text/javascript", None, "/a.js", FileKind::Text, false),
+            ("text/html", None, "/eicar.com.TXT", FileKind::Text, true),
+            ("text/html", None, "/a.com", FileKind::Text, true),
+            ("text/css", None, "/a%2eps1?x=y.css", FileKind::Text, true),
+            ("text/html", None, "/a.hta", FileKind::Html, true),
+            ("text/html", None, "/whois/example.com", FileKind::Html, false),
+            ("text/html", None, "/a.html?to=b.exe", FileKind::Text, false),
+        ] {
+            let fields: Vec<_> = [("content-type", media_type)].into_iter().chain(other).collect();
+            let class = declared(&fields, path).class(kind, &settings);
+            assert_eq!(class.is_download, is_download, "{media_type} {path} {kind:?}");
         }
     }
 }
