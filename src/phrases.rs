@@ -8,12 +8,15 @@ use std::sync::Arc;
 use anyhow::Context;
 use gauntlet_phrases::list::fetch;
 use gauntlet_phrases::{
-    Count, Form, Format, Hit, Kind, Lists, PhraseSet, Reader, Role, Score, ScoreOptions,
+    Count, Form, Format, Hit, Kind, Lists, PhraseSet, Problem, ProblemKind, Reader, Role, Score,
+    ScoreOptions,
 };
 use serde_json::{Value, json};
 
 /// Exit code of `check` if a line is not understood, and of `score` if the page is blocked.
 const EXIT_FOUND: u8 = 1;
+/// Exit code of `check` if a file cannot be read.
+const EXIT_UNUSABLE: u8 = 2;
 /// Bytes of a page.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -141,7 +144,9 @@ fn check(files: &[PathBuf], json: bool) -> anyhow::Result<ExitCode> {
         true => writeln!(to, "{}", check_json(&lists, &set))?,
         false => print_check(&mut to, &lists, &set)?,
     }
+    let is_unreadable = |problem: &Problem| matches!(problem.kind, ProblemKind::Unreadable(_));
     Ok(match lists.problems.not_read {
+        _ if lists.problems.kept.iter().any(is_unreadable) => ExitCode::from(EXIT_UNUSABLE),
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(EXIT_FOUND),
     })

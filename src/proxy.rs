@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use gauntlet_gateway::config::{proxy_settings_of, trust_roots};
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
@@ -243,9 +243,21 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         settings.tls.ca_certificate = folder.join(CERTIFICATE_FILE);
         settings.tls.ca_key = folder.join(KEY_FILE);
     }
+    if !args.bypass.is_empty() && !settings.tls.is_intercepting() {
+        bail!(
+            "--bypass names hosts that are not decrypted, and nothing is: add --ca (or \
+             tls.ca_certificate in the settings), or leave --bypass out"
+        );
+    }
     settings.tls.roots = trust_roots(&settings.tls.roots);
     let content = &mut settings.content;
     content.phrases.extend(args.phrases.iter().cloned());
+    if args.phrase_limit.is_some() && content.phrases.is_empty() {
+        bail!(
+            "--phrase-limit limits the points of phrases, and there are none: add --phrases (or \
+             content.phrases in the settings)"
+        );
+    }
     content.phrase_limit = args.phrase_limit.unwrap_or(content.phrase_limit);
     if args.safe_search {
         content.safe_search = true;
@@ -495,5 +507,8 @@ async fn run_until(
 fn report(numbers: &[(String, u64)]) {
     let happened = numbers.iter().filter(|(_, n)| *n > 0);
     let numbers: Vec<String> = happened.map(|(name, n)| format!("{name}={n}")).collect();
-    eprintln!("gauntlet: proxy stopped; {}", numbers.join(" "));
+    match numbers.is_empty() {
+        true => eprintln!("gauntlet: proxy stopped; nothing came"),
+        false => eprintln!("gauntlet: proxy stopped; {}", numbers.join(" ")),
+    }
 }

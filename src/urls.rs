@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 /// Exit code of `check` if a line is bad, and of `look-up` if a URL is listed.
 const EXIT_FOUND: u8 = 1;
+/// Exit code of `look-up` if something is no URL: "nothing listed" would be no answer.
+const EXIT_USAGE: u8 = 2;
 
 const AFTER_HELP: &str = "\
 Sources are files, or folders with a folder for each category (CATEGORY/domains, CATEGORY/urls,
@@ -25,7 +27,7 @@ CATEGORY/expressions). Formats: plain, hosts, adblock, dstdomain, url_regex, dom
 expressions, rpz, csv; without --format the first lines say which.
 
 Exit codes: 0 good, or nothing listed; 1 `check` met a bad line, `look-up` a URL that is listed;
-2 wrong usage, or a file that cannot be used.
+2 wrong usage, something that is no URL, or a file that cannot be used.
 
 Examples:
   gauntlet urls compile --out bad.urls /srv/blacklists
@@ -273,9 +275,10 @@ fn look_up(
 ) -> anyhow::Result<ExitCode> {
     let mut to = std::io::stdout().lock();
     let page = page.map(|page| canonical(page).context("--page is no URL")).transpose()?;
-    let mut any = false;
+    let (mut any, mut is_wrong) = (false, false);
     let mut one = |text: &str| {
         let Some(url) = canonical(text) else {
+            is_wrong = true;
             eprintln!("gauntlet: {text:?} is no URL with a host");
             return Ok(());
         };
@@ -301,7 +304,11 @@ fn look_up(
             one(url)?;
         }
     }
-    Ok(if any { ExitCode::from(EXIT_FOUND) } else { ExitCode::SUCCESS })
+    Ok(match (is_wrong, any) {
+        (true, _) => ExitCode::from(EXIT_USAGE),
+        (false, true) => ExitCode::from(EXIT_FOUND),
+        (false, false) => ExitCode::SUCCESS,
+    })
 }
 
 fn print_matches(to: &mut impl Write, url: &str, matches: &Matches<'_>) -> std::io::Result<()> {

@@ -93,6 +93,31 @@ fn a_version_that_nobody_has_seen_is_neither_pinned_nor_promoted() {
 }
 
 #[test]
+fn slips_of_a_publisher_are_refused_before_anything_is_written() {
+    let publisher = Publisher::new();
+    // There is a channel: no keys are made for it.
+    let fresh = publisher.path("fresh");
+    let said = bad(&publisher.run("init", &["--keys", fresh.to_str().unwrap()]));
+    assert!(said.contains("there is a channel already"), "{said}");
+    assert!(!fresh.exists());
+    // Nobody could sign.
+    fs::create_dir(&fresh).unwrap();
+    for action in [&["renew"][..], &["threshold", "root", "1"], &["sign"]] {
+        let arguments = [&["--keys", fresh.to_str().unwrap()], action].concat();
+        let said = bad(&publisher.run("keys", &arguments));
+        assert!(said.contains("no key of th"), "{action:?}: {said}");
+    }
+    assert!(!publisher.channel().join("2.root.json.waiting").exists());
+    // What is no root is named.
+    let other = publisher.path("n.toml");
+    fs::write(&other, "name = \"x\"\n").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["subscribe", "main", &publisher.url(), "--root", other.to_str().unwrap()];
+    let said = bad(&Subscriber(folder.path()).run(&arguments));
+    assert!(said.contains("n.toml is no root of a channel"), "{said}");
+}
+
+#[test]
 fn what_no_node_could_use_is_not_published() {
     let publisher = Publisher::new();
     let problems = [

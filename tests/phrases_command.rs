@@ -49,6 +49,10 @@ fn lists_are_checked_and_pages_explained() {
     let json: serde_json::Value = serde_json::from_slice(&scored.stdout).unwrap();
     assert_eq!((&json["blocked"], &json["points"]), (&false.into(), &100.into()), "{json}");
 
+    let missing = phrases(&["check", list, "no-such-list"]);
+    assert_eq!(missing.status.code(), Some(2));
+    let text = out(&missing);
+    assert!(text.contains("NOT READ: no-such-list: cannot be read: No such file"), "{text}");
     let missing = phrases(&["score", "no-such-list", "--page", page]);
     assert_eq!(missing.status.code(), Some(2));
 }

@@ -239,6 +239,44 @@ fn the_test_file_is_found_without_an_engine_and_whatever_it_is_called() {
 }
 
 #[test]
+fn options_that_would_do_nothing_stop_the_start() {
+    for (args, said) in [
+        (["--bypass", "banks.urls"], "--bypass names hosts that are not decrypted"),
+        (["--phrase-limit", "50"], "--phrase-limit limits the points of phrases"),
+    ] {
+        let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["proxy", "--listen", "127.0.0.1:0"])
+            .args(args)
+            .output()
+            .unwrap();
+        assert_eq!(out.status.code(), Some(2));
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(errors.contains(said), "{said}: {errors}");
+    }
+}
+
+#[test]
+fn what_is_no_url_is_no_answer_of_a_look_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("bad.urls");
+    compile(folder.path(), "blocked.example\n", &list);
+    for (urls, code) in [
+        (&["http://good.example/"][..], 0),
+        (&["http://blocked.example/"], 1),
+        (&["::::"], 2),
+        (&["http://blocked.example/", "::::"], 2),
+    ] {
+        let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["urls", "look-up", "--list"])
+            .arg(&list)
+            .args(urls)
+            .output()
+            .unwrap();
+        assert_eq!(out.status.code(), Some(code), "{urls:?}");
+    }
+}
+
+#[test]
 fn settings_that_cannot_be_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("proxy.toml");

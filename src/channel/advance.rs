@@ -1,12 +1,13 @@
 //! One step of following a channel: pull, compile, self-test; then the caller puts it in force.
 //! Besides, what is on disk of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_channel::pull::{Costs, Mirror, Outcome, PullOptions, pull};
 use gauntlet_channel::subscription::Subscription;
+use gauntlet_channel::trust::Trusted;
 use gauntlet_gateway::config::{ChannelSettings, Config, OBJECTS};
 
 use super::content::{Content, Known};
@@ -106,10 +107,20 @@ pub(super) fn random() -> u64 {
     gauntlet_store::random::array().map(u64::from_le_bytes).unwrap_or_default()
 }
 
+/// A channel's root that was handed over by hand.
+///
+/// # Errors
+/// If the file cannot be read or is no root; the file is named.
+pub(super) fn read_root(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let root = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Trusted::begin(&root)
+        .with_context(|| format!("{} is no root of a channel (1.root.json)", path.display()))?;
+    Ok(root)
+}
+
 /// The subscription of a channel; begun, if it is new.
 pub(super) fn open(config: &Config, settings: &ChannelSettings) -> anyhow::Result<Subscription> {
-    let path = &settings.root;
-    let root = std::fs::read(path).with_context(|| format!("channel.root {}", path.display()))?;
+    let root = read_root(&settings.root).context("channel.root")?;
     Ok(Subscription::begin(&folder(config, &settings.name), &settings.url, &root)?)
 }
 

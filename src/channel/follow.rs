@@ -9,7 +9,7 @@ use gauntlet_channel::subscription::{State, Subscription, read_state};
 use gauntlet_gateway::config::{ChannelSettings, Config, mask};
 
 pub(super) use super::advance::{folder, names};
-use super::advance::{mirror_of, random, step};
+use super::advance::{mirror_of, random, read_root, step};
 use super::objects_mirror::{Brought, ObjectsMirror};
 use super::{now_s, orders, self_test, web_mirror};
 use crate::messages::visible;
@@ -27,7 +27,7 @@ pub(super) struct SubscribeArgs {
 }
 
 pub(super) fn subscribe(node: &NodeArgs, args: &SubscribeArgs) -> anyhow::Result<()> {
-    let root = std::fs::read(&args.root).with_context(|| args.root.display().to_string())?;
+    let root = read_root(&args.root).context("--root")?;
     let config = node.load_existing()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if args.name.is_empty() || !args.name.chars().all(is_plain) {
@@ -178,8 +178,7 @@ pub(super) fn upload(node: &NodeArgs, channel: &Path, address: &str) -> anyhow::
 }
 
 pub(super) fn mirror(url: &str, copy: &Path, root: Option<&Path>) -> anyhow::Result<()> {
-    let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
-    let root = root.map(read).transpose()?;
+    let root = root.map(read_root).transpose().context("--root")?;
     let mut source = web_mirror::of(url, Path::new(""))?;
     let copied = gauntlet_channel::mirror::copy(&mut *source, copy, root.as_deref(), now_s());
     let (version, costs) = copied.with_context(|| mask(url))?;

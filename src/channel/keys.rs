@@ -70,6 +70,7 @@ enum Action {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let keys = KeyFolder::new(&args.keys);
     let mut channel = Repository::open(&args.channel)?;
+    check_keys(&channel, &keys, &args.action)?;
     let changes = match &args.action {
         Action::List => return list(&channel, &keys),
         Action::Sign => {
@@ -90,6 +91,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let staged = channel.change_keys(&changes, &keys, args.lifetimes.into(), now_s())?;
     settle(&mut channel, &keys, args.lifetimes.into(), &staged)
+}
+
+/// Refuses a folder that has nothing to do with the channel: a new root without a signature would
+/// lie there and wait. What makes a key may begin with an empty folder: others then sign.
+fn check_keys(channel: &Repository, keys: &KeyFolder, action: &Action) -> anyhow::Result<()> {
+    match action {
+        Action::List | Action::Rotate { .. } | Action::Add { public: None, .. } => return Ok(()),
+        // Perhaps with a key that only the waiting root names.
+        Action::Sign => return Ok(keys.all(RoleName::Root).map(drop)?),
+        _ => {}
+    }
+    for role in RoleName::ALL {
+        let named = &channel.root().role(role)?.keyids;
+        if keys.some(role)?.iter().any(|key| named.contains(&key.public().id())) {
+            return Ok(());
+        }
+    }
+    bail!(
+        "--keys {}: no key of this channel is here; `gauntlet channel keys {} --keys {} list` \
+         names those that it has",
+        keys.folder().display(),
+        channel.folder().display(),
+        keys.folder().display()
+    )
 }
 
 fn public_key(hex: &str) -> anyhow::Result<PublicKey> {

@@ -80,6 +80,8 @@ pub(super) fn init(args: &InitArgs) -> anyhow::Result<()> {
     if is_inside(&args.keys, &args.channel) {
         bail!("--keys {}: inside of what is served", args.keys.display());
     }
+    // Before keys are made: those of an attempt that fails would belong to no channel.
+    Repository::check_new(&args.channel)?;
     let mut out = std::io::stdout().lock();
     for role in RoleName::ALL {
         if !keys.some(role)?.is_empty() {

@@ -116,6 +116,18 @@ pub struct Repository {
 }
 
 impl Repository {
+    /// Checks that no channel is there yet.
+    ///
+    /// # Errors
+    /// If one is.
+    pub fn check_new(folder: &Path) -> Result<(), Error> {
+        let first = folder.join(RoleName::Root.file_name(1));
+        match first.exists() {
+            true => Err(Error::Refused(format!("{}: there is a channel already", first.display()))),
+            false => Ok(()),
+        }
+    }
+
     /// Makes a channel without any files, version 1.
     ///
     /// # Errors
@@ -127,10 +139,7 @@ impl Repository {
         lifetimes: Lifetimes,
         now_s: i64,
     ) -> Result<Self, Error> {
-        let first = folder.join(RoleName::Root.file_name(1));
-        if first.exists() {
-            return Err(Error::Refused(format!("{}: there is a channel already", first.display())));
-        }
+        Self::check_new(folder)?;
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         let lock = lock(folder)?;
         let mut root = Root {

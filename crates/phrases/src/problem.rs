@@ -38,7 +38,7 @@ pub enum ProblemKind {
     #[error(".Include names no file in brackets")]
     Include,
     /// A file that cannot be read.
-    #[error("cannot read {0}")]
+    #[error("cannot be read: {0}")]
     Unreadable(String),
     /// A file that includes itself, or beyond [`limits::INCLUDE_DEPTH_MAX`].
     #[error("included more than {} deep, or by itself", limits::INCLUDE_DEPTH_MAX)]
