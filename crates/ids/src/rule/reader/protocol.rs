@@ -17,7 +17,9 @@ const U64: u64 = u64::MAX;
 enum Form {
     /// A comparison of a number up to this.
     Number(u64),
-    /// The same, or a name.
+    /// The same, and it must hold for one of the numbers that the parser tells; if none, why.
+    Told(u64, &'static [u64], &'static str),
+    /// A comparison, or a name.
     Named(u64, &'static [(&'static str, u64)]),
     /// A comparison of a number, or names of bits with `!` for those that must not be set.
     Flags(u64, &'static [(&'static str, u64)]),
@@ -66,6 +68,13 @@ impl Check {
     fn value(&self, text: &str) -> Outcome<ProtocolValue> {
         Ok(match self.form {
             Form::Number(max) => ProtocolValue::Number(compare(text, max)?),
+            Form::Told(max, told, why) => {
+                let wanted = compare(text, max)?;
+                if !told.iter().any(|number| wanted.holds(*number)) {
+                    return Err(format!("{text:?} never matches: {why}").into());
+                }
+                ProtocolValue::Number(wanted)
+            }
             Form::Named(max, names) => ProtocolValue::Number(named(text, max, names)?),
             Form::Flags(max, names) => ProtocolValue::Number(flags(text, max, names)?),
             Form::Element(max, names) => {
@@ -86,6 +95,9 @@ impl Check {
         })
     }
 }
+
+/// Why no other version matches.
+const NFS_VERSIONS: &str = "calls of NFS 2 and 3 are read, of NFS 4 only the frames (nfs4.pdu)";
 
 const MQTT_TYPES: &[(&str, u64)] = &[
     ("unassigned", 0),
@@ -353,7 +365,8 @@ const CHECKS: &[Check] = &[
     ),
     check("ike.nonce_payload_length", "ike", "ike.nonce_payload_length", Form::Number(U32)),
     check("smb.version", "smb", "smb_version", Form::Number(U8)),
-    check("nfs.version", "nfs", "nfs_request", Form::Number(U32)).or(&["nfs_version"]),
+    check("nfs.version", "nfs", "nfs_request", Form::Told(U32, &[2, 3], NFS_VERSIONS))
+        .or(&["nfs_version"]),
     check("nfs_procedure", "nfs", "nfs_request", Form::Number(U32)),
     check("ssl_state", "tls", "tls_generic", Form::Words(SSL_STATES)),
     check("ssl_version", "tls", "tls_generic", Form::Words(SSL_VERSIONS)),

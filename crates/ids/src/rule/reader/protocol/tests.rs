@@ -27,3 +27,16 @@ fn numbers_are_looked_at_when_suricata_does() {
         }
     }
 }
+
+/// Of NFS 4 there are no calls: a rule that asks for them would count as usable and never match.
+#[test]
+fn versions_of_nfs_that_are_never_told_are_refused() {
+    let check = CHECKS.iter().find(|check| check.name == "nfs.version").unwrap();
+    for text in ["2", "3", ">2", "<4", "!3", "2<>4", "!4", ">=3"] {
+        assert!(check.value(text).is_ok(), "{text}");
+    }
+    for text in ["4", ">3", ">=4", "1", "<2", "3<>5"] {
+        let refused = format!("{:?}", check.value(text).unwrap_err());
+        assert!(refused.contains("of NFS 4 only the frames"), "{text}: {refused}");
+    }
+}
