@@ -146,7 +146,8 @@ impl Web {
         let (client, server) = ends(&part.moment)?;
         let request = self.web_request(place, client, server)?;
         let (status, headers) = self.names.response(place)?;
-        let head = ResponseHead { status, headers: &headers };
+        let is_part_asked_for = request.fields.has_range;
+        let head = ResponseHead { status, headers: &headers, is_part_asked_for };
         let url = request.url.as_str().to_owned();
         let mut response = Response { url, inspect: None, blocked: None, notes: Vec::new() };
         match self.judge.response(&request, &head) {

@@ -11,10 +11,12 @@ pub mod inspector;
 mod judge;
 mod kind;
 mod mapped;
+mod part;
 mod rewrite;
 mod scan;
 mod shadow;
 mod shared;
+mod stream;
 mod text;
 
 pub use crate::settings::content::{ContentSettings, ContentSettingsError};

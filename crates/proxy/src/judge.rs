@@ -123,6 +123,8 @@ pub struct ResponseHead<'a> {
     pub status: StatusCode,
     /// Fields, without those that concern the connection alone.
     pub headers: &'a HeaderMap,
+    /// The server was asked for a part (`Range`).
+    pub is_part_asked_for: bool,
 }
 
 /// What a body passes through, piece by piece.

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use gauntlet_mail::CanonicalUrl;
 use gauntlet_mail::url::canonical;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, REFERER, UPGRADE, USER_AGENT};
+use hyper::header::{
+    CONTENT_TYPE, HOST, HeaderName, HeaderValue, RANGE, REFERER, UPGRADE, USER_AGENT,
+};
 use hyper::{HeaderMap, Method, Request, Uri, Version};
 
 use crate::refusal::Refusal;
@@ -61,6 +63,8 @@ pub struct Fields {
     pub referer: Option<String>,
     /// `Content-Type` of the request's body.
     pub content_type: Option<String>,
+    /// There is a `Range`.
+    pub has_range: bool,
 }
 
 impl WebRequest {
@@ -223,6 +227,7 @@ impl Fields {
             user_agent: text(USER_AGENT),
             referer: text(REFERER),
             content_type: text(CONTENT_TYPE),
+            has_range: headers.contains_key(RANGE),
         }
     }
 }

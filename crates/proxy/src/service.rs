@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{
-    ALLOW, ALT_SVC, CONNECTION, EXPECT, HeaderValue, LOCATION, PROXY_AUTHORIZATION, UPGRADE,
+    ALLOW, ALT_SVC, CONNECTION, EXPECT, HeaderValue, LOCATION, PROXY_AUTHORIZATION, RANGE, UPGRADE,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -338,6 +338,7 @@ impl Service {
             ends_connection: false,
             stalled: None,
         };
+        let is_part_asked_for = parts.headers.contains_key(RANGE);
         let mut outgoing = Request::new(empty());
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = parts.uri;
@@ -353,7 +354,8 @@ impl Service {
         }
         // A body that was never asked for keeps the server waiting for it.
         let ends_connection = released.is_some_and(|released| !released.load(Ordering::Relaxed));
-        let response = self.respond(web, received, ends_connection, notes).await?;
+        let response =
+            self.respond(web, received, ends_connection, is_part_asked_for, notes).await?;
         Ok(Answer::Response(match route {
             Some(_) => without_alternatives(response),
             None => response,
@@ -406,6 +408,7 @@ impl Service {
         web: &WebRequest,
         received: Received,
         ends_connection: bool,
+        is_part_asked_for: bool,
         notes: &Notes,
     ) -> Result<Response<AnyBody>, Refusal> {
         let (mut parts, body) = received.into_parts(ends_connection);
@@ -418,7 +421,7 @@ impl Service {
             None => Some(Framing::Unknown),
         };
         headers::prepare_response(&mut parts.headers, version, framing, &self.settings);
-        let head = ResponseHead { status, headers: &parts.headers };
+        let head = ResponseHead { status, headers: &parts.headers, is_part_asked_for };
         let body = match self.judge.response(web, &head) {
             ResponseDecision::Block(reason) => return Err(Refusal::Blocked(reason)),
             ResponseDecision::Inspect(inspector) if !is_bodiless => {

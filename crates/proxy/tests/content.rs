@@ -449,24 +449,3 @@ async fn what_is_larger_than_a_scanner_takes_follows_the_setting() {
         }
     }
 }
-
-#[tokio::test]
-async fn streams_of_events_are_not_held_back() {
-    let proxy = proxy(ContentSettings::default(), phrases(WORDS), None).await;
-    let answer = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n";
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        crate::common::read_until(&mut stream, "\r\n\r\n").await;
-        tokio::io::AsyncWriteExt::write_all(&mut stream, answer.as_bytes()).await.unwrap();
-        // The stream goes on.
-        std::future::pending::<()>().await;
-    });
-    let mut client = proxy.connect().await;
-    let request = format!("GET http://{address}/ HTTP/1.1\r\nhost: x\r\n\r\n");
-    tokio::io::AsyncWriteExt::write_all(&mut client, request.as_bytes()).await.unwrap();
-    let got = crate::common::read_until(&mut client, "data: 1").await;
-    assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
-    server.abort();
-}

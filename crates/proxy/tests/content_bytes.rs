@@ -15,12 +15,15 @@ use hyper::{HeaderMap, Method, StatusCode, Version};
 
 const CODINGS: [&str; 8] =
     ["", "gzip", "deflate", "br", "zstd", "gzip, br", "deflate, zstd, gzip", "compress"];
-const TYPES: [&str; 6] = [
+const TYPES: [&str; 9] = [
     "text/html",
     "text/html; charset=utf-16",
     "text/plain; charset=\"big5",
     "application/octet-stream",
     "image/png",
+    "text/event-stream",
+    "multipart/x-mixed-replace; boundary=B",
+    "application/grpc",
     "",
 ];
 const DISPOSITIONS: [&str; 3] = ["", "attachment; filename=a.exe", "inline; filename*=x'%zz"];
@@ -61,8 +64,8 @@ fn headers(choice: u8) -> HeaderMap {
     let (coding, rest) = (CODINGS[choice % 8], choice / 8);
     let fields = [
         ("content-encoding", coding),
-        ("content-type", TYPES[rest % 6]),
-        ("content-disposition", DISPOSITIONS[rest / 6 % 3]),
+        ("content-type", TYPES[rest % 9]),
+        ("content-disposition", DISPOSITIONS[rest / 9 % 3]),
     ];
     for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
         map.insert(name, value.parse().expect("a field"));
@@ -74,7 +77,8 @@ fn headers(choice: u8) -> HeaderMap {
 pub(crate) fn feed(input: &[u8]) {
     let Some((choice, body)) = input.split_first() else { return };
     let (judge, Some(request), headers) = (judge(), request(), headers(*choice)) else { return };
-    let head = ResponseHead { status: StatusCode::OK, headers: &headers };
+    let (status, is_part_asked_for) = (StatusCode::OK, false);
+    let head = ResponseHead { status, headers: &headers, is_part_asked_for };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
     for piece in [1 << 20, 7, 1000] {
@@ -112,7 +116,7 @@ async fn drive(mut inspector: Box<dyn Inspect>, body: &[u8], piece: usize) -> (V
 
 #[test]
 fn nasty_bodies() {
-    let bodies: [&[u8]; 12] = [
+    let bodies: [&[u8]; 15] = [
         b"",
         b"<",
         b"<html>casino",
@@ -124,6 +128,9 @@ fn nasty_bodies() {
         b"\x28\xb5\x2f\xfd\x00",
         b"\x0b\x02\x80hello\x03",
         b"\xff\xfe<\0h\0t\0m\0l\0",
+        b"data: x\n\n:\nPK\x03\x04",
+        b"--B\r\nContent-Type: image/gif\r\n\r\nGIF89a0123456789\r\n--B--\r\n\0",
+        b"\0\0\0\0\x03abc\x01\xff\xff\xff\xffMZ",
         &[0xff; 3000],
     ];
     for choice in 0..=u8::MAX {

@@ -6,6 +6,7 @@ mod common;
 mod content;
 mod content_bytes;
 mod content_nginx;
+mod content_streams;
 mod dns;
 mod dns_bytes;
 mod forwarding;

@@ -5,6 +5,7 @@ use gauntlet_sniff::FileKind;
 
 use super::kind::Declared;
 use crate::judge::BlockReason;
+use crate::settings::content::ContentSettings;
 
 /// Phrases that a note names.
 const PHRASES_SHOWN_MAX: usize = 10;
@@ -111,6 +112,26 @@ pub(super) fn unreadable(why: &str) -> BlockReason {
 pub(super) fn partial() -> BlockReason {
     let text = "A part of a file cannot be checked: fetch it whole.";
     reason("content: partial".to_owned(), text)
+}
+
+pub(super) fn part_not_asked_for() -> BlockReason {
+    let text = "The server sent a part of a file that was not asked for: it cannot be checked.";
+    reason("content: partial: a part (206) that was not asked for".to_owned(), text)
+}
+
+pub(super) fn no_stream() -> BlockReason {
+    let text = "This is not the stream of events that it says it is: it cannot be checked.";
+    reason("content: a stream whose bytes are none".to_owned(), text)
+}
+
+/// What is blocked by the header alone, of a file whose beginning does not come.
+pub(super) fn of_header(declared: &Declared, settings: &ContentSettings) -> Option<BlockReason> {
+    let kind = FileKind::Unknown;
+    if let Some(blocked) = declared.blocked_type(kind, settings) {
+        return Some(blocked_type(blocked, declared, kind));
+    }
+    let extension = declared.blocked_extension(settings);
+    extension.filter(|_| !declared.is_html() || declared.is_attachment).map(blocked_extension)
 }
 
 pub(super) fn failed(why: &str) -> BlockReason {

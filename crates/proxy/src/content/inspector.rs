@@ -3,6 +3,7 @@
 //! ```text
 //! bytes ─▶ held ──────────────────────────────▶ client, as they came
 //!            └▶ codings undone ─▶ first bytes: what is it?
+//!                                   ├▶ stream: passes, as long as its bytes are those of one
 //!                                   ├▶ page: charset, phrases ─▶ verdict at its end
 //!                                   ├▶ download: collected ─▶ scanner ─▶ verdict
 //!                                   └▶ neither: passes from now on
@@ -24,10 +25,11 @@ use tokio::time::Instant;
 
 use super::decode::{BOMB_BYTES_MIN, DecodeError, Decoder};
 use super::evidence;
-use super::kind::{Class, Declared};
+use super::kind::{self, Class, Declared};
 use super::scan::{Download, ScanVerdict, Share};
 use super::shadow::{self, PageSample};
 use super::shared::Shared;
+use super::stream::{Look, Watch};
 use super::text::PageText;
 use crate::judge::{BlockReason, Inspect, Step};
 use crate::settings::content::{Action, Fail};
@@ -57,6 +59,9 @@ pub struct ContentInspector {
     spent: Duration,
     notes: Vec<String>,
     is_waiting: bool,
+    /// Says whether it is a stream; none if it is none.
+    watch: Option<Watch>,
+    part: Option<UnjudgedPart>,
     /// The page is one on which other phrases are tried.
     is_sample: bool,
     sample: Option<PageSample>,
@@ -71,7 +76,16 @@ enum Stage {
         file: Option<Collected>,
     },
     Scanning(JoinHandle<ScanVerdict>, Instant),
+    /// Nothing is held back, and all of it is looked at.
+    Streaming,
     Passing,
+}
+
+/// The beginning of a file, of which the type alone is looked at.
+struct UnjudgedPart {
+    note: &'static str,
+    /// Its bytes have to be those of sound or pictures, as far as they say.
+    media_only: bool,
 }
 
 /// What a scanner is to get.
@@ -102,6 +116,8 @@ impl ContentInspector {
             share: Share::new(&shared.held),
             shared: Arc::clone(shared),
             set,
+            watch: declared.stream(),
+            part: None,
             declared,
             url: url.to_owned(),
             decoder: None,
@@ -125,6 +141,11 @@ impl ContentInspector {
         self.is_sample = true;
     }
 
+    /// Passes what is a part of a file, if its type may pass.
+    pub(super) fn pass_part(&mut self, note: &'static str, media_only: bool) {
+        (self.watch, self.part) = (None, Some(UnjudgedPart { note, media_only }));
+    }
+
     /// Passes everything, with a note why.
     pub(super) fn passing(shared: &Arc<Shared>, declared: Declared, note: &str) -> Self {
         let mut inspector = ContentInspector::new(shared, None, declared, "");
@@ -142,7 +163,13 @@ impl ContentInspector {
         if matches!(self.stage, Stage::Passing) {
             return Step::Pass(data);
         }
-        let is_room = self.share.take(data.len() as u64, self.shared.settings.all_held_bytes_max);
+        let is_streaming = matches!(self.stage, Stage::Streaming);
+        if is_streaming {
+            // It may last for days.
+            self.spent = Duration::ZERO;
+        }
+        let held_max = self.shared.settings.all_held_bytes_max;
+        let is_room = is_streaming || self.share.take(data.len() as u64, held_max);
         self.held.extend_from_slice(&data);
         if !is_room {
             return self.stopped(Stop::Failed("all_held_bytes_max is reached"));
@@ -159,7 +186,7 @@ impl ContentInspector {
             }
         }
         match &self.stage {
-            Stage::Passing => Step::Pass(self.all_held()),
+            Stage::Passing | Stage::Streaming => Step::Pass(self.all_held()),
             Stage::Judging { text: None, file: Some(_), .. } => self.trickle(),
             _ => Step::Hold,
         }
@@ -192,12 +219,17 @@ impl ContentInspector {
     }
 
     fn decoded(&mut self, piece: &[u8]) -> Result<(), Stop> {
+        let look = self.watch.as_mut().map_or(Look::Other, |watch| watch.feed(piece));
         if let Stage::First(first) = &mut self.stage {
             first.extend_from_slice(piece);
-            return match first.len() >= SNIFF_BYTES {
-                true => self.decide(),
-                false => Ok(()),
+            return match look {
+                Look::Stream => self.decide(),
+                _ if first.len() >= SNIFF_BYTES => self.decide(),
+                Look::Undecided | Look::Other => Ok(()),
             };
+        }
+        if matches!(self.stage, Stage::Streaming) && look == Look::Other {
+            return Err(Stop::Block(evidence::no_stream()));
         }
         self.add_to_sample(piece);
         let settings = &self.shared.settings;
@@ -260,7 +292,8 @@ impl ContentInspector {
         let Stage::First(first) = std::mem::replace(&mut self.stage, Stage::Passing) else {
             return Ok(());
         };
-        let settings = &self.shared.settings;
+        let shared = Arc::clone(&self.shared);
+        let settings = &shared.settings;
         let kind = sniff(&first);
         self.notes.push(evidence::types(&self.declared, kind));
         if let Some(blocked) = self.declared.blocked_type(kind, settings) {
@@ -277,6 +310,9 @@ impl ContentInspector {
             true => Form::Html,
             false => Form::Plain,
         };
+        if self.is_passed(kind)? {
+            return Ok(());
+        }
         let charset = self.declared.charset.clone();
         let set = self.set.as_ref().filter(|_| is_page);
         if is_page && self.is_sample {
@@ -300,6 +336,27 @@ impl ContentInspector {
             return Err(Stop::TooLarge("scan_bytes_max"));
         }
         self.decoded(&first)
+    }
+
+    /// Whether no more than its type is looked at, since nobody could wait for its end or knows its
+    /// beginning.
+    fn is_passed(&mut self, kind: FileKind) -> Result<bool, Stop> {
+        if let Some(UnjudgedPart { note, media_only }) = &self.part {
+            let group = kind::group(kind).filter(|_| *media_only);
+            if group.is_some_and(|group| !matches!(group, "image" | "media")) {
+                return Err(Stop::Block(evidence::partial()));
+            }
+            self.notes.push((*note).to_owned());
+            return Ok(true);
+        }
+        // Nothing new: what it has taken before says what it is.
+        if self.watch.as_mut().map(|watch| watch.feed(b"")) == Some(Look::Stream) {
+            self.notes.push("not judged: a stream of events".to_owned());
+            self.stage = Stage::Streaming;
+            return Ok(true);
+        }
+        self.watch = None;
+        Ok(false)
     }
 
     /// What follows if judging ends early.

@@ -9,6 +9,7 @@ use hyper::{HeaderMap, Method, StatusCode, Uri};
 use super::chain::Chain;
 use super::inspector::ContentInspector;
 use super::kind::{self, Declared};
+use super::part::Part;
 use super::scan::ScanDownload;
 use super::shadow::PageShadow;
 use super::shared::Shared;
@@ -75,27 +76,56 @@ impl ContentJudge {
         if settings.size_max > 0 && declared.length.is_some_and(|n| n > settings.size_max) {
             return ResponseDecision::Block(evidence::too_large_at_all(settings.size_max));
         }
-        let passing = |declared, note| {
-            let inspector = ContentInspector::passing(&self.shared, declared, note);
-            ResponseDecision::Inspect(Box::new(inspector))
-        };
-        if kind::is_event_stream(&declared.media_type) {
-            return passing(declared, "not judged: a stream of events");
-        }
         if head.status == StatusCode::PARTIAL_CONTENT {
-            return match settings.partial {
-                Partial::Pass => passing(declared, "not judged: a part (206)"),
-                Partial::Strip if kind::is_media(&declared.media_type) => {
-                    passing(declared, "not judged: a part (206) of sound or pictures")
-                }
-                Partial::Strip | Partial::Block => ResponseDecision::Block(evidence::partial()),
-            };
+            match Part::read(head.headers) {
+                Part::Whole => {}
+                part => return self.look_at_part(request, head, declared, part),
+            }
         }
         let (set, url) = (self.phrases.load_full(), request.url.as_str());
         let mut inspector = ContentInspector::new(&self.shared, set, declared, url);
         if is_sample {
             inspector.keep_sample();
         }
+        ResponseDecision::Inspect(Box::new(inspector))
+    }
+
+    /// A part of a file (206). Nobody but who asked for it should get one: whoever did not takes it
+    /// for the whole.
+    fn look_at_part(
+        &self,
+        request: &WebRequest,
+        head: &ResponseHead<'_>,
+        declared: Declared,
+        part: Part,
+    ) -> ResponseDecision {
+        let settings = &self.shared.settings;
+        let is_media = kind::is_media(&declared.media_type);
+        let (note, media_only) = match settings.partial {
+            _ if !head.is_part_asked_for => {
+                return ResponseDecision::Block(evidence::part_not_asked_for());
+            }
+            Partial::Pass => ("not judged: a part (206)", false),
+            Partial::Strip if is_media => ("not judged: a part (206) of sound or pictures", true),
+            Partial::Strip | Partial::Block => {
+                return ResponseDecision::Block(evidence::partial());
+            }
+        };
+        let inspector = match part {
+            // Its first bytes are not those of the file, and say nothing of what it is.
+            Part::Later => {
+                if let Some(reason) = evidence::of_header(&declared, settings) {
+                    return ResponseDecision::Block(reason);
+                }
+                ContentInspector::passing(&self.shared, declared, note)
+            }
+            Part::Whole | Part::Beginning => {
+                let url = request.url.as_str();
+                let mut inspector = ContentInspector::new(&self.shared, None, declared, url);
+                inspector.pass_part(note, media_only);
+                inspector
+            }
+        };
         ResponseDecision::Inspect(Box::new(inspector))
     }
 }

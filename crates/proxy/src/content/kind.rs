@@ -6,6 +6,7 @@ use hyper::header::{
     CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName,
 };
 
+use super::stream::{self, Watch};
 use crate::settings::content::ContentSettings;
 
 /// Content codings that are applied on top of each other; more are a trap.
@@ -55,6 +56,10 @@ pub(super) struct Declared {
     pub(super) is_attachment: bool,
     /// Bytes of the body, as they come.
     pub(super) length: Option<u64>,
+    /// It may be a stream: it does not say how long it is, and is not to be saved.
+    is_endless: bool,
+    /// Parameter `boundary`.
+    boundary: Option<String>,
 }
 
 /// What is done with it.
@@ -83,7 +88,17 @@ impl Declared {
             names,
             is_attachment: kind.eq_ignore_ascii_case("attachment"),
             length: text(CONTENT_LENGTH).and_then(|n| n.trim().parse().ok()),
+            is_endless: !headers.contains_key(CONTENT_LENGTH)
+                && (kind.is_empty() || kind.eq_ignore_ascii_case("inline")),
+            boundary: parameter(&content_type, "boundary"),
         }
+    }
+
+    /// What says whether its bytes are those of the stream that it says it is; none if it can be
+    /// none: a stream has no length, and nobody saves it.
+    pub(super) fn stream(&self) -> Option<Watch> {
+        let watch = Watch::of(&self.media_type, self.boundary.as_deref());
+        watch.filter(|_| self.is_endless)
     }
 
     /// The name that a program would save it by.
@@ -123,8 +138,11 @@ impl Declared {
         let is_text = matches!(sniffed, K::Text | K::Svg) && is_untyped;
         let is_page = sniffed == K::Html || (is_page_type && is_shown) || (is_text && is_shown);
         let is_file = group(sniffed).is_some_and(|group| !matches!(group, "image" | "media"));
+        // Streams are passed on before this: what is here only has the type of one.
+        let is_no_stream = stream::is_type(&self.media_type) && !is_page;
         let is_download = is_file
             || self.is_attachment
+            || is_no_stream
             || self.is_file_type(sniffed)
             || self.ends_like_a_file(sniffed)
             || self.is_mislabelled(sniffed)
@@ -180,12 +198,6 @@ impl Declared {
                 .any(|begin| subtype.starts_with(begin));
         !is_of_pages || subtype == "octet-stream"
     }
-}
-
-/// What responses never end with: they are passed on as they come.
-pub(super) fn is_event_stream(media_type: &str) -> bool {
-    ["text/event-stream", "multipart/x-mixed-replace"].contains(&media_type)
-        || media_type.starts_with("application/grpc")
 }
 
 /// Sound and pictures: what players ask for in parts.
@@ -258,15 +270,17 @@ pub(super) fn group(kind: FileKind) -> Option<&'static str> {
 }
 
 /// Codings without those that mean nothing. Browsers ignore names that they do not know; those
-/// that are registered and not known here are kept, and named when they are met.
+/// that are registered, or that some programs undo, and are not known here are kept, and named when
+/// they are met. Parameters mean nothing either: a program may look at the name alone.
 fn codings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().filter_map(|v| v.to_str().ok());
-    let all = values.flat_map(|v| v.split(',')).map(|c| c.trim().to_ascii_lowercase());
+    let name = |coding: &str| coding.split(';').next().unwrap_or_default().trim().to_lowercase();
+    let all = values.flat_map(|v| v.split(',')).map(name);
     all.filter(|c| KNOWN.contains(&c.as_str())).take(CODINGS_MAX + 1).collect()
 }
 
-/// Registered content codings but `identity` (IANA), and their old names.
-const KNOWN: [&str; 11] = [
+/// Registered content codings but `identity` (IANA), and their old names; those of wget2 and others.
+const KNOWN: [&str; 20] = [
     "gzip",
     "x-gzip",
     "deflate",
@@ -278,6 +292,15 @@ const KNOWN: [&str; 11] = [
     "pack200-gzip",
     "dcb",
     "dcz",
+    "bzip2",
+    "x-bzip2",
+    "xz",
+    "x-xz",
+    "lzma",
+    "x-lzma",
+    "lzip",
+    "lz4",
+    "snappy",
 ];
 
 /// A parameter of a field such as `Content-Type` (RFC 9110 section 5.6.6).
@@ -383,6 +406,18 @@ mod tests {
     }
 
     #[test]
+    fn codings_that_some_program_undoes_are_kept() {
+        for (value, codings) in [
+            ("gzip;q=1", &["gzip"][..]),
+            ("utf-8, none", &[]),
+            ("xz", &["xz"]),
+            ("GZIP ; x, Br", &["gzip", "br"]),
+        ] {
+            assert_eq!(declared(&[("content-encoding", value)], "/").codings, codings, "{value}");
+        }
+    }
+
+    #[test]
     fn every_name_that_a_program_may_take_counts() {
         let settings = ContentSettings {
             blocked_extensions: vec!["exe".to_owned()],
@@ -424,6 +459,24 @@ mod tests {
     }
 
     #[test]
+    fn what_has_a_length_or_is_to_be_saved_is_no_stream() {
+        let events = ("content-type", "text/event-stream; charset=utf-8");
+        let of = |more: &[(&str, &str)]| declared(&[&[events], more].concat(), "/").stream();
+        assert!(of(&[]).is_some() && of(&[("content-disposition", "Inline")]).is_some());
+        for more in [
+            ("content-length", "634"),
+            ("content-length", "x"),
+            ("content-disposition", "attachment; filename=a.exe"),
+            ("content-disposition", "save; filename=a.exe"),
+        ] {
+            assert!(of(&[more]).is_none(), "{more:?}");
+        }
+        assert!(declared(&[("content-type", "text/html")], "/").stream().is_none());
+        let pictures = [("content-type", "multipart/x-mixed-replace; boundary=\"a b\"")];
+        assert!(declared(&pictures, "/").stream().is_some());
+    }
+
+    #[test]
     fn pages_and_downloads_are_told_apart() {
         let settings = ContentSettings::default();
         for (media_type, kind, is_page, is_download) in [
@@ -442,6 +495,10 @@ mod tests {
             ("application/json", FileKind::Text, false, false),
             ("text/css", FileKind::Text, false, false),
             ("video/mp4", FileKind::Media, false, false),
+            // The types of streams say nothing of what is none.
+            ("text/event-stream", FileKind::WindowsProgram, false, true),
+            ("text/event-stream", FileKind::Html, true, false),
+            ("application/grpc", FileKind::Unknown, false, true),
             ("", FileKind::ElfProgram, false, true),
             ("", FileKind::Empty, false, false),
             ("", FileKind::Html, true, false),

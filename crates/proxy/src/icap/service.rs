@@ -173,7 +173,9 @@ impl Service {
             None => inspector,
             Some((status, mut fields)) => {
                 headers::remove_hop_by_hop(&mut fields);
-                match self.judge.response(web, &ResponseHead { status, headers: &fields }) {
+                let is_part_asked_for = web.fields.has_range;
+                let head = ResponseHead { status, headers: &fields, is_part_asked_for };
+                match self.judge.response(web, &head) {
                     ResponseDecision::Pass => None,
                     ResponseDecision::Inspect(inspector) => Some(inspector),
                     ResponseDecision::Block(reason) => return Err(Refusal::Blocked(reason)),
