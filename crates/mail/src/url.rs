@@ -7,8 +7,10 @@ mod canonical;
 mod host;
 pub(crate) mod nested;
 pub(crate) mod normalized;
+mod path;
 pub mod text;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::evidence::View;
@@ -122,9 +124,9 @@ impl UrlTraits {
 /// One form for every way to write the same URL.
 ///
 /// Scheme and host in lower case; host in ASCII (IDNA, UTS 46), without a final dot, addresses in
-/// their usual notation; no user information, default port or fragment; dot segments resolved;
-/// escapes of unreserved characters decoded, other escapes in upper case; what may not stand in a
-/// URL escaped; an empty path is `/`.
+/// their usual notation, those of IPv4 within IPv6 (`::ffff:192.0.2.1`) as IPv4; no user
+/// information, default port or fragment; dot segments resolved; escapes of unreserved characters
+/// decoded, other escapes in upper case; what may not stand in a URL escaped; an empty path is `/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CanonicalUrl {
     text: String,
@@ -161,6 +163,12 @@ impl CanonicalUrl {
     /// Path and query, from the `/`. Empty for `mailto:`.
     pub fn path_and_query(&self) -> &str {
         self.slice(self.path, self.text.len() as u32)
+    }
+
+    /// Path and query with what most servers take for one slash as one: runs of slashes and `%2F`.
+    /// Dot segments are resolved after that. What a list or a rule says of paths is asked of this.
+    pub fn path_for_look_up(&self) -> Cow<'_, str> {
+        path::for_look_up(self.path_and_query())
     }
 
     /// The port, if it is not the scheme's own.

@@ -20,6 +20,7 @@ mod compile;
 mod compiled;
 pub mod entry;
 pub mod formats;
+mod forms;
 pub mod limits;
 mod lines;
 mod list;

@@ -15,6 +15,7 @@ use crate::compiled::{
     Kind, Lengths, Map, MapInfo, OpenError, Record, host_hash, is_boundary, label_bit, path_hash,
 };
 use crate::entry::{Case, DomainReach, Party, PrefixEnd, PrefixHosts};
+use crate::forms;
 use crate::matches::{Match, Matched, Matches, Origin, Role};
 use crate::server_names;
 
@@ -290,6 +291,26 @@ struct Asked<'u> {
     origin: Origin,
 }
 
+impl<'u> Asked<'u> {
+    /// A form of a URL.
+    fn of(
+        url: &CanonicalUrl,
+        whole: &'u str,
+        host: &'u str,
+        path: &'u str,
+        origin: Origin,
+    ) -> Asked<'u> {
+        Asked {
+            whole,
+            host: host.as_bytes(),
+            path: path.as_bytes(),
+            port: url.port(),
+            is_address: url.traits().has(UrlTraits::IP),
+            origin,
+        }
+    }
+}
+
 /// Several lists, looked up together. To replace one of them, make the next value and put it where
 /// the old one was (`Arc`, `ArcSwap`): who still has the old one keeps it, and its file stays
 /// mapped for as long.
@@ -327,19 +348,25 @@ impl UrlLists {
 
     /// Looks a URL up that a page of this origin asks for.
     pub fn look_up_from(&self, url: &CanonicalUrl, origin: Origin) -> Matches<'_> {
-        let asked = Asked {
-            whole: url.as_str(),
-            host: url.host().as_bytes(),
-            path: url.path_and_query().as_bytes(),
-            port: url.port(),
-            is_address: url.traits().has(UrlTraits::IP),
-            origin,
-        };
         let mut matches = Matches::default();
-        for list in &self.lists {
-            list.look_up(&asked, &mut matches);
+        let Some(forms) = forms::of(url) else {
+            let (host, path) = (url.host(), url.path_and_query());
+            self.ask(&Asked::of(url, url.as_str(), host, path, origin), &mut matches);
+            matches.sort();
+            return matches;
+        };
+        for form in forms {
+            let mut found = Matches::default();
+            self.ask(&Asked::of(url, &form.whole, &form.host, &form.path, origin), &mut found);
+            matches.unite(&found, form.is_read);
         }
         matches.sort();
         matches
+    }
+
+    fn ask<'a>(&'a self, asked: &Asked<'_>, matches: &mut Matches<'a>) {
+        for list in &self.lists {
+            list.look_up(asked, matches);
+        }
     }
 }

@@ -151,6 +151,16 @@ impl<'a> Matches<'a> {
         }
     }
 
+    /// Adds what a look-up by another form of the same URL found, once; what would undo others only
+    /// if it may.
+    pub(crate) fn unite(&mut self, others: &Matches<'a>, may_undo: bool) {
+        for found in others.all() {
+            if (may_undo || !found.undoes()) && !self.all().contains(found) {
+                self.push(*found);
+            }
+        }
+    }
+
     /// Brings the entries into their order; those of equal rank stay in the order of the lists.
     pub(crate) fn sort(&mut self) {
         if let Found::Several(all) = &mut self.found {

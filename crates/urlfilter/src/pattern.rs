@@ -76,7 +76,7 @@ pub(crate) fn prefix(text: &str, meaning: UrlMeaning) -> Result<Pattern, Fault> 
         // What is asked is cut at the same place, perhaps within a segment.
         end = PrefixEnd::Anywhere;
     }
-    let mut path = url.path_and_query().to_owned();
+    let mut path = url.path_for_look_up().into_owned();
     if case == Case::Folded {
         path.make_ascii_lowercase();
     }

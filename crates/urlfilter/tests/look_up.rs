@@ -120,6 +120,78 @@ fn the_most_specific_entry_comes_first() {
 }
 
 #[test]
+fn a_path_is_found_in_every_form_that_servers_take_for_it() {
+    let folder = Folder::new();
+    let text = "a.example/secret\nhttp://b.example//x%2fy\n";
+    let lists = folder.lists(Format::Plain, text);
+    for path in [
+        "/secret",
+        "//secret/x",
+        "/.//secret/x",
+        "/%2fsecret/x",
+        "/a/..%2fsecret/x",
+        "/%2e%2fsecret/x",
+        "/secret%2Fx",
+    ] {
+        let found = found(&lists, &format!("http://a.example{path}"));
+        assert_eq!(found.as_deref(), Some("bad prefix a.example/secret"), "{path}");
+    }
+    for path in ["/x/y", "//x%2fy", "/x//y", "/x/y/z"] {
+        let found = found(&lists, &format!("http://b.example{path}"));
+        assert_eq!(found.as_deref(), Some("bad prefix b.example/x/y"), "{path}");
+    }
+    for path in ["/", "/a?/secret", "/secret/..%2fx", "/go?to=//secret"] {
+        let url = format!("http://a.example{path}");
+        // What is written begins with it all the same.
+        let expected = path.starts_with("/secret/");
+        assert_eq!(found(&lists, &url).is_some(), expected, "{path}");
+    }
+}
+
+#[test]
+fn what_is_written_undoes_nothing_that_is_read_otherwise() {
+    let folder = Folder::new();
+    let (bad, ..) = folder.compile(Format::Plain, "a.example/secret\n");
+    let bad = Arc::new(UrlList::open(&bad, "bad", Role::Match).unwrap());
+    let (good, ..) = folder.compile(Format::Plain, "a.example/open\n");
+    let good = Arc::new(UrlList::open(&good, "good", Role::Allow).unwrap());
+    let lists = UrlLists::new(vec![bad, good]);
+    assert!(found(&lists, "http://a.example/open/..%2fsecret").is_some());
+    assert_eq!(found(&lists, "http://a.example//open/x"), None);
+}
+
+#[test]
+fn expressions_are_tried_on_both_paths() {
+    let folder = Folder::new();
+    let lists = folder.lists(Format::SquidRegexes, "^http://a\\.example/x/\n//y\n");
+    assert_eq!(
+        found(&lists, "http://a.example//x%2f").as_deref(),
+        Some("bad regex (?i)^http://a\\.example/x/")
+    );
+    assert!(found(&lists, "http://b.example/x//y").is_some());
+}
+
+#[test]
+fn an_ipv4_address_is_found_within_ipv6_ones() {
+    let folder = Folder::new();
+    let lists = folder.lists(Format::Plain, "192.0.2.1\n192.0.2.2/x\n[::ffff:192.0.2.3]\n");
+    for url in [
+        "http://192.0.2.1/",
+        "http://[::ffff:192.0.2.1]/",
+        "http://[::ffff:c000:201]:81/",
+        "http://[64:ff9b::192.0.2.1]/",
+        "https://[64:ff9b::c000:201]/a//b",
+        "http://[64:ff9b::192.0.2.2]/x/y",
+        "http://192.0.2.3/",
+    ] {
+        assert!(found(&lists, url).is_some(), "{url}");
+    }
+    for url in ["http://[2001:db8::c000:201]/", "http://[64:ff9b::192.0.2.2]/y"] {
+        assert_eq!(found(&lists, url), None, "{url}");
+    }
+}
+
+#[test]
 fn evidence_has_list_category_file_and_line() {
     let folder = Folder::new();
     let lists = folder.lists(Format::Plain, "# x\nevil.example\n");

@@ -5,7 +5,13 @@ use gauntlet_urlfilter::entry::{
     Case, DomainReach, Entry, Pattern, Prefix, PrefixEnd, PrefixHosts,
 };
 
+/// By its path as it was written, or as servers read it.
 pub(crate) fn matches(entry: &Entry, url: &CanonicalUrl) -> bool {
+    let (written, read) = (url.path_and_query(), url.path_for_look_up());
+    matches_with(entry, url, written) || matches_with(entry, url, &read)
+}
+
+fn matches_with(entry: &Entry, url: &CanonicalUrl, path: &str) -> bool {
     let host = url.host();
     let below = |domain: &str| host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     match &entry.pattern {
@@ -25,13 +31,14 @@ pub(crate) fn matches(entry: &Entry, url: &CanonicalUrl) -> bool {
                 }
             };
             let is_port = prefix.port.is_none() || prefix.port == url.port();
-            is_host && is_port && begins(prefix, url.path_and_query())
+            is_host && is_port && begins(prefix, path)
         }
-        Pattern::Regex(text) => regex::bytes::RegexBuilder::new(text)
-            .unicode(false)
-            .build()
-            .unwrap()
-            .is_match(url.as_str().as_bytes()),
+        Pattern::Regex(text) => {
+            let whole = url.as_str().strip_suffix(url.path_and_query()).unwrap();
+            let whole = format!("{whole}{path}");
+            let regex = regex::bytes::RegexBuilder::new(text).unicode(false).build().unwrap();
+            regex.is_match(whole.as_bytes())
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl FromStr for ReleaseTarget {
         if text.contains("://") {
             let url = canonical(text).ok_or_else(wrong)?;
             let (host, port) = (host_of(&url).ok_or_else(wrong)?, url.port());
-            let path = url.path_and_query().to_owned();
+            let path = url.path_for_look_up().into_owned();
             return Ok(ReleaseTarget::Prefix { host, port, path });
         }
         let (name, is_domain) = match text.strip_prefix('.') {
@@ -136,7 +136,7 @@ impl ReleaseTarget {
             ReleaseTarget::Prefix { host, port, path } => {
                 url.host() == host
                     && (is_tunnel || *port == url.port())
-                    && (is_tunnel || begins_with(url.path_and_query(), path))
+                    && (is_tunnel || begins_with(&url.path_for_look_up(), path))
             }
         }
     }
@@ -295,6 +295,7 @@ mod tests {
             "http://c.example/docs/a?b",
             "https://c.example/docs?x",
             "http://d.example:81/x/y",
+            "http://c.example//docs/%2fa",
         ] {
             assert!(of(url), "{url}");
         }
@@ -302,6 +303,7 @@ mod tests {
             "http://www.a.example/",
             "http://xb.example/",
             "https://c.example/docs2",
+            "https://c.example/docs/..%2fadmin",
             "https://c.example/",
             "http://d.example/x/y",
             "http://example/",

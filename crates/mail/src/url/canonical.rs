@@ -302,6 +302,9 @@ mod tests {
             ("http://0300.0.0x2.1/", "http://192.0.2.1/"),
             ("http://192.0.513/", "http://192.0.2.1/"),
             ("http://[2001:DB8:0::1]/", "http://[2001:db8::1]/"),
+            ("http://[::ffff:192.0.2.1]:81/x", "http://192.0.2.1:81/x"),
+            ("http://[::FFFF:c000:201]/", "http://192.0.2.1/"),
+            ("http://[0:0:0:0:0:ffff:192.0.2.1]/", "http://192.0.2.1/"),
             ("hxxps://evil[.]example/p", "https://evil.example/p"),
             ("ht\ntp://a.example/\r\nb", "http://a.example/b"),
             ("mailto:Joe@Example.COM?subject=x", "mailto:Joe@example.com"),
@@ -345,6 +348,9 @@ mod tests {
         let url = canonical("http://0x7f.1/").unwrap();
         assert_eq!((url.host(), url.registrable_domain()), ("127.0.0.1", "127.0.0.1"));
         assert!(url.traits().has(UrlTraits::IP_DISGUISED));
+        let url = canonical("http://[::ffff:192.0.2.1]/").unwrap();
+        assert_eq!((url.host(), url.registrable_domain()), ("192.0.2.1", "192.0.2.1"));
+        assert!(url.traits().has(UrlTraits::IP) && url.traits().has(UrlTraits::IP_DISGUISED));
         assert!(canonical("http://xn--bcher-kva.example").unwrap().traits().has(UrlTraits::IDN));
         assert!(
             canonical(&format!("http://a.example/{}", "x".repeat(9_000))).unwrap().as_str().len()

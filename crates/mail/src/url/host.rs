@@ -17,7 +17,14 @@ pub(super) fn push(host: &str, out: &mut String, traits: &mut UrlTraits) -> Opti
     {
         let address: Ipv6Addr = address.parse().ok()?;
         traits.set(UrlTraits::IP);
-        write!(out, "[{address}]").ok()?;
+        match address.to_ipv4_mapped() {
+            // A connection to it is one to the IPv4 address (RFC 4291 section 2.5.5.2).
+            Some(v4) => {
+                traits.set(UrlTraits::IP_DISGUISED);
+                write!(out, "{v4}").ok()?;
+            }
+            None => write!(out, "[{address}]").ok()?,
+        }
         return Some(());
     }
     // One dot at the end is the root's; further ones name nothing.

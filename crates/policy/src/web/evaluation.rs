@@ -94,8 +94,8 @@ impl Evaluation<'_> {
             self.text(all, "host", patterns, Some(item.url.host()));
         }
         if let Some(patterns) = &when.path {
-            let path = item.url.path_and_query();
-            self.text(all, "path", patterns, Some(path));
+            let path = item.url.path_for_look_up();
+            self.text(all, "path", patterns, Some(&path));
         }
         if let Some(ports) = &when.port {
             all.and(ports.as_slice().contains(&item.port), || format!("port {}", item.port));

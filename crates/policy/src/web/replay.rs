@@ -219,7 +219,7 @@ impl Known<'_> {
             false => self.missing("url.list"),
         };
         let path = path.as_ref().map(|patterns| match self.past.has_path {
-            true => Some(fits(patterns, item.url.path_and_query())),
+            true => Some(fits(patterns, &item.url.path_for_look_up())),
             false => self.missing("url.path"),
         });
         let category = category.as_ref().map(|patterns| {

@@ -43,6 +43,22 @@ fn action(policy: &Policy, item: &WebItem<'_>) -> &'static str {
 }
 
 #[test]
+fn paths_are_asked_for_as_servers_read_them() {
+    let policy = policy(
+        "[[web_rule]]\nname = \"secret\"\nwhen.url.path = \"/secret/*\"\ndo = { block = \"No.\" }\n",
+    );
+    for (path, name) in [
+        ("/secret/x", "block"),
+        ("//secret/x", "block"),
+        ("/a/..%2fsecret//x", "block"),
+        ("/secret/..%2fx", "allow"),
+    ] {
+        let url = url(&format!("http://a.example{path}"));
+        assert_eq!(action(&policy, &item(&url)), name, "{path}");
+    }
+}
+
+#[test]
 fn the_first_rule_that_decides_counts() {
     let policy = policy(
         "[[web_rule]]\nname = \"ours\"\nwhen.url.host = [\"example.org\", \"*.example.org\"]\n\
