@@ -14,7 +14,7 @@ use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
 use gauntlet_policy::web::WebInput;
 use gauntlet_policy::web_rules::{QuotaUse, WebQuota};
-use gauntlet_urlfilter::{Matches, Origin, UrlLists};
+use gauntlet_urlfilter::{Match, Matched, Matches, Origin, UrlLists};
 use gauntlet_web::release::Asked;
 use gauntlet_web::{
     Listed, RELEASED_ACTION, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebListed,
@@ -114,8 +114,7 @@ impl PolicyJudge {
         response: Option<WebResponse<'_>>,
     ) -> (WebDisposition, Note) {
         let lists = self.lists.load();
-        let matches = lists.look_up_from(&request.url, origin(request));
-        let listed = listed(&matches);
+        let listed = listed_by_name_and_address(&lists, request);
         let at = (self.clock)();
         let item = item(request, at, &listed, response);
         let site = request.url.registrable_domain();
@@ -250,8 +249,7 @@ impl Judge for PolicyJudge {
             return None;
         }
         let lists = self.lists.load();
-        let matches = lists.look_up_from(&request.url, origin(request));
-        let listed = listed(&matches);
+        let listed = listed_by_name_and_address(&lists, request);
         let item = item(request, (self.clock)(), &listed, None);
         let counted = policy.quotas_of(&item).into_iter().map(WebQuota::measure);
         let counted: Vec<WebQuota> = counted.collect();
@@ -403,12 +401,28 @@ fn concerns_responses(policy: &Policy) -> bool {
 
 /// The entries that count, as the policy sees them.
 pub fn listed<'a>(matches: &Matches<'a>) -> Vec<Listed<'a>> {
-    let listed = matches.effective().map(|found| Listed {
-        list: found.list,
-        category: found.category,
-        pattern: found.pattern.to_string(),
-    });
-    listed.collect()
+    matches.effective().map(of_match).collect()
+}
+
+/// The entries that count for a request, and those of the address that the client connected to: the
+/// name is only what it says, so that no entry of that undoes one of the address, or the other way
+/// round. Expressions are not for the address, since they would be tried on a URL that nobody asked
+/// for.
+fn listed_by_name_and_address<'a>(lists: &'a UrlLists, request: &WebRequest) -> Vec<Listed<'a>> {
+    let mut all = listed(&lists.look_up_from(&request.url, origin(request)));
+    let Some(address) = request.by_address() else { return all };
+    let matches = lists.look_up_from(&address, origin(request));
+    let is_address = |found: &&Match<'_>| !matches!(found.pattern, Matched::Regex(_));
+    for found in matches.effective().filter(is_address).map(of_match) {
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    all
+}
+
+fn of_match<'a>(found: &Match<'a>) -> Listed<'a> {
+    Listed { list: found.list, category: found.category, pattern: found.pattern.to_string() }
 }
 
 /// An entry as the log has it.

@@ -210,6 +210,15 @@ impl WebRequest {
         without_brackets(self.url.host())
     }
 
+    /// The URL with the address that the client connected to instead of the name that it says; none
+    /// if the address is not known, or is what it says.
+    pub(crate) fn by_address(&self) -> Option<CanonicalUrl> {
+        let original = self.original?;
+        let authority = format!("{}:{}", bracketed(original.ip()), original.port());
+        let url = url_of(self.url.scheme(), &authority, self.url.path_and_query()).ok()?;
+        Some(url).filter(|url| url.host() != self.url.host())
+    }
+
     /// Host and port as `Host` has them: the port only if it is not the scheme's own.
     pub fn authority(&self) -> String {
         match (self.kind, self.url.port()) {
@@ -392,6 +401,12 @@ mod tests {
         assert_eq!(read("GET", "http://2130706433/").unwrap().host(), "127.0.0.1");
         assert_eq!(read("GET", "http://[::1]:81/").unwrap().host(), "::1");
         assert_eq!(read("GET", "http://[::1]:81/").unwrap().authority(), "[::1]:81");
+        // It connects to the IPv4 address, and is judged by that.
+        for uri in ["http://[::ffff:192.0.2.1]:81/", "http://[::ffff:c000:201]:81/"] {
+            let request = read("GET", uri).unwrap();
+            assert_eq!((request.host(), request.authority()), ("192.0.2.1", "192.0.2.1:81".into()));
+        }
+        assert_eq!(read("CONNECT", "[::ffff:192.0.2.1]:443").unwrap().host(), "192.0.2.1");
     }
 
     #[test]
@@ -453,6 +468,11 @@ mod tests {
             let request = read_intercepted(uri, host).unwrap();
             assert_eq!((request.url.as_str(), request.port), (url, 8080), "{uri} {host:?}");
         }
+        let request = read_intercepted("/a?b", Some("example.com")).unwrap();
+        let by_address = request.by_address().unwrap();
+        assert_eq!(by_address.as_str(), "http://[2001:db8::1]:8080/a?b");
+        assert_eq!(read_intercepted("/", None).unwrap().by_address(), None);
+        assert_eq!(read("GET", "http://example.com/").unwrap().by_address(), None);
         for (uri, host) in [
             ("https://a.example/", Some("a.example")),
             ("/", Some("")),

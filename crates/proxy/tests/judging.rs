@@ -12,6 +12,7 @@ use gauntlet_proxy::judge::{
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::request::WebRequest;
 use gauntlet_proxy::settings::Settings;
+use gauntlet_urlfilter::formats::Format;
 use gauntlet_urlfilter::sources::collect;
 use gauntlet_urlfilter::{Role, UrlList, UrlLists, compile};
 use hyper::Request;
@@ -47,6 +48,52 @@ async fn lists_are_swapped_while_requests_pass() {
     judge.replace_lists(UrlLists::default());
     let out = proxy.curl(&[&status[..], &[&origin.url("/bad/page")]].concat()).await.unwrap();
     assert_eq!(out.text, "200");
+}
+
+/// The address is proven, the name is what the client says.
+#[test]
+fn the_address_of_an_intercepted_connection_is_asked_for_as_well_as_the_name() {
+    let judge = by_lists(list("hosts", "blocked.example\n10.77.2.3\nx.example/a\n"));
+    let ask = |server: &str, name: &str| {
+        let (client, server) = ([192, 0, 2, 7].into(), server.parse().unwrap());
+        let tunnel = WebRequest::named(client, server, name).unwrap();
+        let request = Request::builder().uri("/a").header("host", name).body(()).unwrap();
+        let request = WebRequest::seen(client, server, &request, &Settings::default()).unwrap();
+        [tunnel, request].map(|web| match judge.request(&web).into_parts() {
+            (Decision::Block(_), note) => note.evidence,
+            (Decision::Allow, note) => note.listed.len().to_string(),
+            _ => panic!("{name} at {server}"),
+        })
+    };
+    assert_eq!(ask("10.77.2.2:80", "site.example"), ["0", "0"]);
+    for server in ["10.77.2.3:443", "[::ffff:10.77.2.3]:443", "[64:ff9b::10.77.2.3]:443"] {
+        for name in ["site.example", "10.77.2.3"] {
+            assert_eq!(ask(server, name), ["hosts: host 10.77.2.3"; 2], "{server} {name}");
+        }
+    }
+    let both = ask("10.77.2.3:443", "blocked.example");
+    assert_eq!(both, ["hosts: domain blocked.example"; 2]);
+
+    // A name that is allowed does not allow the address, and expressions are for what is asked.
+    let (lists, folder) = (list("hosts", "10.77.2.3\n"), tempfile::tempdir().unwrap());
+    let compiled = |name: &str, lines: &str, format, role| {
+        let source = folder.path().join(format!("{name}.txt"));
+        std::fs::write(&source, lines).unwrap();
+        let sources = collect(&source, Some(format), Some("x")).unwrap();
+        let out = folder.path().join(format!("{name}.urls"));
+        compile(&sources.files, &out).unwrap();
+        Arc::new(UrlList::open(&out, name, role).unwrap())
+    };
+    let good = compiled("good", "good.example\n", Format::Plain, Role::Allow);
+    let numbers = compiled("numbers", "^http://[0-9.]+/\n", Format::SquidRegexes, Role::Match);
+    let judge = by_lists(lists.with(good).with(numbers));
+    for (server, is_blocked) in [("10.77.2.3:80", true), ("10.77.2.2:80", false)] {
+        let request = Request::builder().uri("/").header("host", "good.example").body(()).unwrap();
+        let (client, server) = ([192, 0, 2, 7].into(), server.parse().unwrap());
+        let web = WebRequest::seen(client, server, &request, &Settings::default()).unwrap();
+        let decision = judge.request(&web).into_parts().0;
+        assert_eq!(matches!(decision, Decision::Block(_)), is_blocked, "{server}");
+    }
 }
 
 /// A judge whose lists the test replaces.

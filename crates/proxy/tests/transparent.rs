@@ -126,7 +126,13 @@ fn passes_and_blocks(network: &Routed, proxy: &RoutedProxy) {
     assert!(out.errors.contains("access denied"), "{out:?}");
     let out = network.curl(&["-0", "-H", "Host:", "http://10.77.2.3/"]);
     assert!(out.text.contains("http://10.77.2.3/"), "{out:?}");
-    assert_eq!(proxy.counters.refusals("blocked"), 6);
+    // Whatever the client calls it.
+    let out = network.curl(&["-i", "-H", "Host: site.example", "http://10.77.2.3/"]);
+    assert!(out.text.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{out:?}");
+    let named = ["--resolve", "site.example:443:10.77.2.3", "https://site.example/"];
+    let out = network.curl(&named);
+    assert!(out.errors.contains("access denied"), "{out:?}");
+    assert_eq!(proxy.counters.refusals("blocked"), 8);
 }
 
 #[test]
