@@ -368,6 +368,7 @@ fn url_of(scheme: &str, authority: &str, path: &str) -> Result<CanonicalUrl, Ref
     if authority.contains('@') {
         return Err(Refusal::Malformed("the address has a user name"));
     }
+    check_port(authority)?;
     let url = canonical(&format!("{scheme}://{authority}{path}"));
     let url = url.ok_or(Refusal::Malformed("the address names no host"))?;
     // What stands in `Host` and is looked up: nothing that ends it for another program.
@@ -377,6 +378,19 @@ fn url_of(scheme: &str, authority: &str, path: &str) -> Result<CanonicalUrl, Ref
         return Err(Refusal::Malformed("the address names no host"));
     }
     Ok(url)
+}
+
+/// A port is digits, none of them stands for the scheme's own (RFC 3986 section 3.2.3). What is
+/// none must not be taken for that, which other programs do not.
+fn check_port(authority: &str) -> Result<(), Refusal> {
+    let behind = authority.rsplit_once(']').map_or(authority, |(_, behind)| behind);
+    let Some((_, port)) = behind.rsplit_once(':').filter(|(_, port)| !port.is_empty()) else {
+        return Ok(());
+    };
+    match port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok() {
+        true => Ok(()),
+        false => Err(Refusal::Malformed("the address has a port that does not exist")),
+    }
 }
 
 /// A name of the DNS (RFC 1035 section 2.3.4).
@@ -407,6 +421,22 @@ mod tests {
             assert_eq!((request.host(), request.authority()), ("192.0.2.1", "192.0.2.1:81".into()));
         }
         assert_eq!(read("CONNECT", "[::ffff:192.0.2.1]:443").unwrap().host(), "192.0.2.1");
+    }
+
+    #[test]
+    fn a_port_that_does_not_exist_is_not_the_scheme_s_own() {
+        let refused = |authority: &str| {
+            let error = url_of("http", authority, "/").unwrap_err();
+            assert_eq!((error.name(), error.status().as_u16()), ("malformed", 400), "{authority}");
+        };
+        for port in ["65616", "-80", "+80", "80a", "0x50", "99999999999999999999"] {
+            refused(&format!("good.test:{port}"));
+            refused(&format!("[2001:db8::1]:{port}"));
+        }
+        assert!(read("GET", "http://good.test:65616/").is_err());
+        for authority in ["good.test:", "good.test:0080", "[2001:db8::1]", "[2001:db8::1]:80"] {
+            assert_eq!(url_of("http", authority, "/").unwrap().port(), None, "{authority}");
+        }
     }
 
     #[test]
