@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::upgrade::Upgraded;
-use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::net::TcpStream;
 
 use crate::body::{AnyBody, Watched, empty};
@@ -379,12 +379,18 @@ impl Forwarder {
     ///
     /// # Errors
     /// If it asks for credentials of a proxy, which are ours alone to ask for, or switches to a
-    /// protocol that the client did not want.
+    /// protocol that the client did not want; or if its body is under another coding than `chunked`,
+    /// which would be passed on as if it were none.
     pub(crate) fn check_response(
         &self,
         web: &WebRequest,
         status: StatusCode,
+        headers: &HeaderMap,
     ) -> Result<(), Refusal> {
+        let has_body = web.method != Method::HEAD && status != StatusCode::NOT_MODIFIED;
+        if has_body && !headers::is_plainly_framed(headers) {
+            return Err(Refusal::TransferCoding);
+        }
         match status {
             StatusCode::PROXY_AUTHENTICATION_REQUIRED
                 if self.settings.upstream.is_some() && web.url.scheme() == "http" =>

@@ -196,6 +196,21 @@ pub(crate) fn prepare_response(
     add_via(headers, version, settings);
 }
 
+/// Whether a response has no transfer coding but `chunked`, once. No other is asked for (`TE`), and
+/// hyper undoes none (RFC 9112 section 6.1). `identity` is what old servers say for none.
+pub(crate) fn is_plainly_framed(headers: &HeaderMap) -> bool {
+    let mut chunked = 0;
+    headers.get_all(TRANSFER_ENCODING).iter().all(|value| {
+        value.as_bytes().split(|b| *b == b',').all(|coding| {
+            let coding = coding.trim_ascii();
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+            chunked += usize::from(is_chunked);
+            let is_none = coding.is_empty() || coding.eq_ignore_ascii_case(b"identity");
+            is_none || (is_chunked && chunked == 1)
+        })
+    })
+}
+
 /// How long a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -243,6 +258,27 @@ mod tests {
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["cookie", "host", "range"]);
+    }
+
+    #[test]
+    fn transfer_codings_of_responses() {
+        let is_plain = |values: &[&'static str]| {
+            let fields: Vec<_> = values.iter().map(|value| ("transfer-encoding", *value)).collect();
+            is_plainly_framed(&map(&fields))
+        };
+        for plain in [&[][..], &["chunked"], &["Chunked "], &["identity"], &["identity, chunked"]] {
+            assert!(is_plain(plain), "{plain:?}");
+        }
+        for other in [
+            &["gzip, chunked"][..],
+            &["gzip"],
+            &["gzip", "chunked"],
+            &["chunked, chunked"],
+            &["chunked", "chunked"],
+            &["x"],
+        ] {
+            assert!(!is_plain(other), "{other:?}");
+        }
     }
 
     #[test]

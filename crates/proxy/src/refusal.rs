@@ -70,6 +70,9 @@ pub enum Refusal {
     /// The response breaks the protocol.
     #[error("The answer of the server could not be understood.")]
     Protocol,
+    /// The body of the response has a transfer coding other than `chunked`.
+    #[error("The answer of the server is coded in a way that was not asked for.")]
+    TransferCoding,
     /// The next proxy refused a tunnel or our credentials.
     #[error("The next proxy refused the request with status {0}.")]
     Upstream(u16),
@@ -146,6 +149,7 @@ impl Refusal {
             Refusal::ResponseTimeout => "response_timeout",
             Refusal::Closed => "closed",
             Refusal::Protocol => "protocol",
+            Refusal::TransferCoding => "transfer_coding",
             Refusal::Upstream(_) => "upstream",
             Refusal::TooLargeToInspect => "too_large_to_inspect",
             Refusal::RequestBody => "request_body",
@@ -199,6 +203,7 @@ impl Refusal {
             | Refusal::Unreachable
             | Refusal::Closed
             | Refusal::Protocol
+            | Refusal::TransferCoding
             | Refusal::Upstream(_)
             | Refusal::TooLargeToInspect
             | Refusal::Certificate(_)
@@ -240,6 +245,7 @@ impl Refusal {
             Refusal::ResponseTimeout => "http_response_timeout",
             Refusal::Closed => "http_response_incomplete",
             Refusal::Protocol => "http_protocol_error",
+            Refusal::TransferCoding => "http_response_transfer_coding",
             Refusal::Upstream(_) => "destination_unavailable",
             Refusal::Connections => "connection_limit_reached",
             Refusal::Certificate(_) => "tls_certificate_error",
@@ -301,6 +307,7 @@ impl Refusal {
             | Refusal::Method(_)
             | Refusal::Unsupported(_)
             | Refusal::Protocol
+            | Refusal::TransferCoding
             | Refusal::TlsHandshake
             | Refusal::TlsAlert(_)
             | Refusal::Misdirected
@@ -320,7 +327,7 @@ impl Refusal {
     }
 
     /// All names, for counters.
-    pub const NAMES: [&'static str; 42] = [
+    pub const NAMES: [&'static str; 43] = [
         "blocked",
         "warned",
         "malformed",
@@ -339,6 +346,7 @@ impl Refusal {
         "response_timeout",
         "closed",
         "protocol",
+        "transfer_coding",
         "upstream",
         "too_large_to_inspect",
         "request_body",

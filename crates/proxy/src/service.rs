@@ -348,7 +348,7 @@ impl Service {
         let sent = self.forwarder.send(web, route, outgoing).await;
         let received = sent.map_err(|refusal| whose_fault(refusal, &waits))?;
         let status = received.response.status();
-        self.forwarder.check_response(web, status)?;
+        self.forwarder.check_response(web, status, received.response.headers())?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(self.switch(received, on_client));
         }

@@ -86,6 +86,37 @@ async fn a_header_of_a_server_without_end_is_refused() {
 }
 
 #[tokio::test]
+async fn a_header_of_a_server_is_as_long_as_the_limit_at_most() {
+    let proxy = Proxy::start(settings()).await;
+    for (bytes, status) in [(60_000, "200 OK"), (66_000, "502 Bad Gateway"), (100_000, "502 ")] {
+        let value = "a".repeat(bytes);
+        let answer = format!("HTTP/1.1 200 OK\r\nX: {value}\r\nContent-Length: 2\r\n\r\nhi");
+        let origin = Origin::raw(Box::leak(answer.into_boxed_str())).await;
+        let answer = get(&proxy, &origin.url("/")).await;
+        let first = answer.lines().next().unwrap_or_default();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{bytes}: {first}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_under_a_transfer_coding_that_was_not_asked_for_is_refused() {
+    let proxy = Proxy::start(settings()).await;
+    for (coding, is_passed) in [("chunked", true), ("gzip, chunked", false), ("gzip", false)] {
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+        let origin = Origin::raw(Box::leak(answer.into_boxed_str())).await;
+        let answer = get(&proxy, &origin.url("/")).await;
+        let first = answer.lines().next().unwrap_or_default();
+        assert_eq!(answer.starts_with("HTTP/1.1 200 "), is_passed, "{coding}: {first}");
+        if !is_passed {
+            assert!(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{answer}");
+            assert!(answer.contains("error=http_response_transfer_coding"), "{answer}");
+        }
+    }
+    assert_eq!(proxy.counters.refusals("transfer_coding"), 2);
+}
+
+#[tokio::test]
 async fn chunk_extensions_of_a_server_are_dropped_and_bounded() {
     let proxy = Proxy::start(settings()).await;
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -51,6 +51,8 @@ impl Connection {
         let limits = &settings.limits;
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(limits.header_bytes_max)
+            // The buffer may grow beyond by what comes with one read.
+            .max_header_size(limits.header_bytes_max)
             .max_headers(limits.header_fields_max)
             .handshake(TokioIo::new(stream))
             .await
