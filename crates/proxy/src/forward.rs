@@ -379,8 +379,8 @@ impl Forwarder {
     ///
     /// # Errors
     /// If it asks for credentials of a proxy, which are ours alone to ask for, or switches to a
-    /// protocol that the client did not want; or if its body is under another coding than `chunked`,
-    /// which would be passed on as if it were none.
+    /// protocol that the client did not want; or if its body is under another coding than
+    /// `chunked`, which would be passed on as if it were none.
     pub(crate) fn check_response(
         &self,
         web: &WebRequest,

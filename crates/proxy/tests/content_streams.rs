@@ -1,5 +1,5 @@
-//! What is passed on without its end: streams, and parts of files. Whatever else a server calls so is
-//! judged.
+//! What is passed on without its end: streams, and parts of files. Whatever else a server calls so
+//! is judged.
 
 use gauntlet_proxy::content::ContentSettings;
 use gauntlet_proxy::settings::content::Partial;

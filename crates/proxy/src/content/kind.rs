@@ -279,7 +279,7 @@ fn codings(headers: &HeaderMap) -> Vec<String> {
     all.filter(|c| KNOWN.contains(&c.as_str())).take(CODINGS_MAX + 1).collect()
 }
 
-/// Registered content codings but `identity` (IANA), and their old names; those of wget2 and others.
+/// Registered content codings but `identity` (IANA), their old names, and those of wget2.
 const KNOWN: [&str; 20] = [
     "gzip",
     "x-gzip",
