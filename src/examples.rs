@@ -113,6 +113,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("channel pin", &["gauntlet channel pin main 11", "gauntlet channel pin main --off"]),
     ("channel rollback", &["gauntlet channel rollback main --reason holds-newsletters"]),
     (
+        "channel upload",
+        &["gauntlet channel upload /srv/www/main objects:channels/main --config gauntlet.toml"],
+    ),
+    (
         "channel mirror",
         &[
             "gauntlet channel mirror https://origin.example/main /srv/www/main --root main.root.json",
