@@ -198,7 +198,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let give = |held: &Held| print(&mut out, held, *json);
             let has_more = list(&*held, query.clone(), *limit, give)?;
             if has_more && !json {
-                writeln!(out, "{}", rest(&*held, &query, *limit)?)?;
+                // Beside the list, whose lines are messages.
+                eprintln!("gauntlet: {}", rest(&*held, &query, *limit)?);
             }
         }
         Action::Folders { array, json } => {
