@@ -58,6 +58,14 @@ fn wait_for_sample(node: &Node) {
     });
 }
 
+fn no_release_to_what_is_no_address(node: &Node, id: &str) {
+    for odd in ["", "not an address", "x@example.net>\nRCPT TO:<evil@example.net"] {
+        let refused = gauntlet(node, &["quarantine", "release", id, "--to", odd]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && why.contains("no address"), "{why}");
+    }
+}
+
 #[test]
 fn held_mail_is_found_read_released_and_its_key_changed() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -115,11 +123,7 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     let verified = text(&gauntlet(&node, &["quarantine", "verify"]));
     assert_eq!(verified, "2 held messages, 0 cannot be read\n");
 
-    for odd in ["", "not an address", "x@example.net>\nRCPT TO:<evil@example.net"] {
-        let refused = gauntlet(&node, &["quarantine", "release", &ids[0], "--to", odd]);
-        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && why.contains("no address"), "{why}");
-    }
+    no_release_to_what_is_no_address(&node, &ids[0]);
     let released = text(&gauntlet(&node, &["quarantine", "release", &ids[0]]));
     assert_eq!(released, "released to 1 recipient\n");
     wait_for_sample(&node);

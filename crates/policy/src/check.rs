@@ -116,8 +116,8 @@ fn change_problem(change: &ChangeTemplate) -> Option<String> {
     }
 }
 
-/// Mail goes to well-formed mailboxes only (RFC 5321 section 4.1.2): it would be lost with none, and
-/// another text could bring SMTP commands of its own.
+/// Mail goes to well-formed mailboxes only (RFC 5321 section 4.1.2): it would be lost with none,
+/// and another text could bring SMTP commands of its own.
 fn recipients_problem(action: &str, to: &[String]) -> Option<String> {
     if to.is_empty() {
         return Some(format!("{action}: name at least one address, or the message is lost"));

@@ -7,7 +7,8 @@
 mod chain;
 mod decode;
 mod evidence;
-pub mod inspector;
+pub mod group;
+mod inspector;
 mod judge;
 mod kind;
 mod mapped;

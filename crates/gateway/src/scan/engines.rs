@@ -45,7 +45,8 @@ impl EngineHost {
         EngineHost { cache: OnceLock::new(), launcher }
     }
 
-    /// Watches for the end of the process that starts commands, if there is one: [`Launcher::watch`].
+    /// Watches for the end of the process that starts commands, if there is one:
+    /// [`Launcher::watch`].
     ///
     /// # Errors
     /// If a thread cannot be started.

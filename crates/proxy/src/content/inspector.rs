@@ -25,7 +25,8 @@ use tokio::time::Instant;
 
 use super::decode::{BOMB_BYTES_MIN, DecodeError, Decoder};
 use super::evidence;
-use super::kind::{self, Class, Declared};
+use super::group::group;
+use super::kind::{Class, Declared};
 use super::scan::{Download, ScanVerdict, Share};
 use super::shadow::{self, PageSample};
 use super::shared::Shared;
@@ -342,8 +343,8 @@ impl ContentInspector {
     /// beginning.
     fn is_passed(&mut self, kind: FileKind) -> Result<bool, Stop> {
         if let Some(UnjudgedPart { note, media_only }) = &self.part {
-            let group = kind::group(kind).filter(|_| *media_only);
-            if group.is_some_and(|group| !matches!(group, "image" | "media")) {
+            let of = group(kind).filter(|_| *media_only);
+            if of.is_some_and(|group| !matches!(group, "image" | "media")) {
                 return Err(Stop::Block(evidence::partial()));
             }
             self.notes.push((*note).to_owned());

@@ -6,6 +6,7 @@ use hyper::header::{
     CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName,
 };
 
+use super::group::group;
 use super::stream::{self, Watch};
 use crate::settings::content::ContentSettings;
 
@@ -251,23 +252,6 @@ const SINGLE: [(FileKind, &[&str]); 10] = [
     (FileKind::Jar, &["application/java-archive"]),
     (FileKind::Apk, &["application/vnd.android.package-archive"]),
 ];
-
-/// The group of a kind.
-pub(super) fn group(kind: FileKind) -> Option<&'static str> {
-    use FileKind as K;
-    match kind {
-        kind if kind.is_program() => Some("program"),
-        K::SymbianInstaller | K::MsCompress => Some("program"),
-        K::Pdf | K::Rtf | K::Ole | K::OfficeXml | K::OpenDocument | K::OneNote => Some("document"),
-        K::Image => Some("image"),
-        K::Media => Some("media"),
-        K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::SevenZip | K::Rar | K::Cab | K::Tar => {
-            Some("archive")
-        }
-        K::DiskImage | K::Ace | K::Arj | K::Lzma | K::Lha | K::Cpio | K::Ar => Some("archive"),
-        _ => None,
-    }
-}
 
 /// Codings without those that mean nothing. Browsers ignore names that they do not know; those
 /// that are registered, or that some programs undo, and are not known here are kept, and named when

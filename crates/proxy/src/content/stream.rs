@@ -143,6 +143,9 @@ mod tests {
         assert_eq!(of(&[0, 0, 0]), Look::Undecided);
         assert_eq!(of(&[0, 0, 0, 0, 2, 8, 1, 0, 0, 0, 0, 0]), Look::Stream);
         assert_eq!(of(&[[0, 0, 0, 0, 20].as_slice(), &[8; 20]].concat()), Look::Stream);
+        let packed = [b"\x1f\x8b\x08\0".as_slice(), &[0; 16]].concat();
+        assert_eq!(of(&[[1, 0, 0, 0, 20].as_slice(), &packed].concat()), Look::Stream);
+        assert_eq!(of(&[[0, 0, 0, 0, 20].as_slice(), &packed].concat()), Look::Other);
         let program = [b"MZ".as_slice(), &[0; 60]].concat();
         assert_eq!(of(&program), Look::Other);
         assert_eq!(of(&[[0, 0, 0, 0, 62].as_slice(), &program].concat()), Look::Other);

@@ -3,7 +3,7 @@
 use gauntlet_sniff::sniff;
 
 use super::Look;
-use crate::content::kind;
+use crate::content::group::group;
 
 /// Flag and length before a message.
 const HEAD_BYTES: usize = 5;
@@ -52,8 +52,13 @@ impl Frames {
         let [_, length @ ..] = *head;
         let length = u64::from(u32::from_be_bytes(length));
         if message.len() as u64 == length.min(BEGIN_BYTES as u64) {
-            let group = kind::group(sniff(message));
-            self.is_other = group.is_some_and(|group| !matches!(group, "image" | "media"));
+            // A message that the flag says is compressed begins as an archive does.
+            let is_packed = head.first().is_some_and(|flag| flag & 1 == 1);
+            self.is_other = group(sniff(message)).is_some_and(|group| match group {
+                "image" | "media" => false,
+                "archive" => !is_packed,
+                _ => true,
+            });
             self.is_one = true;
             self.left = length - message.len() as u64;
             self.begin.clear();
