@@ -1,16 +1,16 @@
-//! Threads that stand back: what no message waits for, or only one, gives way to mail.
+//! Threads that stand back: what no message waits for gives way to mail.
 //!
 //! The scheduler of Linux keeps the nice value of each thread by itself (sched(7)), which everybody
 //! may raise and, without a capability, nobody may lower again. So a thread that starts others, or
 //! processes, which inherit it, has [`in_background`] do what is heavy.
 
-/// Judging of large messages and the preparation of new rules: a tenth of the CPU time of who
-/// receives when both have much to do (sched_prio_to_weight of the kernel: 110 to 1024), and its
-/// turn ends when who receives has something to do.
+/// New rules and versions of channels are prepared with a tenth of the CPU time of who receives
+/// where both have much to do (sched_prio_to_weight of the kernel: 110 to 1024), and their turn ends
+/// when who receives has something to do.
 const NICE: i32 = 10;
 
 /// Lowers the priority of the thread that calls, for good.
-pub fn lower() {
+fn lower() {
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "the priority of a thread could not be lowered");
     }

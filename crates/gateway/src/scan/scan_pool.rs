@@ -2,8 +2,8 @@
 //!
 //! A small message is judged where it was received: handing it to another thread and the verdict
 //! back wakes two threads, which takes a third of the time of its scan. A large one goes to the
-//! pool, one thread a CPU with a bounded queue before it: sockets do not wait for it, and small
-//! ones are let in before it (`priority`). So does one whose files were unpacked.
+//! pool, one thread a CPU with a bounded queue before it: sockets do not wait for it, and the
+//! system shares the CPUs between it and small ones. So does one whose files were unpacked.
 //!
 //! A permit comes before the queue, so that the queue can never be full; who gets none in time
 //! answers 451. A scan that panics costs its message a 451 and nothing else.
@@ -20,7 +20,6 @@ use gauntlet_store::LogRecord;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::metrics::Metrics;
-use crate::priority;
 use crate::scan::judge::{Judge, Work};
 use crate::scan::unpacking::Unpacking;
 use crate::text_log::ENGINE;
@@ -137,13 +136,9 @@ impl ScanPool {
         let jobs = Arc::new(Jobs::default());
         for number in 0..threads {
             let (jobs, metrics) = (jobs.clone(), metrics.clone());
-            std::thread::Builder::new().name(format!("scan-{number}")).spawn(move || {
-                // Where all mail is judged here, nobody is to be let in.
-                if here_bytes_max > 0 {
-                    priority::lower();
-                }
-                run(&jobs, &metrics);
-            })?;
+            std::thread::Builder::new()
+                .name(format!("scan-{number}"))
+                .spawn(move || run(&jobs, &metrics))?;
         }
         let room = Arc::new(Semaphore::new(queue_max.saturating_add(threads)));
         Ok(ScanPool { jobs, room, wait_max, here_bytes_max, metrics: metrics.clone() })
@@ -230,12 +225,7 @@ async fn unpack(unpacking: Arc<Unpacking>, mut work: Work, limits: Limits) -> Op
     let _turn = unpacking.turn().await?;
     let unpacked = tokio::task::spawn_blocking(move || {
         let start = Instant::now();
-        let tree = || unpacking.tree(&Message::parse_with(&work.raw, &limits), &work.raw);
-        // The thread goes on with something else.
-        work.facts.content = match work.raw.len() <= SMALL_BYTES_MAX {
-            true => tree(),
-            false => priority::in_background(tree),
-        };
+        work.facts.content = unpacking.tree(&Message::parse_with(&work.raw, &limits), &work.raw);
         work.unpacked = Some(start.elapsed());
         work
     });
