@@ -122,7 +122,6 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
 
     let verified = text(&gauntlet(&node, &["quarantine", "verify"]));
     assert_eq!(verified, "2 held messages, 0 cannot be read\n");
-
     no_release_to_what_is_no_address(&node, &ids[0]);
     let released = text(&gauntlet(&node, &["quarantine", "release", &ids[0]]));
     assert_eq!(released, "released to 1 recipient\n");

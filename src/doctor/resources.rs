@@ -150,8 +150,8 @@ fn given_days(start: i64, end: i64) -> (i64, i64) {
     (life / 5, life / 20)
 }
 
-/// The node has nothing to ask: whether its clock is right, whether much of what is held may go, when
-/// it may be restarted to have all its processes again.
+/// The node has nothing to ask: whether its clock is right, whether much of what is held may go,
+/// when it may be restarted to have all its processes again.
 pub(super) fn questions(config: &Config, found: &mut Findings) {
     let Ok(Answer::Status(status)) = control::ask(&config.node.data, &Request::Status) else {
         return;

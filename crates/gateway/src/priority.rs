@@ -5,8 +5,8 @@
 //! processes, which inherit it, has [`in_background`] do what is heavy.
 
 /// New rules and versions of channels are prepared with a tenth of the CPU time of who receives
-/// where both have much to do (sched_prio_to_weight of the kernel: 110 to 1024), and their turn ends
-/// when who receives has something to do.
+/// where both have much to do (sched_prio_to_weight of the kernel: 110 to 1024), and their turn
+/// ends when who receives has something to do.
 const NICE: i32 = 10;
 
 /// Lowers the priority of the thread that calls, for good.
