@@ -91,7 +91,7 @@ fn check_node(config: &Config) -> Result<(), ConfigError> {
 
 /// Whose mail is ours.
 fn check_ours(config: &Config) -> Result<(), ConfigError> {
-    for domain in config.domains.local.iter().filter(|domain| !is_domain_pattern(domain)) {
+    if let Some(domain) = config.domains.local.iter().find(|domain| !is_domain_pattern(domain)) {
         let mend = match domain.trim().trim_start_matches('@').trim_end_matches('.') {
             "*" => {
                 "name each domain; \"*.example.org\" takes the subdomains of one, and an empty list \
