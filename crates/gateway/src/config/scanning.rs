@@ -166,7 +166,7 @@ impl Default for RuleSettings {
 }
 
 /// Senders, clients and hosts that are known. Entries are addresses, `@domain`, domains, networks
-/// in CIDR form or URL hosts; `file:PATH` reads entries from a file, one a line.
+/// in CIDR form or URL hosts. A file of them is a [`LocalListSettings`](super::LocalListSettings).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListSettings {
