@@ -90,11 +90,21 @@ fn a_channel_is_brought_to_the_object_store_and_followed_there_by_command() {
     let rules = fs::read_to_string(generations.path(3).join("rules/today.cf")).unwrap();
     assert!(rules.contains("potatoes"), "{rules}");
 
+    // Neither another channel nor what else is in the store is overwritten or removed.
+    let other = Publisher::new();
+    let elsewhere = other.channel();
+    for name in ["objects:channels/main", "objects:channels"] {
+        let said = bad(&run(&["upload", elsewhere.to_str().unwrap(), name]));
+        assert!(said.contains("something else than this channel is there"), "{name}: {said}");
+    }
+    good(&run(&["upload", elsewhere.to_str().unwrap(), "objects:channels/main/below"]));
     // What the channel no longer has goes, and nothing beside it.
     fs::write(channel.join("4.left-over.json"), "{}").unwrap();
     good(&run(&upload));
     fs::remove_file(channel.join("4.left-over.json")).unwrap();
     assert!(good(&run(&upload)).contains("1 removed"));
+    let below = ["upload", elsewhere.to_str().unwrap(), "objects:channels/main/below"];
+    assert!(good(&run(&below)).contains(": 0 files (0 bytes) brought, 0 removed"));
     assert!(good(&run(&["pull"])).contains("nothing new"));
 }
 

@@ -1,17 +1,13 @@
 //! Hosts, domains, addresses and networks in settings: values that read, but that no mail would
 //! ever match, or no connection reach.
 
+use gauntlet_smtp::address;
 use gauntlet_verdict::lists::check_entry;
 
 use super::address::server_address;
 use super::error::ConfigError;
 use super::settings::Config;
 use crate::network::Network;
-
-/// Longest name of a host (RFC 1035 section 2.3.4).
-const NAME_BYTES_MAX: usize = 253;
-/// Longest label of one.
-const LABEL_BYTES_MAX: usize = 63;
 
 /// Whether this is a host and a port, as next hops are written: `mail.example.org:25`,
 /// `192.0.2.1:25`, `[2001:db8::1]:25`.
@@ -25,18 +21,8 @@ pub fn is_host_and_port(text: &str) -> bool {
     })
 }
 
-/// Whether this is a domain as it stands behind the `@` of an address: labels, or an address in
-/// brackets (RFC 5321 section 4.1.3).
 fn is_domain(text: &str) -> bool {
-    let literal = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    if let Some(literal) = literal {
-        let address = literal.strip_prefix("IPv6:").unwrap_or(literal);
-        return address.parse::<std::net::IpAddr>().is_ok();
-    }
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    let is_label =
-        |label: &str| (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.chars().all(is_plain);
-    text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label)
+    address::is_domain(text.as_bytes())
 }
 
 /// Whether this is a domain, or `*.` and the one whose subdomains it means.
@@ -44,12 +30,8 @@ fn is_domain_pattern(text: &str) -> bool {
     is_domain(text.strip_prefix("*.").unwrap_or(text))
 }
 
-/// Whether this is an address with a domain.
 fn is_address(text: &str) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    let is_quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
-    let is_plain = |c: char| !c.is_control() && (is_quoted || !c.is_whitespace());
-    !local.is_empty() && local.chars().all(is_plain) && is_domain(domain)
+    address::is_mailbox(text.as_bytes())
 }
 
 /// Whether a list of recipients may hold this: an address, `@domain`, or `postmaster`, which needs

@@ -11,8 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::ids;
 use crate::node::test_node::{TestNode, id_in};
 
-/// Answers to RCPT by the local part, takes every message; `gone` ends the connection.
-async fn converse(stream: TcpStream) -> std::io::Result<()> {
+/// Answers to RCPT by the local part, takes every message; `gone` ends the connection. With a count
+/// of what it takes: says so twice, the second time a moment later.
+async fn converse(stream: TcpStream, taken: Option<Arc<AtomicUsize>>) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     stream.get_mut().write_all(b"220 hop\r\n").await?;
     let (mut line, mut in_body) = (String::new(), false);
@@ -24,6 +25,11 @@ async fn converse(stream: TcpStream) -> std::io::Result<()> {
         let reply: &[u8] = match line.trim_end() {
             "." => {
                 in_body = false;
+                if let Some(taken) = &taken {
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    stream.get_mut().write_all(b"250 2.0.0 taken\r\n").await?;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
                 b"250 2.0.0 taken\r\n"
             }
             _ if in_body => continue,
@@ -31,39 +37,10 @@ async fn converse(stream: TcpStream) -> std::io::Result<()> {
                 in_body = true;
                 b"354 go on\r\n"
             }
+            ehlo if ehlo.starts_with("EHLO") => b"250-hop\r\n250 PIPELINING\r\n",
             rcpt if rcpt.contains("<unknown@") => b"550 5.1.1 no such user\r\n",
             rcpt if rcpt.contains("<busy@") => b"451 4.3.0 come again\r\n",
             rcpt if rcpt.contains("<gone@") => return Ok(()),
-            _ => b"250 2.0.0 ok\r\n",
-        };
-        stream.get_mut().write_all(reply).await?;
-    }
-}
-
-/// Takes every message and says so twice, the second time a moment later.
-async fn repeat(stream: TcpStream, taken: Arc<AtomicUsize>) -> std::io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    stream.get_mut().write_all(b"220 hop\r\n").await?;
-    let (mut line, mut in_body) = (String::new(), false);
-    loop {
-        line.clear();
-        if stream.read_line(&mut line).await? == 0 {
-            return Ok(());
-        }
-        let reply: &[u8] = match line.trim_end() {
-            "." => {
-                in_body = false;
-                taken.fetch_add(1, Ordering::Relaxed);
-                stream.get_mut().write_all(b"250 2.0.0 taken\r\n").await?;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                b"250 2.0.0 really\r\n"
-            }
-            _ if in_body => continue,
-            "DATA" => {
-                in_body = true;
-                b"354 go on\r\n"
-            }
-            ehlo if ehlo.starts_with("EHLO") => b"250-hop\r\n250 PIPELINING\r\n",
             _ => b"250 2.0.0 ok\r\n",
         };
         stream.get_mut().write_all(reply).await?;
@@ -78,7 +55,7 @@ async fn what_counts_as_delivered_was_sent_though_the_next_hop_says_too_much() {
     let count = taken.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(repeat(stream, count.clone()));
+            tokio::spawn(converse(stream, Some(count.clone())));
         }
     });
     let node =
@@ -102,7 +79,7 @@ async fn node() -> TestNode {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(converse(stream));
+            tokio::spawn(converse(stream, None));
         }
     });
     TestNode::start(&format!("[route]\nnext_hop = \"{address}\"\ncut_through = false\n"))
