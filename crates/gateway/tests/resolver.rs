@@ -104,7 +104,9 @@ async fn nobody_answers() {
     assert_eq!(count(Outcome::Timeout) + count(Outcome::NotAsked), 40);
     assert!(count(Outcome::NotAsked) >= 24, "{outcomes:?}");
     assert!(start.elapsed() < Duration::from_secs(3), "the wait is bounded");
-    // That nobody answered is known for a while.
+    // That nobody answered is known for a while. Whoever asks stops waiting as early as the
+    // question ends: one more asker may still join it, the one after it cannot.
+    assert_eq!(resolver.ask("name0.example", Kind::A).await.answer.outcome, Outcome::Timeout);
     let again = resolver.ask("name0.example", Kind::A).await;
     assert!(again.cached && again.answer.outcome == Outcome::Timeout);
 }
