@@ -57,8 +57,9 @@ impl NodeHandle for Handle {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ruleset: node.ruleset(),
             started_ms: node.started_ms(),
-            problems: self.problems(),
+            problems: node.problems(),
             questions: node.questions(),
+            warnings: self.array.as_ref().and_then(|array| array.problem()).into_iter().collect(),
             queued: node.queue.count(),
             queue_age_ms: node.queue_age_ms(),
             sessions: node.sessions(),
@@ -269,14 +270,6 @@ impl NodeHandle for Handle {
 
     fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError> {
         self.node.correct(id, spam, who).map_err(NodeError::new)
-    }
-}
-
-impl Handle {
-    /// What is wrong with the node, and with its array.
-    fn problems(&self) -> Vec<String> {
-        let of_array = self.array.as_ref().and_then(|array| array.problem());
-        self.node.problems().into_iter().chain(of_array).collect()
     }
 }
 

@@ -344,6 +344,9 @@ pub struct NodeStatus {
     pub problems: Vec<String>,
     /// What an administrator should decide, and how; the node takes mail meanwhile.
     pub questions: Vec<String>,
+    /// What is wrong and does not keep it from taking mail: its array's database, object store or
+    /// versions.
+    pub warnings: Vec<String>,
     /// Messages waiting for delivery.
     pub queued: u64,
     /// Age of the oldest of them in milliseconds; 0 when there is none.

@@ -85,6 +85,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         queued: Mutex::default(),
         trained: Mutex::default(),
         problems: Mutex::default(),
+        warnings: Mutex::default(),
         users_changes: Mutex::default(),
         ordered: Mutex::default(),
         answered: Mutex::default(),

@@ -250,4 +250,11 @@ fn a_node_that_takes_no_mail_says_503_to_whoever_asks_for_its_health() {
     }
     console.node.problems.lock().unwrap().clear();
     assert_eq!(console.request("GET", "/healthz", "", "").status, 200, "and back");
+    // What is wrong with the array is no reason to take a node out that takes mail; whoever asks
+    // for its health does not learn where its database is.
+    let away = "array: cannot connect to db.example.net";
+    console.node.warnings.lock().unwrap().push(away.to_owned());
+    let answer = console.request("GET", "/health/ready", "", "");
+    assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"));
+    assert!(console.request("GET", "/", &console.sign_in("admin"), "").body.contains(away));
 }

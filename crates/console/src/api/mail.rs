@@ -35,6 +35,8 @@ pub(crate) fn status(app: &App, _: &RequestContext) -> Result<Response, RequestE
         "started_ms": status.started_ms,
         "ready": status.problems.is_empty(),
         "problems": status.problems,
+        "questions": status.questions,
+        "warnings": status.warnings,
         "queued": status.queued,
         "queue_age_ms": status.queue_age_ms,
         "sessions": status.sessions,

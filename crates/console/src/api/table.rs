@@ -100,6 +100,8 @@ pub static OPERATIONS: &[Operation] = &[
             ("version", "string"),
             ("ready", "boolean"),
             ("problems", "array"),
+            ("questions", "array"),
+            ("warnings", "array"),
             ("queued", "integer"),
             ("metrics", "object"),
         ]),

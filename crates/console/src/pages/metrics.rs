@@ -22,7 +22,8 @@ pub(crate) fn live(_: &App, _: &RequestContext) -> Result<Response, RequestError
 }
 
 /// `GET /health/ready` and, as older set-ups ask, `/healthz`: 200 when the node takes mail (with
-/// what an administrator should decide), else 503 and why.
+/// what an administrator should decide), else 503 and why. An array whose database is away is no
+/// reason: all its nodes would be taken out at once, while each of them takes mail.
 pub(crate) fn ready(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let status = app.state.node.status();
     let (problems, questions) = (status.problems, status.questions);

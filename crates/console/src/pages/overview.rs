@@ -62,6 +62,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         div id="list" data-live {
             @for problem in &status.problems { p.notice.poor role="alert" { (problem) } }
             @for question in &status.questions { p.notice.poor role="alert" { (question) } }
+            @for warning in &status.warnings { p.notice.poor role="alert" { (warning) } }
             (tiles(&counts, held, &status))
             section.card { h2 { (t("Messages an hour, last 24 hours (UTC)")) } (hours(&counts, until)) }
             div.halves {

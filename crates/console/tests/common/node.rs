@@ -40,6 +40,8 @@ pub(crate) struct ListNode {
     pub(crate) answered: Mutex<Vec<(String, ReleaseOutcome)>>,
     /// Why it takes no mail.
     pub(crate) problems: Mutex<Vec<String>>,
+    /// What is wrong with its array.
+    pub(crate) warnings: Mutex<Vec<String>>,
     /// What was to be done with versions of channels.
     pub(crate) of_channels: Mutex<Vec<String>>,
     /// Orders to other nodes.
@@ -111,6 +113,7 @@ impl NodeHandle for ListNode {
             queue_age_ms: 95_000,
             sessions: 2,
             problems: self.problems.lock().unwrap().clone(),
+            warnings: self.warnings.lock().unwrap().clone(),
             locations: vec![("SMTP".to_owned(), "127.0.0.1:2525".to_owned())],
             ..NodeStatus::default()
         }
