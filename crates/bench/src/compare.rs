@@ -19,7 +19,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::load::trial::{self, Estimate, Round, Target};
-use crate::load::{Addresses, Corpus, Label, Latency, Outcome, Plan};
+use crate::load::{Addresses, Corpus, Label, Latency, Outcome, Plan, until_tried};
 use crate::machine::Manifest;
 use crate::null::NullServer;
 use crate::protocol::Protocol;
@@ -374,9 +374,13 @@ fn hold(
             if round == 0 {
                 plan.time = plan.time.min(Duration::from_secs(3));
             }
-            let before = Look::at(server);
-            let measured = trial::round(&plan, corpus, &target, ceiling, drain)
-                .with_context(|| server.name.clone())?;
+            // A slow peer on a busy machine may need longer for its first message.
+            let (before, measured) = until_tried(plan.time, |time| {
+                plan.time = time;
+                let before = Look::at(server);
+                Ok((before, trial::round(&plan, corpus, &target, ceiling, drain)?))
+            })
+            .with_context(|| server.name.clone())?;
             if round > 0 {
                 let looks = before.zip(Look::at(server));
                 let answered = measured.measured.answered_in_all as f64;

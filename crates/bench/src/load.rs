@@ -103,6 +103,29 @@ pub struct NothingTried {
     pub seconds: f64,
 }
 
+/// How often a run is made until a message was tried in it.
+pub(crate) const ATTEMPTS_MAX: u32 = 3;
+/// How many times longer each further attempt is.
+const ATTEMPT_GROWTH: u32 = 4;
+
+/// Makes a run, again with longer time while no message is tried in it.
+pub(crate) fn until_tried<T>(
+    time: Duration,
+    mut run: impl FnMut(Duration) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut time = time;
+    let mut attempt = 1;
+    loop {
+        match run(time) {
+            Err(error) if attempt < ATTEMPTS_MAX && error.is::<NothingTried>() => {
+                time = time.saturating_mul(ATTEMPT_GROWTH);
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
+}
+
 /// What all connections share.
 struct Shared {
     plan: Plan,

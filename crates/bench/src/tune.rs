@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::compare::peers::Node;
 use crate::compare::server::Server;
 use crate::load::trial::{self, Estimate, ROUNDS_MAX, Round, Target};
-use crate::load::{Addresses, Corpus, NothingTried, Plan};
+use crate::load::{ATTEMPTS_MAX, Addresses, Corpus, NothingTried, Plan, until_tried};
 use crate::machine::Manifest;
 use crate::null::NullServer;
 use crate::protocol::Protocol;
@@ -38,10 +38,6 @@ const MESSAGES_PER_CONNECTION: u64 = 500;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Time of a run against a server that does nothing.
 const CALIBRATION: Duration = Duration::from_secs(2);
-/// How often a run is made until a message was tried in it.
-const ATTEMPTS_MAX: u32 = 3;
-/// How many times longer each further attempt is.
-const ATTEMPT_GROWTH: u32 = 4;
 /// Most folders that libraries are looked for in.
 const FOLDERS_MAX: usize = 64;
 
@@ -302,24 +298,6 @@ fn climb(
 fn helps(ratio: &Estimate, noise: Option<&Estimate>) -> bool {
     let above = ratio.low.is_some_and(|low| low > 1.0);
     above && noise.is_some_and(|noise| ratio.mean > noise.mean.max(1.0 / noise.mean))
-}
-
-/// Makes a run, again with longer time while no message is tried in it.
-fn until_tried<T>(
-    time: Duration,
-    mut run: impl FnMut(Duration) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let mut time = time;
-    let mut attempt = 1;
-    loop {
-        match run(time) {
-            Err(error) if attempt < ATTEMPTS_MAX && error.is::<NothingTried>() => {
-                time = time.saturating_mul(ATTEMPT_GROWTH);
-                attempt += 1;
-            }
-            other => return other,
-        }
-    }
 }
 
 impl<'a> Workbench<'a> {
