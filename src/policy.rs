@@ -19,7 +19,7 @@ use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::scan::data_loss::{DataLossPrevention, NeverFound};
 use gauntlet_inputs::file;
-use gauntlet_mail::{Direction, Envelope, Facts, Message};
+use gauntlet_mail::{Direction, Facts, Message};
 use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
 use gauntlet_store::WebReleases;
 use gauntlet_verdict::Verdict;
@@ -30,6 +30,8 @@ use crate::dlp::{self, Looking};
 use crate::ruleset::RulesetArgs;
 use crate::web::LOG_FOLDER;
 
+/// Whom a policy is asked about where nobody is named.
+const NOBODY: &str = "recipient@example.org";
 const AFTER_HELP: &str = "\
 Cases for `test` are TOML:
   [[case]]
@@ -107,8 +109,9 @@ struct ExplainArgs {
     /// else the one that comes with the program]
     #[arg(long)]
     policy: Option<PathBuf>,
-    /// Envelope recipients (may be repeated)
-    #[arg(long, default_value = "recipient@example.org")]
+    /// Envelope recipients (may be repeated) [default: recipient@example.org, of whom the filters
+    /// are not told: they find what `gauntlet scan` finds]
+    #[arg(long)]
     to: Vec<String>,
     /// Envelope sender [default: the Return-Path, else the From address]
     #[arg(long)]
@@ -244,6 +247,8 @@ impl Judge {
         Ok(Judge { policy, snapshot, data_loss, unpacker })
     }
 
+    /// Without recipients the policy is asked about [`NOBODY`]; the filters are not told of it, so
+    /// that they find what `gauntlet scan` finds.
     fn explain(
         &self,
         raw: &[u8],
@@ -255,7 +260,10 @@ impl Judge {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut envelope =
             gauntlet_mail::trace::of_trace(&message, i64::try_from(now.as_secs()).unwrap_or(0));
-        envelope = Envelope { direction, rcpt_to, ..envelope };
+        envelope.direction = direction;
+        if !rcpt_to.is_empty() {
+            envelope.rcpt_to = rcpt_to;
+        }
         if let Some(mail_from) = mail_from {
             envelope.mail_from = mail_from;
         }
@@ -265,6 +273,9 @@ impl Judge {
         let looks = |_: &&Looking| self.policy.asks_data_loss(direction);
         if let Some(looking) = self.data_loss.as_ref().filter(looks) {
             looking.look(&message, &facts, &mut verdict);
+        }
+        if envelope.rcpt_to.is_empty() {
+            envelope.rcpt_to.push(NOBODY.to_owned());
         }
         let explanations = self.policy.explain(&PolicyInput {
             id: "none",
@@ -344,12 +355,8 @@ fn test(file: &Path, judge: &Judge) -> anyhow::Result<ExitCode> {
     let mut failed = 0usize;
     for case in &cases.cases {
         let raw = file::read(&folder.join(&case.message))?;
-        let mut rcpt_to = case.rcpt_to.clone();
-        if rcpt_to.is_empty() {
-            rcpt_to.push("recipient@example.org".into());
-        }
         let (_, explanations) =
-            judge.explain(&raw, case.direction, case.mail_from.clone(), rcpt_to);
+            judge.explain(&raw, case.direction, case.mail_from.clone(), case.rcpt_to.clone());
         for explanation in explanations {
             let got = explanation.disposition;
             let end = got.end.to_string();

@@ -154,3 +154,31 @@ fn a_reader_that_leaves_is_no_fault() {
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert!(!errors.contains("panicked") && !errors.contains("Broken pipe"), "{errors}");
 }
+
+/// `policy explain` judges a message as `scan` does unless it is told who receives it.
+#[test]
+fn a_policy_is_explained_for_the_same_findings() {
+    let folder = tempfile::tempdir().expect("a writable folder");
+    let path = folder.path().join("m.eml");
+    let text = "From: Shop <shop@shop.example>\r\nTo: Ann <ann@example.org>\r\nSubject: Your order\r\n\
+                Date: Fri, 20 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@shop.example>\r\n\
+                Content-Type: text/html\r\n\r\n\
+                <a href=\"https://shop.example/?u=ann%40example.org\">your order</a>\r\n";
+    std::fs::write(&path, text).expect("a writable folder");
+    let path = path.to_string_lossy().into_owned();
+    let found = &lines(&scan(&["--json", &path]))[0];
+    assert!(found["hits"].to_string().contains("URL_HAS_RECIPIENT"), "{found}");
+    let explained = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        command.args(["policy", "explain", "--json", &path]).args(args);
+        let output = command.output().expect("the program runs");
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        value["score"].as_f64().expect("points")
+    };
+    let points = found["score"].as_f64().expect("points");
+    for args in [&[][..], &["--to", "ann@example.org"]] {
+        assert!((explained(args) - points).abs() < 0.05, "{args:?}: {}", explained(args));
+    }
+    // The link is not about whoever else receives it.
+    assert!((explained(&["--to", "bob@example.org"]) - points).abs() > 0.1);
+}
