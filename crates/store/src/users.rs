@@ -53,6 +53,8 @@ pub use totp::{RECOVERY_CODES, SecondFactor, totp_code};
 
 /// Longest login, in bytes.
 const LOGIN_BYTES_MAX: usize = 254;
+/// Longest address: 64 bytes, the sign, 255 bytes (RFC 5321 section 4.5.3.1).
+const ADDRESS_BYTES_MAX: usize = 320;
 
 /// The users of a node, in the one process that has the file. Every method may be called from any
 /// thread and blocks. List a new method in [`handle`], so that [`Users`] has it.
@@ -104,7 +106,7 @@ impl UserDatabase {
     /// Adds a user.
     ///
     /// # Errors
-    /// If the login is taken or invalid, the password invalid, or the change could not be made
+    /// If the login is taken or invalid, the password or an address invalid, or the change could not be made
     /// durable.
     pub fn add(
         &self,
@@ -114,6 +116,7 @@ impl UserDatabase {
         now_ms: i64,
     ) -> Result<(), StoreError> {
         check_login(&user.login)?;
+        check_addresses(&user.addresses)?;
         let hash = hash_password(password)?;
         let scram = scram::keys_of(password)?;
         let folders = serde_json::to_string(&user.folders).unwrap_or_default();
@@ -225,6 +228,26 @@ fn check_login(login: &str) -> Result<(), StoreError> {
         && login.bytes().all(|b| b.is_ascii_graphic());
     let cause = format!("{login:?} is not 1 to {LOGIN_BYTES_MAX} visible ASCII characters");
     if fit { Ok(()) } else { Err(StoreError::Invalid { what: "login", cause }) }
+}
+
+/// Refuses what can never be the address of a recipient (RFC 5321 section 4.1.2, RFC 6531): a user
+/// of such an address would see no mail, and nobody would be told why.
+fn check_addresses(addresses: &[String]) -> Result<(), StoreError> {
+    let fits = |address: &String| {
+        let odd = |c: char| c.is_control() || c.is_whitespace() || "<>,;".contains(c);
+        let parts = address.rsplit_once('@');
+        address.len() <= ADDRESS_BYTES_MAX
+            && !address.contains(odd)
+            && parts.is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty())
+    };
+    match addresses.iter().find(|address| !fits(address)) {
+        None => Ok(()),
+        Some(wrong) => {
+            let shown: String = wrong.chars().take(80).collect();
+            let cause = format!("{shown:?} is no address such as ann@example.org");
+            Err(StoreError::Invalid { what: "addresses", cause })
+        }
+    }
 }
 
 /// Prevents other users of the machine from reading the file.

@@ -89,7 +89,7 @@ pub(super) fn list(app: &App, _: &RequestContext) -> Result<Response, RequestErr
 
 /// `POST /api/v1/users`.
 pub(super) fn add(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let all = |name| request.values(name).map(str::to_owned).collect();
+    let all = |name| request.values(name).filter(|v| !v.is_empty()).map(str::to_owned).collect();
     let user = User {
         login: request.field("login").to_owned(),
         role: request.role_field()?,
@@ -130,7 +130,9 @@ pub(super) fn password(app: &App, request: &RequestContext) -> Result<Response, 
 pub(super) fn rights(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let login = request.param("login");
     let role = request.role_field()?;
-    let all = |name| -> Vec<String> { request.values(name).map(str::to_owned).collect() };
+    let all = |name| -> Vec<String> {
+        request.values(name).filter(|v| !v.is_empty()).map(str::to_owned).collect()
+    };
     let (folders, addresses) = (all("folders"), all("addresses"));
     may_let_send(request)?;
     changeable(app, request)?;

@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params};
 
 use super::audit::audit;
-use super::{Role, UserDatabase, session, tokens};
+use super::{Role, UserDatabase, check_addresses, session, tokens};
 use crate::error::StoreError;
 
 impl UserDatabase {
@@ -12,7 +12,8 @@ impl UserDatabase {
     /// is no such user.
     ///
     /// # Errors
-    /// If no administrator would be left, or the change could not be made durable.
+    /// If an address is none, no administrator would be left, or the change could not be made
+    /// durable.
     pub fn change_rights(
         &self,
         login: &str,
@@ -22,6 +23,7 @@ impl UserDatabase {
         who: &str,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
+        check_addresses(addresses)?;
         let lists = [folders, addresses].map(|l| serde_json::to_string(l).unwrap_or_default());
         let changed = self.change(|batch| {
             if role != Role::Administrator && is_last_administrator(batch, login)? {

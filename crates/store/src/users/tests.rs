@@ -38,6 +38,17 @@ fn users_are_added_and_removed() {
     users.add(&user_named("eve", Role::Reviewer), "a long password", "ada", 7).unwrap();
     assert!(users.add(&user_named("EVE", Role::User), "a long password", "ada", 7).is_err());
     assert!(users.add(&user_named("a b", Role::User), "a long password", "ada", 7).is_err());
+    for wrong in ["ann", "@example.org", "ann@", "a b@example.org", "a@b\r\nRCPT TO:<c@d>", "<a@b>"]
+    {
+        let addresses = vec!["ann@example.org".to_owned(), wrong.to_owned()];
+        let odd = User { addresses: addresses.clone(), ..user_named("odd", Role::User) };
+        let why = users.add(&odd, "a long password", "ada", 7).unwrap_err().to_string();
+        assert!(why.contains("is no address"), "{why}");
+        let (role, none) = (Role::Reviewer, Vec::new());
+        assert!(users.change_rights("eve", role, &none, &addresses, "ada", 7).is_err(), "{wrong}");
+    }
+    let other = vec!["j\u{f6}rg@b\u{fc}cher.example".to_owned()];
+    assert!(users.change_rights("eve", Role::Reviewer, &Vec::new(), &other, "ada", 7).unwrap());
     assert_eq!(users.list().unwrap()[0], ada);
     assert!(users.remove("ada", "ada", 8).is_err());
     assert!(users.remove("eve", "ada", 8).unwrap());
