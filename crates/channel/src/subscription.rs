@@ -249,10 +249,10 @@ impl Subscription {
         let versions = self.generations.judged_before(current);
         if let Some(wanted) = to.filter(|wanted| !versions.contains(wanted)) {
             let before: Vec<String> = versions.iter().map(u64::to_string).collect();
+            let before = if before.is_empty() { "none".to_owned() } else { before.join(", ") };
             return Err(Error::Refused(format!(
                 "version {wanted} is not kept here, or was never in force before {current}; there \
-                 are: {}",
-                before.join(", ")
+                 are: {before}"
             )));
         }
         let is_good = |v: &u64| !self.state.rejected.contains_key(v);
