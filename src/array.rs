@@ -6,6 +6,9 @@ pub(crate) mod held;
 pub(crate) mod join;
 pub(crate) mod member;
 mod publish;
+mod queue;
+pub(crate) mod queue_orders;
+mod running;
 mod sharing;
 pub(crate) mod upgrade;
 
@@ -149,6 +152,20 @@ enum OrderCommand {
         /// Ids of messages; none for all that wait
         ids: Vec<String>,
     },
+    /// Keep messages of the queue waiting until they are retried
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 hold 019ABC --wait")]
+    Hold {
+        /// Ids of messages
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Delete messages of the queue, without a report to their senders
+    #[command(after_help = "Examples:\n  gauntlet array order mx2 discard 019ABC --wait")]
+    Discard {
+        /// Ids of messages
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
     /// Hand messages of the queue over to another node
     #[command(after_help = "Examples:\n  gauntlet array order mx2 move mx1 --wait")]
     Move {
@@ -189,6 +206,8 @@ impl OrderCommand {
             }
             OrderCommand::Delete { item } => Order::Delete { item },
             OrderCommand::Retry { ids } => Order::Retry { ids },
+            OrderCommand::Hold { ids } => Order::Hold { ids },
+            OrderCommand::Discard { ids } => Order::Discard { ids },
             OrderCommand::Move { to, ids } => Order::Move { to, ids },
             OrderCommand::Drain => Order::Drain,
             OrderCommand::Undrain => Order::Undrain,

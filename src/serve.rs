@@ -170,7 +170,7 @@ async fn serve(
     let phrases = channels.contents().phrases();
     let web = WebPath::start(&node, web_sockets, (&processes, &secrets), &phrases)?.map(Arc::new);
     let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
-    let array = Membership::start(&node, &args.node)?;
+    let array = Membership::start(&node, &args.node, &users)?;
     learning::watch(&node)?;
     channels.watch(&node, users.clone(), make, web.as_ref())?;
     record_policy(&node);

@@ -6,7 +6,7 @@ use gauntlet_console::release_answer::{self, ReleaseOutcome};
 use gauntlet_console::{
     ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, HeldDecision,
     HeldOrder, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder,
-    QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    QueueOrdered, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
@@ -15,7 +15,7 @@ use gauntlet_gateway::{Node, Release, control, ids};
 use gauntlet_policy::Groups;
 use gauntlet_store::Policies;
 use gauntlet_store::policies::{Edition, Version};
-use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_store::quarantine::{AuditLine, ReleaseOrder};
 use gauntlet_store::web_log::replay::UrlLookUp;
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 use gauntlet_web::release::ReleaseRequest;
@@ -23,8 +23,8 @@ use gauntlet_web::release::ReleaseRequest;
 use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 use super::packets::Packets;
-use crate::array::held;
 use crate::array::member::Membership;
+use crate::array::{held, queue_orders};
 use crate::channel::overview;
 use crate::channel::watch::Channels;
 use crate::digest;
@@ -98,6 +98,22 @@ impl NodeHandle for Handle {
     ) -> Result<Vec<HeldOrder>, NodeError> {
         let alone = || NodeError::new("this node is in no array");
         held::decide(self.array.as_ref().ok_or_else(alone)?, items, decision)
+    }
+
+    fn queue_order_elsewhere(
+        &self,
+        node: &str,
+        order: QueueOrder,
+        ids: &[&str],
+        who: &str,
+    ) -> Result<QueueOrdered, NodeError> {
+        let alone = || NodeError::new("this node is in no array");
+        queue_orders::give(self.array.as_ref().ok_or_else(alone)?, node, order, ids, who)
+    }
+
+    fn activity_elsewhere(&self, max: u32) -> Vec<(String, AuditLine)> {
+        let own = self.node.config().node.host_name();
+        self.array.as_ref().map(|array| array.activity(&own, max)).unwrap_or_default()
     }
 
     fn held_orders(&self) -> Vec<HeldOrder> {
@@ -184,6 +200,7 @@ impl NodeHandle for Handle {
             active: w.active,
             from: w.from,
             to: w.to,
+            more: 0,
             size: w.size,
             attempts: w.attempts,
             reply: w.reply,

@@ -3,15 +3,10 @@
 use std::time::Duration;
 
 use gauntlet_store::StoreError;
-use tokio::time::Instant;
 
-use crate::error::ArrayError;
 use crate::held::SharedQuarantine;
 use crate::held_settled::LOOKED_AT;
 use crate::orders::{self, Order, OrderRow};
-
-/// Between two looks whether an order is done.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 impl SharedQuarantine {
     /// The last orders about held mail, newest first, each with its item. Blocks.
@@ -38,22 +33,7 @@ impl SharedQuarantine {
         wait: Duration,
     ) -> Result<Vec<OrderRow>, StoreError> {
         self.ask(|session| async move {
-            let given = async {
-                let mut ids = Vec::with_capacity(wanted.len());
-                for (node, order) in wanted {
-                    ids.push(orders::give(&session, node, order, who).await?);
-                }
-                let deadline = Instant::now() + wait;
-                loop {
-                    let rows = orders::of_numbers(&session, &ids).await?;
-                    let is_done = rows.iter().all(|row| row.done_ms.is_some());
-                    if is_done || Instant::now() > deadline {
-                        return Ok::<_, ArrayError>(rows);
-                    }
-                    tokio::time::sleep(LOOK_PAUSE).await;
-                }
-            };
-            let given = given.await;
+            let given = orders::give_and_wait(&session, wanted, who, wait).await;
             (session, given)
         })
     }

@@ -6,6 +6,7 @@
 //! array says ([`member`]). A manager reads what all nodes shipped ([`log`]). Nodes never talk
 //! to each other.
 
+pub mod activity;
 pub mod address;
 pub mod authority;
 pub mod bodies;

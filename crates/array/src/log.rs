@@ -7,6 +7,7 @@ use gauntlet_store::StoreError;
 use gauntlet_store::log::{
     Bucket, Counts, Feedback, LoggedMessage, MessageLog, Page, Query, TopKind,
 };
+use gauntlet_store::quarantine::AuditLine;
 use tokio::runtime::Handle;
 
 use crate::database::Database;
@@ -42,6 +43,19 @@ impl SharedLog {
     pub fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
         self.0.ask(|session| async {
             let found = crate::nodes::list(&session).await;
+            (session, found)
+        })
+    }
+}
+
+impl SharedLog {
+    /// What was done on other nodes than this, newest first, each line with the name of its node.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn activity(&self, own: &str, max: u32) -> Result<Vec<(String, AuditLine)>, StoreError> {
+        self.0.ask(|session| async move {
+            let found = crate::activity::of_others(&session, own, i64::from(max)).await;
             (session, found)
         })
     }

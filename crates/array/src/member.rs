@@ -14,6 +14,7 @@ use gauntlet_store::log::Backlog;
 use gauntlet_store::{Clock, Log, Quarantine};
 use tokio::sync::watch;
 
+use crate::activity::{self, ActivityLog, ActivityShipper, NumberedLine, ReadActivity};
 use crate::database::{Database, Notifications, Session};
 use crate::editions::{self, CHANNEL, Edition, Kind};
 use crate::error::ArrayError;
@@ -107,6 +108,20 @@ pub trait LocalNode: Send + Sync {
     /// Goes on with the upgrade that this order asks for, over a restart; none until it is done.
     /// May block.
     fn upgrade(&self, order: i64, seconds: u64) -> Option<Outcome>;
+
+    /// Lines of one of the node's activity logs after this number, oldest first; after -1 the
+    /// newest one alone. May block.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    fn activity(
+        &self,
+        _: ActivityLog,
+        _after: i64,
+        _max: u64,
+    ) -> Result<Vec<NumberedLine>, String> {
+        Ok(Vec::new())
+    }
 
     /// Carries out an order other than [`Order::Move`] and [`Order::Upgrade`]. May block; harmless
     /// if it is repeated.
@@ -246,6 +261,7 @@ impl Member {
         let mut told = session.take_notifications();
         let mut journal = Journal::open(&self.options.folder.join("orders.json"))?;
         let mut shipper = Shipper::new(self.log.clone(), id);
+        let mut activity = ActivityShipper::new(id);
         let now = Instant::now();
         let mut due = Due { ship: now, status: now, poll: now, counts: now, shared: now };
         let mut exchange = self.begin_exchange(&session, id).await?;
@@ -253,7 +269,8 @@ impl Member {
         tokio::pin!(held);
         loop {
             let work = async {
-                self.work(&session, id, (&mut shipper, &mut journal), &mut due).await?;
+                let parts = (&mut shipper, &mut journal, &mut activity);
+                self.work(&session, id, parts, &mut due).await?;
                 if let (Some(exchange), true) = (&mut exchange, due.shared <= Instant::now()) {
                     due.shared = Instant::now() + self.share(&session, exchange).await?;
                 }
@@ -285,7 +302,7 @@ impl Member {
         &self,
         session: &Session,
         id: i16,
-        (shipper, journal): (&mut Shipper, &mut Journal),
+        (shipper, journal, activity): (&mut Shipper, &mut Journal, &mut ActivityShipper),
         due: &mut Due,
     ) -> Result<(), ArrayError> {
         let now = Instant::now();
@@ -309,6 +326,7 @@ impl Member {
         }
         if due.status <= now {
             self.tell(session, id).await?;
+            activity.step(session, &self.read_activity()).await?;
             due.status = Instant::now() + self.options.status_every;
         }
         if due.counts <= now {
@@ -317,6 +335,11 @@ impl Member {
             due.counts = Instant::now() + self.options.counts_every;
         }
         Ok(())
+    }
+
+    fn read_activity(&self) -> Arc<ReadActivity> {
+        let local = self.local.clone();
+        Arc::new(move |log, after, max| local.activity(log, after, max))
     }
 
     /// Ships once; true if more waits.
@@ -355,6 +378,7 @@ impl Member {
         }
         if let Some(days) = self.options.log_days {
             shipping::drop_days(session, now_ms, days).await?;
+            activity::drop_old(session, now_ms - i64::from(days) * DAY_MS).await?;
             if let Some(parts) = &self.shared {
                 state::drop_old(session, parts.days).await?;
             }

@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 use crate::database::Session;
 use crate::error::ArrayError;
 
+/// Most messages of its queue that a node tells of.
+pub const WAITING_MAX: usize = 10;
+/// Longest answer of a next hop that is told with them, in bytes.
+pub const REPLY_BYTES_MAX: usize = 160;
+
 /// Who a node is. The name is for people; the identity, made once at random and kept on the node's
 /// disk, tells two nodes with one name apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +88,32 @@ pub struct Status {
     pub settings: i64,
     /// Why newer ones are not.
     pub settings_error: String,
+    /// Messages of its queue that wait after a failed attempt, or are held back: the oldest of
+    /// them, at most [`WAITING_MAX`]. What only passes through is not told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
+}
+
+/// A message that waits in a node's queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    /// Id of the message.
+    pub id: String,
+    /// Envelope sender; empty for bounces.
+    pub from: String,
+    /// The first of the addresses that are still open.
+    pub to: String,
+    /// How many of these there are.
+    pub recipients: u64,
+    /// When the next attempt is due, in Unix milliseconds; none if it is held back.
+    pub due_ms: Option<i64>,
+    /// Attempts of delivery so far.
+    pub attempts: u32,
+    /// Size of the message in bytes.
+    pub size: u64,
+    /// What the next hop said last, at most [`REPLY_BYTES_MAX`].
+    pub reply: String,
 }
 
 /// A node as the array knows it.

@@ -8,9 +8,11 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gauntlet_store::{StoreError, files};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::database::Session;
 use crate::editions::CHANNEL;
@@ -22,6 +24,8 @@ const AT_ONCE: i64 = 100;
 const KEPT: usize = 10_000;
 /// The word for [`Order::Upgrade`].
 const UPGRADE: &str = "upgrade";
+/// Between two looks whether an order is done.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// Longest outcome, in bytes.
 const OUTCOME_BYTES_MAX: usize = 4_096;
 
@@ -57,6 +61,16 @@ pub enum Order {
     },
     /// Try to deliver these messages of the queue now; all that wait if none is named.
     Retry {
+        /// Ids of messages.
+        ids: Vec<String>,
+    },
+    /// Keep these messages of the queue waiting until they are retried.
+    Hold {
+        /// Ids of messages.
+        ids: Vec<String>,
+    },
+    /// Delete these messages of the queue, without a report to their senders.
+    Discard {
         /// Ids of messages.
         ids: Vec<String>,
     },
@@ -106,6 +120,8 @@ impl Order {
             Order::Delete { .. } => "delete",
             Order::Learn { .. } => "learn",
             Order::Retry { .. } => "retry",
+            Order::Hold { .. } => "hold",
+            Order::Discard { .. } => "discard",
             Order::Move { .. } => "move",
             Order::Drain => "drain",
             Order::Undrain => "undrain",
@@ -157,6 +173,33 @@ pub async fn give(
     })?;
     session.rows(DOING, "SELECT pg_notify($1, 'order')", &[&CHANNEL]).await?;
     Ok(row.get(0))
+}
+
+/// Gives these orders, each to the node that is named, and waits for the answers, at most so long.
+/// The result has one row an order; one without a time of its end is still open, and is done when
+/// its node takes it.
+///
+/// # Errors
+/// If an order cannot be given. Those before it are.
+pub async fn give_and_wait(
+    session: &Session,
+    wanted: &[(String, Order)],
+    who: &str,
+    wait: Duration,
+) -> Result<Vec<OrderRow>, ArrayError> {
+    let mut ids = Vec::with_capacity(wanted.len());
+    for (node, order) in wanted {
+        ids.push(give(session, node, order, who).await?);
+    }
+    let deadline = Instant::now() + wait;
+    loop {
+        let rows = of_numbers(session, &ids).await?;
+        let is_done = rows.iter().all(|row| row.done_ms.is_some());
+        if is_done || Instant::now() > deadline {
+            return Ok(rows);
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
 }
 
 /// An order by its number.

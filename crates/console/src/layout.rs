@@ -149,6 +149,7 @@ fn notice(request: &RequestContext) -> Markup {
         "own" => (true, t("It counts from the next message on.")),
         "users" | "tokens" => (true, t("It is changed.")),
         "queue" => (true, plural(n, "Done for {} message.", "Done for {} messages.")),
+        "queue_ordered" => (true, t("The other node has done it.")),
         "web_released" => (true, t("It is released, and passes from now on.")),
         "web_declined" => (true, t("It stays blocked.")),
         "web_revoked" => (true, t("It is blocked again, where a rule blocks it.")),

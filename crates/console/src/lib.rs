@@ -46,7 +46,7 @@ pub use node::{
 };
 pub use node::{
     Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule,
-    PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    PolicyOrder, QueueOrder, QueueOrdered, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 pub use oidc::OidcOptions;
 pub use proxies::{Proxies, ProxyError};

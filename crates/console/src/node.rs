@@ -5,13 +5,13 @@ mod channels;
 
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Version};
-use gauntlet_store::quarantine::{ReleaseOrder, State};
+use gauntlet_store::quarantine::{AuditLine, ReleaseOrder, State};
 use gauntlet_store::web_log::replay::{NoLists, UrlLookUp};
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 use gauntlet_web::release::ReleaseRequest;
 use serde::Serialize;
 
-pub use self::array::{ArrayNode, ArrayView, HeldDecision, HeldOrder};
+pub use self::array::{ArrayNode, ArrayView, HeldDecision, HeldOrder, QueueOrdered};
 pub use self::channels::{
     ChangedVerdict, ChannelOrder, ChannelState, ChannelTrial, RejectedVersion,
 };
@@ -155,6 +155,27 @@ pub trait NodeHandle: Send + Sync {
         _: &HeldDecision<'_>,
     ) -> Result<Vec<HeldOrder>, NodeError> {
         Err(NodeError::new("this node is in no array"))
+    }
+
+    /// Has another node of the array do something with messages of its queue. Waits some seconds
+    /// for the answer.
+    ///
+    /// # Errors
+    /// There is no such node, or the array's database cannot be used.
+    fn queue_order_elsewhere(
+        &self,
+        _node: &str,
+        _: QueueOrder,
+        _ids: &[&str],
+        _who: &str,
+    ) -> Result<QueueOrdered, NodeError> {
+        Err(NodeError::new("this node is in no array"))
+    }
+
+    /// What was done on other nodes of the array, newest first, each line with the name of its
+    /// node. Asks the array's database.
+    fn activity_elsewhere(&self, _max: u32) -> Vec<(String, AuditLine)> {
+        Vec::new()
     }
 
     /// The last orders about held mail of other nodes, newest first. Asks the array's database.
@@ -319,14 +340,22 @@ pub struct QueuedMail {
     pub active: bool,
     /// Envelope sender; empty for bounces.
     pub from: String,
-    /// Addresses that are still open.
+    /// Addresses that are still open; of another node's message the first.
     pub to: Vec<String>,
+    /// How many more there are that are not in `to`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: u64,
     /// Size of the message in bytes.
     pub size: u64,
     /// Attempts of delivery so far.
     pub attempts: u32,
     /// What the next hop said last; empty before the first attempt.
     pub reply: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// How a node is.

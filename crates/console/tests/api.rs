@@ -376,6 +376,14 @@ fn programs_keep_lists_people_and_the_queue() {
     assert_eq!(ask("POST", "/api/v1/queue/hold", json!({ "id": ["Q1"] })).1["messages"], 1);
     assert_eq!(ask("POST", "/api/v1/queue/retry", nothing()).1["messages"], 0);
     assert_eq!(ask("POST", "/api/v1/queue/delete", json!({ "id": "nonsense" })).0, 400);
+    // Those of another node.
+    let there = &ask("GET", "/api/v1/queue", nothing()).1["elsewhere"][0];
+    assert_eq!((&there["node"], &there["messages"][0]["id"]), (&"10.0.0.2".into(), &"FAR1".into()));
+    let order = |id: &str, node: &str| json!({ "id": [id], "node": node });
+    let (status, given) = ask("POST", "/api/v1/queue/hold", order("FAR1", "10.0.0.2"));
+    assert_eq!((status, &given["outcome"]), (202, &"Hold of FAR1 by token all".into()), "{given}");
+    assert_eq!(ask("POST", "/api/v1/queue/hold", order("gone", "10.0.0.2")).0, 400);
+    assert_ne!(ask("POST", "/api/v1/queue/hold", order("FAR1", "10.0.0.9")).0, 202);
 }
 
 #[test]

@@ -51,6 +51,7 @@ use crate::packs::index::{self, PackTotals};
 use crate::packs::{PackOptions, Packs};
 
 pub use audit::AuditLine;
+pub(crate) use audit::{audit_line, lines_after};
 pub use bodies::DamagedItem;
 pub use entry::CHANGES;
 pub use feed::{ChangedItem, HeldBacklog, HeldChanges, StoredBody};

@@ -106,8 +106,8 @@ impl UserDatabase {
     /// Adds a user.
     ///
     /// # Errors
-    /// If the login is taken or invalid, the password or an address invalid, or the change could not be made
-    /// durable.
+    /// If the login is taken or invalid, the password or an address invalid, or the change could
+    /// not be made durable.
     pub fn add(
         &self,
         user: &User,

@@ -61,16 +61,16 @@ fn described(operation: &Operation) -> Value {
         "responses": {
             "200": {
                 "description": "Done.",
-                "content": { "application/json": { "schema": answer(operation) } },
+                "content": { "application/json": { "schema": object(operation.answer) } },
             },
             "default": { "$ref": "#/components/responses/Error" },
         },
     });
-    if operation.is_ordered {
+    if !operation.ordered.is_empty() {
         described["responses"]["202"] = json!({
-            "description": "Another node of the array holds the message, and does it when it \
-                            takes this order; `orders` of the message says what came of it.",
-            "content": { "application/json": { "schema": ordered() } },
+            "description": "Another node of the array has the message, and was given this order; \
+                            what it has not done yet it does when it takes the order.",
+            "content": { "application/json": { "schema": object(operation.ordered) } },
         });
     }
     if let Some(scope) = operation.scope {
@@ -106,23 +106,15 @@ pub(crate) fn in_path(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// An order to a node, as [`crate::node::HeldOrder`] is written.
-fn ordered() -> Value {
-    json!({ "type": "object", "required": ["order", "node", "item", "action"], "properties": {
-        "order": { "type": "integer" },
-        "node": { "type": "string" },
-        "item": { "type": "string" },
-        "action": { "type": "string" },
-    } })
-}
-
-fn answer(operation: &Operation) -> Value {
+/// The schema of an object with these fields.
+fn object(fields: &[(&str, &str)]) -> Value {
     let mut properties = Map::new();
-    for (name, kind) in operation.answer {
+    for (name, kind) in fields {
         let kinds: Vec<&str> = kind.split('|').collect();
         let kind = if kinds.len() == 1 { json!(kind) } else { json!(kinds) };
         properties.insert((*name).to_owned(), json!({ "type": kind }));
     }
-    let required: Vec<&str> = operation.answer.iter().map(|(name, _)| *name).collect();
+    let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     json!({ "type": "object", "required": required, "properties": properties })
 }
 

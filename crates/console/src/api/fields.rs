@@ -132,4 +132,6 @@ pub(super) const OWN_ADDRESS: Field =
     optional("address", Text, "one of your addresses; the first if not given");
 pub(super) const POLICY_TEXT: Field = required("text", Lines, "the policy: TOML");
 pub(super) const LEARN: Field = optional("learn", Choice(&["yes"]), "train the classifier, too");
-pub(super) const QUEUE_IDS: &[Field] = &[required("id", Texts, "ids of messages")];
+pub(super) const QUEUE_NODE: Field =
+    optional("node", Text, "the node of the array whose queue it is; this one if not given");
+pub(super) const QUEUE_IDS: &[Field] = &[required("id", Texts, "ids of messages"), QUEUE_NODE];

@@ -27,8 +27,9 @@ pub struct Operation {
     pub fields: &'static [Field],
     /// What a good answer always has: names and JSON types.
     pub answer: &'static [(&'static str, &'static str)],
-    /// It may be answered by 202: another node of the array holds the message, and has an order.
-    pub is_ordered: bool,
+    /// What an answer of 202 has: another node of the array has the message, and an order. None if
+    /// there is no such answer.
+    pub ordered: &'static [(&'static str, &'static str)],
 }
 
 /// A field of a request.

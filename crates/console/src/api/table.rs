@@ -4,7 +4,7 @@ use gauntlet_store::users::Scope;
 
 use super::fields::{
     ALERTS, CHANNEL_VERSION, DAYS, HELD, LEARN, MESSAGES, OWN_ADDRESS, POLICY_TEXT, QUEUE_IDS,
-    REASON, RELEASE, REPORT, RIGHTS, ROLES, SCOPES, WEB, limit,
+    QUEUE_NODE, REASON, RELEASE, REPORT, RIGHTS, ROLES, SCOPES, WEB, limit,
 };
 use super::operation::Kind::{Choice, Choices, Integer, Number, Text, Texts};
 use super::operation::{Field, Operation, optional, required};
@@ -24,7 +24,7 @@ const fn op(
         summary: "",
         fields: &[],
         answer: &[],
-        is_ordered: false,
+        ordered: &[],
     }
 }
 
@@ -62,8 +62,8 @@ impl Operation {
         self
     }
 
-    const fn or_ordered(mut self) -> Self {
-        self.is_ordered = true;
+    const fn or_ordered(mut self, answer: &'static [(&'static str, &'static str)]) -> Self {
+        self.ordered = answer;
         self
     }
 }
@@ -79,6 +79,17 @@ const EDITION: &[(&str, &str)] = &[
     ("who", "string"),
     ("note", "string"),
     ("text", "string"),
+];
+/// What is said of an order to another node about a message that it holds.
+const HELD_ORDER: &[(&str, &str)] =
+    &[("order", "integer"), ("node", "string"), ("item", "string"), ("action", "string")];
+/// The same of messages of its queue.
+const QUEUE_ORDER: &[(&str, &str)] = &[
+    ("order", "integer"),
+    ("node", "string"),
+    ("is_done", "boolean"),
+    ("is_good", "boolean"),
+    ("outcome", "string"),
 ];
 const REPLAY: &[(&str, &str)] = &[
     ("number", "integer"),
@@ -260,7 +271,7 @@ pub static OPERATIONS: &[Operation] = &[
     .summary("Forgets a search of yours.")
     .answer(&[("removed", "boolean")]),
     administrator(Get, "/api/v1/activity", Scope::UsersRead, personal::activity)
-        .summary("Who did what, newest first.")
+        .summary("Who did what, newest first; in an array on all nodes, each line with its `node`.")
         .answer(&[("lines", "array")]),
     own(Get, "/api/v1/own", Scope::UsersRead, personal::own)
         .summary("What you want for your own mail. For users: a token has no mail of its own.")
@@ -335,12 +346,12 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Releases a held message, once.")
         .fields(&[optional("to", Texts, "addresses instead of the recipients"), LEARN])
         .answer(&[("released_to", "array")])
-        .or_ordered(),
+        .or_ordered(HELD_ORDER),
     own(Post, "/api/v1/quarantine/{id}/delete", Scope::QuarantineWrite, mail::delete)
         .summary("Deletes a held message for good.")
         .fields(&[LEARN])
         .answer(&[("deleted", "boolean")])
-        .or_ordered(),
+        .or_ordered(HELD_ORDER),
     administrator(Get, "/api/v1/policy", Scope::PolicyRead, policies::show)
         .summary("The policy in force.")
         .answer(EDITION),
@@ -435,19 +446,25 @@ pub static OPERATIONS: &[Operation] = &[
         .summary("Revokes a token.")
         .answer(&[("removed", "boolean")]),
     administrator(Get, "/api/v1/queue", Scope::QueueRead, queue::list)
-        .summary("Messages that wait or are being delivered, oldest first.")
+        .summary(
+            "Messages that wait or are being delivered, oldest first; of other nodes of the array \
+             the oldest that wait after a failed attempt or are held, as these last told.",
+        )
         .fields(&[optional("limit", Integer(1, 10_000), "at most so many; 1000 if not given")])
-        .answer(&[("messages", "array")]),
+        .answer(&[("messages", "array"), ("elsewhere", "array")]),
     administrator(Post, "/api/v1/queue/retry", Scope::QueueWrite, queue::retry)
         .summary("Delivers messages now; all that wait if none is named.")
-        .fields(&[optional("id", Texts, "ids of messages")])
-        .answer(&[("messages", "integer")]),
+        .fields(&[optional("id", Texts, "ids of messages"), QUEUE_NODE])
+        .answer(&[("messages", "integer")])
+        .or_ordered(QUEUE_ORDER),
     administrator(Post, "/api/v1/queue/hold", Scope::QueueWrite, queue::hold)
         .summary("Keeps messages waiting until they are retried.")
         .fields(QUEUE_IDS)
-        .answer(&[("messages", "integer")]),
+        .answer(&[("messages", "integer")])
+        .or_ordered(QUEUE_ORDER),
     administrator(Post, "/api/v1/queue/delete", Scope::QueueWrite, queue::delete)
         .summary("Deletes messages from the queue without a report to their senders.")
         .fields(QUEUE_IDS)
-        .answer(&[("messages", "integer")]),
+        .answer(&[("messages", "integer")])
+        .or_ordered(QUEUE_ORDER),
 ];

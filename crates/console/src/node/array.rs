@@ -3,6 +3,8 @@
 use gauntlet_store::quarantine::ReleaseOrder;
 use serde::Serialize;
 
+use super::QueuedMail;
+
 /// An array of nodes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ArrayView {
@@ -49,6 +51,26 @@ pub struct ArrayNode {
     pub settings: i64,
     /// Why newer ones are not.
     pub settings_error: String,
+    /// What waits in its queue after a failed attempt or is held back, the oldest first, as it told
+    /// when it was last seen; not all of it. Each has one of its recipients, and
+    /// [`QueuedMail::more`] says how many others. Shown where the queue is, since it has addresses.
+    #[serde(skip)]
+    pub waiting: Vec<QueuedMail>,
+}
+
+/// An order to a node about messages of its queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct QueueOrdered {
+    /// Name of the node.
+    pub node: String,
+    /// Number of the order.
+    pub order: i64,
+    /// The node has carried it out, or refused it; else it does so when it takes it.
+    pub is_done: bool,
+    /// It could be done.
+    pub is_good: bool,
+    /// What the node says about it.
+    pub outcome: String,
 }
 
 /// What is to be done with held mail of another node.

@@ -72,7 +72,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                     section.card { h2 { (t("Network")) } (verdict::facts(&logged.record.facts)) }
                     section.card { h2 { (t("Anomalies")) } (verdict::defects(&logged.record.verdict)) }
                 }
-                section.card.flush { h2 { (t("Audit log")) } (activity::table(&audit, false)) }
+                section.card.flush { h2 { (t("Audit log")) } (activity::table(&activity::unnamed(audit), false)) }
             }
         }
     };

@@ -8,11 +8,11 @@ use gauntlet_console::release_answer::ReleaseOutcome;
 use gauntlet_console::{
     ArrayView, ChannelOrder, ChannelState, Disk, EffectiveSetting, HealthCheck, HeldDecision,
     HeldOrder, MailRoute, NodeError, NodeHandle, NodeStatus, PacketRule, PolicyOrder, QueueOrder,
-    QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
+    QueueOrdered, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
-use gauntlet_store::quarantine::{Begin, ReleaseOrder};
+use gauntlet_store::quarantine::{AuditLine, Begin, ReleaseOrder};
 use gauntlet_store::{Policies, Quarantine};
 use gauntlet_verdict::{SiteCalibration, Thresholds};
 use gauntlet_web::release::ReleaseRequest;
@@ -63,6 +63,32 @@ impl NodeHandle for ListNode {
         decision: &HeldDecision<'_>,
     ) -> Result<Vec<HeldOrder>, NodeError> {
         self.elsewhere.decide(items, decision)
+    }
+
+    fn queue_order_elsewhere(
+        &self,
+        node: &str,
+        order: QueueOrder,
+        ids: &[&str],
+        who: &str,
+    ) -> Result<QueueOrdered, NodeError> {
+        if node != "10.0.0.2" {
+            return Err(NodeError::new("no such node"));
+        }
+        let outcome = format!("{order:?} of {} by {who}", ids.join(" "));
+        let (is_good, is_done) = (ids != ["gone"], true);
+        Ok(QueueOrdered { node: node.to_owned(), order: 7, is_done, is_good, outcome })
+    }
+
+    fn activity_elsewhere(&self, _: u32) -> Vec<(String, AuditLine)> {
+        let line = AuditLine {
+            at_ms: 1_764_000_000_000,
+            who: "olga".to_owned(),
+            action: "queue: hold".to_owned(),
+            item: String::new(),
+            detail: "FAR1 <1.0>".to_owned(),
+        };
+        vec![("10.0.0.2".to_owned(), line)]
     }
 
     fn held_orders(&self) -> Vec<HeldOrder> {
@@ -157,6 +183,7 @@ impl NodeHandle for ListNode {
             active: false,
             from: "ann@example.org".to_owned(),
             to: vec!["far@example.net".to_owned()],
+            more: 0,
             size: 4_321,
             attempts: 2,
             reply: "450 4.2.1 mailbox busy".to_owned(),

@@ -1,6 +1,6 @@
 //! Audit log of the quarantine.
 
-use rusqlite::{Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::Quarantine;
@@ -67,16 +67,50 @@ impl Quarantine {
                  WHERE ?1 = '' OR item = ?1 ORDER BY seq DESC LIMIT ?2",
             )?;
             let limit = limit.min(LINES_MAX) as i64;
-            let rows = find.query_map(params![item, limit], |row| {
-                Ok(AuditLine {
-                    at_ms: row.get(0)?,
-                    who: row.get(1)?,
-                    action: row.get(2)?,
-                    item: row.get(3)?,
-                    detail: row.get(4)?,
-                })
-            })?;
-            rows.collect()
+            find.query_map(params![item, limit], audit_line)?.collect()
         })
+    }
+
+    /// Entries after this number, oldest first, each with its number; after -1 the newest alone.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn audit_after(&self, after: i64, limit: u64) -> Result<Vec<(i64, AuditLine)>, StoreError> {
+        self.read(|c| lines_after(c, after, limit))
+    }
+}
+
+/// The first five columns.
+pub(crate) fn audit_line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
+    Ok(AuditLine {
+        at_ms: row.get(0)?,
+        who: row.get(1)?,
+        action: row.get(2)?,
+        item: row.get(3)?,
+        detail: row.get(4)?,
+    })
+}
+
+/// Lines of the table `audit` after this number; after -1 the newest alone.
+pub(crate) fn lines_after(
+    c: &Connection,
+    after: i64,
+    limit: u64,
+) -> rusqlite::Result<Vec<(i64, AuditLine)>> {
+    let mut find = c.prepare_cached(match after {
+        -1 => {
+            "SELECT at_ms, who, action, item, detail, seq FROM audit WHERE seq > ?1 \
+             ORDER BY seq DESC LIMIT 1"
+        }
+        _ => {
+            "SELECT at_ms, who, action, item, detail, seq FROM audit WHERE seq > ?1 \
+             ORDER BY seq LIMIT ?2"
+        }
+    })?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let line = |row: &Row<'_>| Ok((row.get(5)?, audit_line(row)?));
+    match after {
+        -1 => find.query_map([after], line)?.collect(),
+        _ => find.query_map([after, limit], line)?.collect(),
     }
 }

@@ -1,10 +1,10 @@
 //! The audit log of the user database: changes of accounts, sign-ins and failed sign-ins.
 
-use rusqlite::{Row, Transaction, params};
+use rusqlite::{Transaction, params};
 
 use super::UserDatabase;
 use crate::error::StoreError;
-use crate::quarantine::AuditLine;
+use crate::quarantine::{AuditLine, audit_line, lines_after};
 
 /// Most entries returned at once.
 const LINES_MAX: usize = 500;
@@ -78,16 +78,14 @@ impl UserDatabase {
             find.query_map([limit], audit_line)?.collect()
         })
     }
-}
 
-fn audit_line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
-    Ok(AuditLine {
-        at_ms: row.get(0)?,
-        who: row.get(1)?,
-        action: row.get(2)?,
-        item: row.get(3)?,
-        detail: row.get(4)?,
-    })
+    /// Entries after this number, oldest first, each with its number; after -1 the newest alone.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn audit_after(&self, after: i64, limit: u64) -> Result<Vec<(i64, AuditLine)>, StoreError> {
+        self.read(|c| lines_after(c, after, limit))
+    }
 }
 
 pub(super) fn audit(

@@ -294,6 +294,7 @@ requests! {
     fn note(at_ms: i64, who: &str, action: &str, detail: &str) -> ();
     fn audit_log(limit: usize) -> Vec<AuditLine>;
     fn full_audit_log(limit: u64) -> Vec<AuditLine>;
+    fn audit_after(after: i64, limit: u64) -> Vec<(i64, AuditLine)>;
     fn change_rights(
         login: &str, role: Role, folders: &[String], addresses: &[String], who: &str, now_ms: i64
     ) -> bool;
