@@ -64,6 +64,19 @@ fn built() -> BTreeSet<String> {
     crates.collect()
 }
 
+/// A crate that is not there any more would only be warned of, in the middle of a release.
+#[test]
+fn the_profile_of_packages_names_crates_that_there_are() {
+    let profile = std::fs::read_to_string(root().join("packaging/dist.toml")).unwrap();
+    let profile: toml::Table = toml::from_str(&profile).unwrap();
+    let known: BTreeSet<String> = locked().into_iter().map(|(name, ..)| name).collect();
+    let crates = profile["profile"]["dist"]["package"].as_table().unwrap();
+    assert!(crates.len() > 50, "the walk finds crates");
+    let gone: Vec<&String> =
+        crates.keys().filter(|name| *name != "*" && !known.contains(*name)).collect();
+    assert!(gone.is_empty(), "packaging/dist.toml names {gone:?}");
+}
+
 #[test]
 fn the_bill_of_materials_names_what_is_built() {
     if program("python3").is_none() {
@@ -163,10 +176,13 @@ fn a_dry_run_of_a_release_names_all_steps_and_makes_nothing() {
         .output()
         .unwrap();
     let said = good("packaging/release --dry-run", &run);
-    for step in [".ci/run", "cargo deny", "cargo build", "cmp ", "build-deb", "build-static"] {
+    for step in
+        [".ci/run", "cargo deny", "build --profile dist", "cmp ", "build-deb", "build-static"]
+    {
         assert!(said.contains(step), "{step}: {said}");
     }
-    for step in ["container/build", "packaging/sbom", "packaging/licences", "git archive"] {
+    for step in ["container/build", "packaging/sbom", "packaging/licences", "git archive", "--tool"]
+    {
         assert!(said.contains(step), "{step}: {said}");
     }
     assert!(!out.exists());
