@@ -83,8 +83,8 @@ impl NodeHandle for ListNode {
     fn activity_elsewhere(&self, _: u32) -> Vec<(String, AuditLine)> {
         let line = AuditLine {
             at_ms: 1_764_000_000_000,
-            who: "olga".to_owned(),
-            action: "queue: hold".to_owned(),
+            who: "rita".to_owned(),
+            action: "add user".to_owned(),
             item: String::new(),
             detail: "FAR1 <1.0>".to_owned(),
         };
