@@ -66,7 +66,9 @@ pub(crate) struct Args {
 }
 
 /// Between two looks whether it is time.
-const LOOK_PAUSE: Duration = Duration::from_secs(30);
+const LOOK_PAUSE: Duration = Duration::from_secs(5);
+/// Before what failed is tried again.
+const FAILED_PAUSE: Duration = Duration::from_secs(30);
 
 fn day(text: &str) -> Result<i64, String> {
     day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
@@ -177,12 +179,16 @@ pub(crate) fn watch(
         .spawn(move || {
             loop {
                 let Some(node) = node.upgrade() else { return };
-                if let Err(error) = round(&node, &users, array.as_deref(), now_ms()) {
-                    let error = format!("{error:#}");
-                    tracing::error!(error, "reports could not be sent");
-                }
+                let done = round(&node, &users, array.as_deref(), now_ms());
                 drop(node);
-                std::thread::sleep(LOOK_PAUSE);
+                std::thread::sleep(match done {
+                    Ok(()) => LOOK_PAUSE,
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        tracing::error!(error, "reports could not be sent");
+                        FAILED_PAUSE
+                    }
+                });
             }
         })
         .context("cannot start the reports' thread")?;
@@ -191,52 +197,82 @@ pub(crate) fn watch(
 
 /// Sends what is due and was not sent. Of the nodes of an array that are to send a report to the
 /// same recipient, one does, about all of them.
+///
+/// Before it sends, a node settles with the array that the report is its own; whether it then sent
+/// it, the node itself knows. So one that stood still for long finds that another has sent it, and
+/// one that was killed in between sends it when it is back.
 fn round(node: &Node, users: &Users, array: Option<&Membership>, now: i64) -> anyhow::Result<()> {
     let config = node.config();
-    let settings = &config.report;
-    if settings.to.is_empty() {
-        return Ok(());
-    }
-    let due = due(settings.every, settings.hour, now);
-    // Marks of reports stand among those of digests, under names that no address has. They have no
-    // time, since that shows when digests went out.
-    let mark = |to: &str| format!("report to {to}");
-    let mut made: Option<(Report, String)> = None;
-    for to in &settings.to {
-        if users.digest_mark(&mark(to))? >= due.at_ms {
-            continue;
+    let due = due(config.report.every, config.report.hour, now);
+    let mut round = Round { node, users, array, config: &config, due, now, made: None };
+    // One that cannot be sent does not keep others from theirs.
+    let mut failed = None;
+    for to in &config.report.to {
+        if let Err(error) = round.send(to) {
+            failed.get_or_insert(error.context(format!("the report to {to}")));
         }
-        let array = match array.map(|array| (array, array.away_since_ms())) {
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// A round of reports.
+struct Round<'r> {
+    node: &'r Node,
+    users: &'r Users,
+    array: Option<&'r Membership>,
+    config: &'r Config,
+    due: Due,
+    now: i64,
+    /// The report that is due, and whose it is.
+    made: Option<(Report, String)>,
+}
+
+impl Round<'_> {
+    /// Sends this recipient's, if it is due and this node's to send.
+    fn send(&mut self, to: &str) -> anyhow::Result<()> {
+        // Marks of reports stand among those of digests, under names that no address has. They have
+        // no time, since that shows when digests went out.
+        let (mark, due_ms, now) = (format!("report to {to}"), self.due.at_ms, self.now);
+        let sent = |users: &Users| users.set_digest_mark(&mark, due_ms, 0);
+        if self.users.digest_mark(&mark)? >= due_ms {
+            return Ok(());
+        }
+        let array = match self.array.map(|array| (array, array.away_since_ms())) {
             // For the last report that was missed a node waits as long as for a new one.
-            Some((_, Some(away))) if now < digest::alone_at(due.at_ms, away) => continue,
-            Some((array, None)) if !array.state().is_connected => continue,
+            Some((_, Some(away))) if now < digest::alone_at(due_ms, away) => return Ok(()),
+            Some((array, None)) if !array.state().is_connected => return Ok(()),
             Some((array, None)) => Some(array),
             _ => None,
         };
-        if let Some(array) = array {
-            match array.duties.take(&mark(to), due.at_ms, Some(digests::AGAIN_AFTER))? {
-                Duty::Ours => {}
-                Duty::Theirs => continue,
-                Duty::Done => {
-                    users.set_digest_mark(&mark(to), due.at_ms, 0)?;
-                    continue;
-                }
-            }
+        match array.map_or(Ok(Duty::Ours), |array| take(array, &mark, due_ms))? {
+            Duty::Ours => {}
+            Duty::Theirs => return Ok(()),
+            Duty::Done => return Ok(sent(self.users)?),
         }
-        if made.is_none() {
-            made = Some(report_of(node, &config, array, due)?);
+        let (report, name) = match &mut self.made {
+            Some(made) => made,
+            none => none.insert(report_of(self.node, self.config, array, self.due)?),
+        };
+        let texts = digest::texts(self.config)?;
+        let message = mail::mail(report, name, (&from(self.config), to), now, &texts);
+        if let Some(array) = array
+            && !array.duties.settle(&mark, due_ms)?
+        {
+            return Ok(());
         }
-        let Some((report, name)) = &made else { continue };
-        let texts = digest::texts(&config)?;
-        let message = mail::mail(report, name, (&from(&config), to), now, &texts);
-        node.send_own(to, message.into_bytes()).map_err(|e| anyhow::anyhow!("{to}: {e}"))?;
-        users.set_digest_mark(&mark(to), due.at_ms, 0)?;
-        if let Some(array) = array {
-            array.duties.done(&mark(to), due.at_ms)?;
-        }
+        self.node.send_own(to, message.into_bytes())?;
+        sent(self.users)?;
         tracing::info!(to, "report sent");
+        Ok(())
     }
-    Ok(())
+}
+
+/// Takes a report of the array that this node did not send; what this node took before is still its
+/// own.
+fn take(array: &Membership, mark: &str, due_ms: i64) -> anyhow::Result<Duty> {
+    let taken = array.duties.take(mark, due_ms, Some(digests::AGAIN_AFTER))?;
+    let is_ours = taken == Duty::Ours || array.duties.is_ours(mark, due_ms)?;
+    Ok(if is_ours { Duty::Ours } else { taken })
 }
 
 /// The report that is due, and whose it is: all nodes' of the array, or this node's.

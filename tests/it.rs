@@ -68,6 +68,7 @@ mod serve_array_held;
 mod serve_array_join;
 mod serve_array_partition;
 mod serve_array_queue;
+mod serve_array_reports;
 mod serve_array_settings;
 mod serve_array_shared;
 mod serve_array_upgrade;

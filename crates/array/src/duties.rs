@@ -122,6 +122,33 @@ impl Duties {
         })
     }
 
+    /// Whether this node is the one that took what is due since `due_ms`, done or not.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn is_ours(&self, name: &str, due_ms: i64) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM duty WHERE name = $1 AND due = $2 AND node = \
+                   (SELECT id FROM node WHERE identity = $3 AND state = 'active')";
+        self.ask(async |session| {
+            let values: [crate::database::Value<'_>; 3] = [&name, &due_ms, &self.identity];
+            Ok(session.row("asking whose a duty of the array is", sql, &values).await?.is_some())
+        })
+    }
+
+    /// No other node takes it from here on. False if one has taken it meanwhile: this node may have
+    /// stood still for long. May be said again.
+    ///
+    /// # Errors
+    /// If the database cannot be asked; then it is not known, and must be said again.
+    pub fn settle(&self, name: &str, due_ms: i64) -> Result<bool, StoreError> {
+        let sql = "UPDATE duty SET done = coalesce(done, now()) WHERE name = $1 AND due = $2 \
+                   AND node = (SELECT id FROM node WHERE identity = $3 AND state = 'active')";
+        self.ask(async |session| {
+            let values: [crate::database::Value<'_>; 3] = [&name, &due_ms, &self.identity];
+            Ok(session.execute("settling a duty of the array", sql, &values).await? == 1)
+        })
+    }
+
     /// It is done.
     ///
     /// # Errors

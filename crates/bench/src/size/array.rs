@@ -9,7 +9,7 @@ use super::{Plan, Retention, Traffic};
 
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// Bytes for each message, as measured (`bench-runs/2026-11-27-array.md`).
+/// Bytes for each message, as measured (`bench-runs/2026-11-29-array.md`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArrayCosts {
     /// Bytes between node and database, both ways.
@@ -28,10 +28,10 @@ impl ArrayCosts {
     /// Real mail of 30 KB on average, four nodes, default settings.
     pub fn measured() -> Self {
         ArrayCosts {
-            wire_bytes: 443.0,
+            wire_bytes: 421.0,
             held_wire_bytes: 400.0,
-            wal_bytes: 666.0,
-            table_bytes: 698.0,
+            wal_bytes: 644.0,
+            table_bytes: 672.0,
             ship_seconds: 10.0,
         }
     }

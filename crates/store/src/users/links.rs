@@ -143,7 +143,7 @@ impl UserDatabase {
         let Ok(mac) = blake3::Hash::from_hex(mac) else { return Ok(None) };
         // The comparisons take constant time.
         let is_by = |key: &[u8; KEY_BYTES]| blake3::keyed_hash(key, payload.as_bytes()) == mac;
-        if !is_by(&self.link_key()?) && !self.link_key_before()?.as_ref().is_some_and(is_by) {
+        if !is_by(&self.link_key()?) && !self.link_keys_before()?.iter().any(is_by) {
             return Ok(None);
         }
         let payload = URL_SAFE_NO_PAD.decode_to_vec(payload.as_bytes()).unwrap_or_default();
@@ -154,12 +154,14 @@ impl UserDatabase {
         self.stored_key("links")
     }
 
-    /// The key before the array's came, for links that were sent with it.
-    fn link_key_before(&self) -> Result<Option<[u8; KEY_BYTES]>, StoreError> {
-        let find = "SELECT value FROM secret WHERE name = ?1";
-        let row = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
-        let found = self.read(|c| c.query_row(find, [LINKS_BEFORE], row).optional())?;
-        Ok(found.and_then(|key| key.try_into().ok()))
+    /// The nodes' keys before the array's came, for links that were sent with them.
+    fn link_keys_before(&self) -> Result<Vec<[u8; KEY_BYTES]>, StoreError> {
+        let sql = "SELECT value FROM secret WHERE name = ?1 OR name GLOB ?1 || ' *'";
+        let found: Vec<Vec<u8>> = self.read(|c| {
+            let mut find = c.prepare_cached(sql)?;
+            find.query_map([LINKS_BEFORE], |row| row.get(0))?.collect()
+        })?;
+        Ok(found.into_iter().filter_map(|key| key.try_into().ok()).collect())
     }
 
     /// A key of this name, which never leaves the process that has the database; generated and

@@ -40,7 +40,8 @@ const UNTOUCHED: i64 = 0;
 const ROWS_MAX: i64 = 1_000;
 /// How long it is remembered that a row was removed: as long as batches are kept.
 const REMOVED_MS: i64 = 400 * 86_400_000;
-/// Name of the key that links were signed with before the array had one.
+/// How the names of keys begin that links were signed with before a node took the array's. The name
+/// that is no longer than this is of an earlier build, and of each node alone.
 pub(super) const LINKS_BEFORE: &str = "links before";
 
 /// What a batch of another node changed, of what a running node has in memory.
@@ -396,7 +397,8 @@ impl Taking<'_, '_> {
         self.batch.prepare_cached("SELECT 1 FROM user WHERE login = ?1")?.exists([login])
     }
 
-    /// Links in digests that were sent already stay good when the array's key comes.
+    /// Links in digests that were sent already stay good, on all nodes, when the array's key comes:
+    /// the key that they were signed with is shared under a name that is made of it.
     fn keep_key_of_links(
         &self,
         table: &Table,
@@ -407,10 +409,19 @@ impl Taking<'_, '_> {
         if table.name != "secret" || of("name") != Some(&Value::Text("links".to_owned())) {
             return Ok(());
         }
-        let sql = "INSERT INTO secret (name, value) \
-                   SELECT ?1, value FROM secret WHERE name = 'links' AND value <> ?2 \
-                   ON CONFLICT DO UPDATE SET value = excluded.value";
-        self.batch.execute(sql, params![LINKS_BEFORE, of("value")]).map(drop)
+        let sql = "SELECT value FROM secret WHERE name = 'links' AND value <> ?1";
+        let row = |row: &rusqlite::Row<'_>| row.get::<_, Vec<u8>>(0);
+        let Some(replaced) = self.batch.query_row(sql, [of("value")], row).optional()? else {
+            return Ok(());
+        };
+        let name = format!("{LINKS_BEFORE} {}", &blake3::hash(&replaced).to_hex()[..16]);
+        let sql = "INSERT OR IGNORE INTO secret (name, value) VALUES (?1, ?2)";
+        self.batch.execute(sql, params![name, replaced])?;
+        // Triggers note nothing while a batch is taken.
+        let sql = "INSERT OR IGNORE INTO shared_row (place, key, version, node, change) \
+                   SELECT 'secret', ?1, ?2, node, \
+                   (SELECT coalesce(max(change), 0) + 1 FROM shared_row) FROM sharing";
+        self.batch.execute(sql, params![name, self.now_ms.max(BEFORE)]).map(drop)
     }
 
     /// Applies what waited for this user; if they are removed, nothing waits any longer.

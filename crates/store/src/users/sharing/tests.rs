@@ -221,6 +221,8 @@ fn a_new_node_takes_the_arrays_people_and_its_first_administrator_stays_unknown(
         assert!(users.verify("admin", "a password of mine").unwrap().is_some(), "{}", node.number);
         assert_eq!(users.listed_senders().unwrap().len(), 1, "both nodes' lists");
         assert_eq!(users.check_link(&sent, now).unwrap(), LinkStatus::Valid(link.clone()));
+        let known = users.check_link(&old, now).unwrap();
+        assert_eq!(known, LinkStatus::Valid(link.clone()), "a link of before, {}", node.number);
     }
     assert_eq!(nodes[1].users.use_link(&old, now).unwrap(), LinkStatus::Valid(link.clone()));
     assert_eq!(nodes[2].users.use_link(&sent, now).unwrap(), LinkStatus::Valid(link.clone()));
