@@ -122,6 +122,10 @@ impl RequestContext {
     }
 }
 
+/// Of a body that is not read.
+const NO_TYPE: &str = "the body has no Content-Type: application/json, or \
+                       application/x-www-form-urlencoded for a form";
+
 /// Reads path, fields and cookies; the session is looked up later.
 pub(crate) async fn read(
     client: IpAddr,
@@ -132,7 +136,14 @@ pub(crate) async fn read(
     let params = request.extract_parts::<Path<HashMap<String, String>>>().await;
     let Path(params) = params.map_err(|e| RequestError::Bad(e.body_text()))?;
     let fields = match *request.method() {
-        Method::POST | Method::PUT => fields_of_body(&headers, request).await?,
+        Method::POST | Method::PUT => {
+            let uri = request.uri();
+            if uri.path().starts_with("/api/") && uri.query().is_some_and(|q| !q.is_empty()) {
+                let why = "POST and PUT take their fields in the body, not in the query";
+                return Err(RequestError::Bad(why.to_owned()));
+            }
+            fields_of_body(&headers, request).await?
+        }
         _ => {
             let query = request.extract_parts::<Query<Vec<(String, String)>>>().await;
             query.map_err(|e| RequestError::Bad(e.body_text()))?.0
@@ -156,7 +167,13 @@ async fn fields_of_body(
     headers: &HeaderMap,
     request: Request,
 ) -> Result<Vec<(String, String)>, RequestError> {
-    let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(Vec::new()) };
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+        let body = request.extract::<Bytes, _>().await;
+        return match body.map_err(|e| RequestError::Bad(e.body_text()))?.is_empty() {
+            true => Ok(Vec::new()),
+            false => Err(RequestError::Bad(NO_TYPE.to_owned())),
+        };
+    };
     let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let form = request.extract::<Form<Vec<(String, String)>>, _>().await;

@@ -493,6 +493,26 @@ fn people_keep_their_own_wishes_by_the_api() {
     assert_eq!(ask("POST", factor, json!({ "do": "off", "code": recovery })).1["on"], false);
 }
 
+#[test]
+fn what_would_not_be_read_is_refused() {
+    let console = start();
+    let token = token_for(&console, "t", &[Scope::SendersWrite]);
+    let authorization = format!("Authorization: Bearer {token}\r\n");
+    let body = b"entry=shop.example&list=block";
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let ask = |path: &str, headers: &str| {
+        let headers = format!("{authorization}{headers}");
+        console.request_plain("PUT", path, &headers, body)
+    };
+    let queried = ask("/api/v1/senders?entry=other.example", form);
+    assert_eq!(queried.status, 400, "{}", queried.body);
+    assert!(queried.body.contains("in the body, not in the query"), "{}", queried.body);
+    let untyped = ask("/api/v1/senders", "");
+    assert_eq!(untyped.status, 400, "{}", untyped.body);
+    assert!(untyped.body.contains("no Content-Type"), "{}", untyped.body);
+    assert_eq!(ask("/api/v1/senders", form).status, 200);
+}
+
 /// Asks as a program does; a good answer has what the document says.
 fn ask(console: &Running, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };

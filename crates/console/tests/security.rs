@@ -111,6 +111,28 @@ fn users_do_not_release_programs_to_themselves_by_any_way() {
 }
 
 #[test]
+fn a_user_who_names_other_recipients_is_refused() {
+    let console = start();
+    console.put(&Sample {
+        id: "one",
+        class: Class::Suspect,
+        score: 4.0,
+        folder: Some("spam"),
+        to: URSULA,
+        raw: b"From: shop@example.net\r\nSubject: An offer\r\n\r\nCheap.\r\n",
+        age_ms: 1_000,
+        hits: Vec::new(),
+    });
+    let user = console.sign_in("ursula");
+    let path = "/api/v1/quarantine/held-one/release";
+    let refused =
+        api(&console, &user, "POST", path, "to=ursula%40example.com&to=eve%40evil.example");
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    assert!(refused.body.contains("their own addresses only"), "{}", refused.body);
+    assert_eq!(state_of(&console, "held-one"), State::Held);
+}
+
+#[test]
 fn a_folders_setting_and_a_rule_say_who_releases() {
     let console = start();
     let quarantine = &console.state.quarantine;

@@ -89,6 +89,9 @@ pub(crate) struct Seen {
 pub(crate) const ADMIN_ONLY: RequestError = RequestError::Forbidden(translatable(
     "Only a reviewer or an administrator can release this message: ask one.",
 ));
+const TO_OTHERS: RequestError = RequestError::Forbidden(translatable(
+    "Users release messages to their own addresses only: leave `to` out.",
+));
 const OTHER_FOLDER: RequestError = RequestError::Forbidden(translatable(
     "This message is held in a folder that is not yours to decide in: ask an administrator.",
 ));
@@ -380,8 +383,15 @@ fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Respon
     Ok(tally.answer("released", "failed", items))
 }
 
-/// Refuses to release to what is no address.
+/// Refuses to release to what is no address, and a user's release to anybody else.
 pub(crate) fn check_addresses(request: &RequestContext) -> Result<(), RequestError> {
+    if request.role() == Role::User {
+        let own = request.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
+        let is_own = |to: &str| own.iter().any(|address| address.eq_ignore_ascii_case(to));
+        if !request.values("to").all(is_own) {
+            return Err(TO_OTHERS);
+        }
+    }
     match request.values("to").find(|to| !is_mailbox(to.as_bytes())) {
         Some(odd) => Err(RequestError::Bad(format!("to: {odd:?} is no address"))),
         None => Ok(()),
