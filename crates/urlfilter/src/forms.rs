@@ -3,7 +3,8 @@
 //! - Its path as servers read it ([`CanonicalUrl::path_for_look_up`]), which entries have, too. The
 //!   path as it was written is asked for as well: lists that were compiled by earlier versions have
 //!   it, and so do expressions. It cannot undo anything, since what is read decides.
-//! - The IPv4 address within a literal of NAT64 (RFC 6052), which such a connection leads to.
+//! - The IPv4 address within a literal of NAT64 (RFC 6052) or 6to4 (RFC 3056), which such a
+//!   connection leads to.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -47,11 +48,11 @@ pub(crate) fn of(url: &CanonicalUrl) -> Option<Vec<Form>> {
     Some(forms)
 }
 
-/// The IPv4 address in `[64:ff9b::192.0.2.1]`.
+/// The IPv4 address in `[64:ff9b::192.0.2.1]` and `[2002:c000:201::1]`.
 fn carried_ipv4(host: &str) -> Option<Ipv4Addr> {
     let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
     match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
         }
         _ => None,
@@ -91,5 +92,6 @@ mod tests {
             ]
         );
         assert_eq!(of("http://[64:ff9b::192.0.2.1]//x").len(), 4);
+        assert_eq!(of("http://[2002:c000:201::1]/x")[1].0, "http://192.0.2.1/x");
     }
 }

@@ -182,6 +182,8 @@ fn an_ipv4_address_is_found_within_ipv6_ones() {
         "http://[64:ff9b::192.0.2.1]/",
         "https://[64:ff9b::c000:201]/a//b",
         "http://[64:ff9b::192.0.2.2]/x/y",
+        "http://[2002:c000:201::1]/",
+        "http://[2002:c000:202:1::5]/x%5Cy",
         "http://192.0.2.3/",
     ] {
         assert!(found(&lists, url).is_some(), "{url}");

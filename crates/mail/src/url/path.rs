@@ -3,10 +3,13 @@
 //! The canonical form keeps `//` and `%2F`, which some servers tell from `/`: it is what was
 //! written. Most do not (nginx and Apache join slashes, nginx takes `%2F` for one), so that a
 //! look-up by the canonical form alone could be evaded. Runs of slashes are one here, as in the
-//! canonicalisation of Google's Safe Browsing; `%2F` is a slash, and dot segments are resolved
-//! after that.
+//! canonicalisation of Google's Safe Browsing; `%2F` is a slash, and so is `%5C`, for which IIS
+//! takes it; dot segments are resolved after that.
 
 use std::borrow::Cow;
+
+/// What servers take for a slash beside it, in any case.
+const SLASHES: [&[u8]; 2] = [b"%2f", b"%5c"];
 
 /// Path and query of a canonical URL in the form for look-ups.
 pub(super) fn for_look_up(path_and_query: &str) -> Cow<'_, str> {
@@ -14,11 +17,11 @@ pub(super) fn for_look_up(path_and_query: &str) -> Cow<'_, str> {
     let (path, query) = path_and_query.split_at(end);
     let bytes = path.as_bytes();
     let has_run = bytes.windows(2).any(|pair| pair == b"//");
-    let is_escaped = |escape: &[u8]| escape.eq_ignore_ascii_case(b"%2f");
-    if !has_run && !bytes.windows(3).any(is_escaped) {
+    let is_slash = |escape: &[u8]| SLASHES.iter().any(|s| escape.eq_ignore_ascii_case(s));
+    if !has_run && !bytes.windows(3).any(is_slash) {
         return Cow::Borrowed(path_and_query);
     }
-    let path = path.replace("%2F", "/").replace("%2f", "/");
+    let path = ["%2F", "%2f", "%5C", "%5c"].iter().fold(path.to_owned(), |p, e| p.replace(e, "/"));
     let mut out = String::with_capacity(path_and_query.len());
     out.push('/');
     let mut segments = path.split('/').peekable();
@@ -59,6 +62,8 @@ mod tests {
             ("/%2e%2fsecret/x", "/secret/x"),
             ("/secret%2Fx", "/secret/x"),
             ("/secret///x//", "/secret/x/"),
+            ("/%5Csecret/x", "/secret/x"),
+            ("/a/..%5csecret%5Cx", "/secret/x"),
             ("/..%2f..%2fsecret", "/secret"),
             ("/a%2f.", "/a/"),
             ("/a/b%2f..", "/a/"),
