@@ -115,6 +115,52 @@ fn what_waits_at_one_node_is_seen_and_ordered_from_another() {
     assert!(status == 400 && said.to_string().contains("the array has no node mx9.test"), "{said}");
 }
 
+/// What is on its way to a node that is away is not delivered from here, too, whatever is ordered;
+/// when that node has left the array it goes on from here, once.
+#[test]
+fn mail_on_its_way_to_a_node_that_is_away_is_delivered_once() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let stuck = "[route]\nnext_hop = \"127.0.0.1:1\"\n";
+    let quick = settings(&server, stuck).replace("[array]", "[array]\ncounts_seconds = 10");
+    let mut one = Node::start_named("mx1.test", &quick);
+    let mut two = Node::start_named("mx2.test", &settings(&server, ""));
+    let token = &token(&one, &["queue:read", "queue:write"]);
+    for n in 0..2 {
+        send(&one, "ann@example.org", "bob@example.net", &format!("moves-{n}"));
+    }
+    let ids = || -> Vec<String> {
+        let listed = gauntlet(&one, &["queue", "list", "--json"]);
+        let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].clone();
+        listed.lines().map(|line| id(line).as_str().unwrap().to_owned()).collect()
+    };
+    one.wait_until("both wait", || ids().len() == 2);
+    let moving = ids();
+    two.kill();
+    let moved = gauntlet(&one, &["queue", "move", "--to", "mx2.test"]);
+    assert!(moved.contains("2 messages are handed over"), "{moved}");
+    // Mail would be delivered from here now, were it still this node's to deliver.
+    one.config = one.config.replace(stuck, "");
+    one.write_config();
+    one.signal("-HUP");
+    for what in ["retry", "hold", "delete"] {
+        let body = serde_json::json!({ "id": [moving[0]] }).to_string();
+        let (status, said) = ask(&one, token, "POST", &format!("queue/{what}"), &body);
+        assert!(status >= 400 && said.to_string().contains("on its way"), "{what}: {said}");
+    }
+    assert_eq!(one.maildir().len(), 0);
+    gauntlet(&one, &["array", "leave", "mx2.test", "--yes"]);
+    one.wait_until("both are delivered here", || one.maildir().len() == 2);
+    one.wait_for_empty_queue();
+    two.run();
+    gauntlet(&two, &["array", "rejoin"]);
+    two.wait_until("it takes part again", || {
+        server.sql("SELECT state FROM gauntlet.node WHERE name = 'mx2.test'") == "active"
+    });
+    assert_eq!(server.sql("SELECT count(*) FROM gauntlet.transfer"), "0");
+    two.wait_for_empty_queue();
+    assert_eq!((one.maildir().len(), two.maildir().len()), (2, 0));
+}
+
 /// Who did what on one node is seen on the others, also what was done while it had no database.
 #[test]
 fn what_was_done_on_one_node_is_seen_on_another() {

@@ -45,12 +45,14 @@ pub(super) fn view(waiting: Waiting) -> QueuedMail {
 
 /// Carries out `Order::Retry`.
 pub(super) fn retry(node: &Node, ids: &[String]) -> Result<String, String> {
-    Ok(format!("{} messages are tried now", node.queue.retry(&parsed(ids)?)))
+    let ids = here(node, ids)?;
+    Ok(format!("{} messages are tried now", node.queue.retry(&ids)))
 }
 
 /// Carries out `Order::Hold`.
 pub(super) fn hold(node: &Node, ids: &[String]) -> Result<String, String> {
-    Ok(format!("{} messages are held", node.queue.hold(&parsed(ids)?)))
+    let ids = here(node, ids)?;
+    Ok(format!("{} messages are held", node.queue.hold(&ids)))
 }
 
 /// Carries out `Order::Discard`. One that is carried out a second time finds nothing to do.
@@ -64,6 +66,13 @@ pub(super) fn discard(node: &Node, ids: &[String], who: &str) -> Result<String, 
         }
     }
     Ok(format!("{deleted} messages are deleted"))
+}
+
+/// The numbers of messages that are not on their way to another node.
+fn here(node: &Node, texts: &[String]) -> Result<Vec<u64>, String> {
+    let ids = parsed(texts)?;
+    node.queue.check_here(&ids).map_err(|error| error.to_string())?;
+    Ok(ids)
 }
 
 fn parsed(texts: &[String]) -> Result<Vec<u64>, String> {

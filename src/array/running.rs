@@ -85,6 +85,10 @@ impl LocalNode for RunningNode {
         leaving.map(|(id, to)| (ids::to_text(id), to)).collect()
     }
 
+    fn keep(&self, id: u64) {
+        self.node.queue.keep(id);
+    }
+
     fn leave(&self, id: &str, to: &str) -> Result<Departing, String> {
         let number = ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"))?;
         let bundle = self.node.queue.leave(number, to).map_err(|error| error.to_string())?;

@@ -214,6 +214,7 @@ impl NodeHandle for Handle {
             ids::parse(id).ok_or_else(|| NodeError::new(format!("{id:?} is no message id")))
         };
         let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, NodeError>>()?;
+        queue.check_here(&ids).map_err(NodeError::new)?;
         match order {
             QueueOrder::Retry => Ok(queue.retry(&ids)),
             QueueOrder::Hold => Ok(queue.hold(&ids)),

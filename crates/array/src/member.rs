@@ -97,6 +97,10 @@ pub trait LocalNode: Send + Sync {
     /// Why it cannot leave.
     fn leave(&self, id: &str, to: &str) -> Result<Departing, String>;
 
+    /// A message that was leaving goes on from here: its node left the array before it had it. May
+    /// block.
+    fn keep(&self, id: u64);
+
     /// Takes messages in that other nodes handed over, once each. May block. Returns what became of
     /// each, for its source; none where it may be tried again.
     fn take_in(&self, bodies: Vec<Vec<u8>>) -> Vec<Option<String>>;

@@ -74,14 +74,21 @@ impl Member {
         }
         let offered = transfers::offered(session, own).await?;
         for (id, to) in leaving {
-            // One that left the array: an administrator decides.
-            if transfers::node_of(session, &to).await.is_err() && !session.is_closed() {
+            let is_gone = transfers::node_of(session, &to).await.is_err();
+            if is_gone && session.is_closed() {
                 continue;
             }
-            let (local, to_whom) = (self.local.clone(), to.clone());
-            let left = tokio::task::spawn_blocking(move || local.leave(&id, &to_whom)).await;
+            let (local, to_whom, text) = (self.local.clone(), to.clone(), id.clone());
+            let left = tokio::task::spawn_blocking(move || local.leave(&text, &to_whom)).await;
             let Ok(Ok(message)) = left else { continue };
-            if !offered.contains(&message.token) {
+            if is_gone {
+                // It left the array, and takes nothing in any more.
+                if transfers::take_back(session, &message.token).await? {
+                    tracing::warn!(id, to, "a node left the array: its message goes on from here");
+                    let local = self.local.clone();
+                    let _done = tokio::task::spawn_blocking(move || local.keep(message.id)).await;
+                }
+            } else if !offered.contains(&message.token) {
                 transfers::offer(session, own, &to, &message).await?;
             }
         }

@@ -61,6 +61,18 @@ pub async fn node_of(session: &Session, name: &str) -> Result<i16, ArrayError> {
     })
 }
 
+/// Takes back a message of a node that left before it answered. False: it has answered.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn take_back(session: &Session, token: &str) -> Result<bool, ArrayError> {
+    const DOING: &str = "taking back a message that was handed over";
+    let sql = "DELETE FROM transfer WHERE token = $1 AND answer IS NULL";
+    session.execute(DOING, sql, &[&token]).await?;
+    let left = session.row(DOING, "SELECT 1 FROM transfer WHERE token = $1", &[&token]).await?;
+    Ok(left.is_none())
+}
+
 /// Messages for this node that it has not answered for: token and body.
 ///
 /// # Errors

@@ -113,6 +113,9 @@ impl LocalNode for Local {
         self.0.disk().queue.keys().map(u64::to_string).collect()
     }
 
+    /// No node leaves this array.
+    fn keep(&self, _: u64) {}
+
     fn leaving(&self) -> Vec<(String, String)> {
         let disk = self.0.disk();
         let to = |(number, message): (&u64, &Queued)| {

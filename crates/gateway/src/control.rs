@@ -337,8 +337,14 @@ fn answer(node: &Arc<Node>, request: Request) -> Answer {
         },
         Request::Status => Answer::Status(Box::new(status(node))),
         Request::Rules => Answer::Rules(rules(node)),
-        Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
-        Request::Hold { ids } => with_ids(&ids, |ids| Ok(node.queue.hold(ids))),
+        Request::Retry { ids } => with_ids(&ids, |ids| {
+            node.queue.check_here(ids)?;
+            Ok(node.queue.retry(ids))
+        }),
+        Request::Hold { ids } => with_ids(&ids, |ids| {
+            node.queue.check_here(ids)?;
+            Ok(node.queue.hold(ids))
+        }),
         Request::Delete { ids } => with_ids(&ids, |ids| {
             for id in ids {
                 node.queue.delete(*id, "the command line")?;
@@ -374,7 +380,8 @@ fn rules(node: &Node) -> Vec<(String, f64)> {
     let snapshot = &node.judge().snapshot;
     let enabled = snapshot.registry.rules().iter().filter(|r| r.enabled);
     let mut all: Vec<(String, f64)> = enabled.map(|r| (r.name.to_string(), r.score)).collect();
-    if let Some(ruleset) = &snapshot.ruleset {
+    let own = snapshot.own_rules.as_deref();
+    for ruleset in own.into_iter().chain(snapshot.ruleset.as_deref().map(|set| &**set)) {
         let set = ruleset.profile().score_set();
         let scored = ruleset.rules().iter().filter(|r| !r.is_sub() && r.is_callable);
         let points =

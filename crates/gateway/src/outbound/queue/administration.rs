@@ -6,9 +6,16 @@ use super::{HELD, LEAVING, Queue, QueueEntry, saved_progress};
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
 
-/// Why a message could not be deleted.
+/// How the wait of a message that is on its way to another node ends.
+pub const HOW_IT_ENDS: &str = "it waits until that node has answered; if that one never comes back, \
+                               `gauntlet array leave NODE` has it delivered from here";
+
+/// Why nothing could be done about a message.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteError {
+    /// It is on its way to another node, which may have it.
+    #[error("{0} is on its way to another node, which may have it: {HOW_IT_ENDS}")]
+    Leaving(String),
     /// It is being delivered, or not there.
     #[error("{0} is not waiting in the queue")]
     NotWaiting(String),
@@ -35,12 +42,9 @@ impl Queue {
     fn set_due(&self, ids: &[u64], due: i64) -> usize {
         let all: Vec<u64> = {
             let state = self.state();
-            // What is on its way to another node is kept here only if it is named: that node may
-            // have it.
-            let chosen = |(id, due): &(&u64, &i64)| match ids.is_empty() {
-                true => **due != LEAVING,
-                false => ids.contains(id),
-            };
+            // Another node may have what is on its way there, and would deliver it, too.
+            let chosen =
+                |(id, due): &(&u64, &i64)| **due != LEAVING && (ids.is_empty() || ids.contains(id));
             state.due.iter().filter(chosen).map(|(id, _)| *id).collect()
         };
         for id in &all {
@@ -57,6 +61,18 @@ impl Queue {
         all.len()
     }
 
+    /// Refuses messages that are on their way to another node: nothing can be done about them here.
+    ///
+    /// # Errors
+    /// If one of them is.
+    pub fn check_here(&self, ids: &[u64]) -> Result<(), DeleteError> {
+        let state = self.state();
+        match ids.iter().find(|id| state.due.get(id) == Some(&LEAVING)) {
+            Some(id) => Err(DeleteError::Leaving(ids::to_text(*id))),
+            None => Ok(()),
+        }
+    }
+
     fn is_held(&self, id: u64) -> bool {
         self.state().due.get(&id).is_some_and(|due| *due >= LEAVING)
     }
@@ -69,6 +85,9 @@ impl Queue {
         let name = ids::to_text(id);
         let waiting = {
             let mut state = self.state();
+            if state.due.get(&id) == Some(&LEAVING) {
+                return Err(DeleteError::Leaving(name));
+            }
             let due = state.due.remove(&id);
             due.is_some_and(|due| state.waiting.remove(&(due, id)))
         };

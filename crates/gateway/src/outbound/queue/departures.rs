@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use gauntlet_store::{Event, Spool};
 
+use super::administration::HOW_IT_ENDS;
 use super::bundle::{Bundle, BundleError};
 use super::saved_progress::{self, Leaving};
 use super::{Arrival, HELD, LEAVING, Queue};
@@ -38,7 +39,7 @@ pub enum DepartError {
     #[error("{0} is not waiting in the queue; try again when its attempt is over")]
     NotWaiting(String),
     /// It is on its way to another node, which may have it.
-    #[error("{0} is on its way to {1}: hand it over there, or keep it with `gauntlet queue retry`")]
+    #[error("{0} is on its way to {1}: {HOW_IT_ENDS}")]
     Elsewhere(String, String),
     /// It cannot be read back, or not be marked.
     #[error("{0}: {1}")]
@@ -174,6 +175,13 @@ impl Queue {
     }
 
     /// Lets a message wait here again that was leaving.
+    /// Delivers from here what was on its way to a node that left: nobody takes it in any more.
+    pub fn keep(&self, id: u64) {
+        if self.state().due.get(&id) == Some(&LEAVING) {
+            self.stay(id, self.now_ms());
+        }
+    }
+
     fn stay(&self, id: u64, due: i64) {
         if let Some(record) = self.show(id) {
             let state = saved_progress::encode(&record);
