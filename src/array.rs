@@ -8,6 +8,7 @@ pub(crate) mod member;
 mod publish;
 mod queue;
 pub(crate) mod queue_orders;
+mod recovery;
 mod running;
 mod sharing;
 pub(crate) mod upgrade;

@@ -69,6 +69,7 @@ mod serve_array_join;
 mod serve_array_partition;
 mod serve_array_queue;
 mod serve_array_reports;
+mod serve_array_restore;
 mod serve_array_settings;
 mod serve_array_shared;
 mod serve_array_upgrade;

@@ -24,7 +24,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 
 use super::running::RunningNode;
-use super::{queue, sharing, upgrade};
+use super::{queue, recovery, sharing, upgrade};
 use crate::array_access as access;
 use crate::node_args::NodeArgs;
 
@@ -94,6 +94,9 @@ impl Membership {
         let state = member.state();
         let (stop, stopped) = watch::channel(false);
         let task = runtime.spawn(member.run(stopped));
+        if let Some(held) = shared.clone() {
+            recovery::watch(node, held, state.clone())?;
+        }
         Ok(Some(Arc::new(Membership {
             started_ms: now_ms(),
             state,

@@ -19,6 +19,7 @@ pub mod health;
 pub mod held;
 pub mod held_batch;
 mod held_orders;
+pub mod held_recovery;
 mod held_rows;
 mod held_settled;
 pub mod held_shipping;

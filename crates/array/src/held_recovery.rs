@@ -1,0 +1,54 @@
+//! What a node is told of its own held mail after its disk went back in time.
+
+use gauntlet_store::StoreError;
+
+use crate::held::SharedQuarantine;
+
+/// Rows that are read at once.
+const ROWS_AT_ONCE: i64 = 5_000;
+
+/// An item of a node, as the array knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownItem {
+    /// Its number in the array; later ones are greater.
+    pub seq: i64,
+    /// Its id at its node.
+    pub item: String,
+    /// Name of its state ([`gauntlet_store::quarantine::State::name`]).
+    pub state: String,
+}
+
+impl SharedQuarantine {
+    /// How many messages this node holds, as the array knows it. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn held_by(&self, node: &str) -> Result<u64, StoreError> {
+        let sql = "SELECT count(*) FROM held AS h JOIN node AS n ON n.id = h.node \
+                   WHERE n.name = $1 AND h.state = 'held'";
+        self.ask(|session| async move {
+            let found = session.row("counting a node's held mail", sql, &[&node]).await;
+            let count = found.map(|row| row.map_or(0, |row| row.get::<_, i64>(0)));
+            (session, count.map(i64::cast_unsigned))
+        })
+    }
+
+    /// The next items of this node after `seq`, in their order. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn items_of(&self, node: &str, seq: i64) -> Result<Vec<KnownItem>, StoreError> {
+        let sql = "SELECT h.seq, h.item, h.state FROM held AS h JOIN node AS n ON n.id = h.node \
+                   WHERE n.name = $1 AND h.seq > $2 ORDER BY h.seq LIMIT $3";
+        self.ask(|session| async move {
+            let values: [crate::database::Value<'_>; 3] = [&node, &seq, &ROWS_AT_ONCE];
+            let rows = session.rows("reading a node's held mail", sql, &values).await;
+            let item = |row: &tokio_postgres::Row| KnownItem {
+                seq: row.get(0),
+                item: row.get(1),
+                state: row.get(2),
+            };
+            (session, rows.map(|rows| rows.iter().map(item).collect()))
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! A node of an array whose disk is lost goes on from yesterday's backup.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crate::common::{Node, Smtp, message};
+use crate::postgres::Server;
+
+fn settings(server: &Server) -> String {
+    let policy = server.folder().join("hold.toml");
+    let rule = "[[rule]]\nname = \"hold\"\nwhen.sender = \"ann@example.org\"\n\
+                do = { quarantine = \"suspect\" }\n";
+    std::fs::write(&policy, rule).unwrap();
+    format!(
+        "[array]\ndatabase = \"{}\"\nobjects = \"file://{}\"\nship_seconds = 1\n\
+         status_seconds = 1\nshare_seconds = 1\n[facts]\nenabled = false\n[policy]\npath = {policy:?}\n",
+        server.uri(),
+        server.folder().join("objects").display()
+    )
+}
+
+fn gauntlet(node: &Node, args: &[&str]) -> String {
+    let config = node.folder.path().join("gauntlet.toml");
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(args)
+        .args(["--config", config.to_str().unwrap()])
+        .env_remove("GAUNTLET_CONFIG")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+    assert!(out.status.success(), "{args:?}: {text}");
+    text
+}
+
+fn send(node: &Node, from: &str, subject: &str) {
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send(from, &["bob@example.net"], &message(subject, 200)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    node.wait_for_empty_queue();
+}
+
+/// How often each subject is in the log of all nodes.
+fn logged(node: &Node) -> BTreeMap<String, usize> {
+    let config = node.folder.path().join("gauntlet.toml");
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["messages", "--array", "--json", "--config", config.to_str().unwrap()])
+        .output()
+        .unwrap();
+    // Its exit code is 1 if there is none.
+    let text = String::from_utf8(out.stdout).unwrap();
+    let mut all = BTreeMap::new();
+    for line in text.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let subject = value["subject"].as_str().unwrap_or_default();
+        let name = subject.rsplit(' ').next().unwrap_or_default().to_owned();
+        *all.entry(name).or_default() += 1;
+    }
+    all
+}
+
+#[test]
+fn a_node_that_is_restored_from_yesterdays_backup_goes_on_in_its_array() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let settings = settings(&server);
+    let mut one = Node::start_named("mx1.test", &settings);
+    let two = Node::start_named("mx2.test", &settings);
+    let shipped = |count: usize| {
+        two.wait_until("all is shipped", || logged(&two).values().sum::<usize>() == count);
+    };
+    let state =
+        |id: &str| server.sql(&format!("SELECT state FROM gauntlet.held WHERE item = '{id}'"));
+    let held_as = |subject: &str| {
+        let sql = format!("SELECT item FROM gauntlet.held WHERE subject LIKE '%{subject}'");
+        let mut id = String::new();
+        two.wait_until("it is shipped", || {
+            id = server.sql(&sql);
+            !id.is_empty()
+        });
+        id
+    };
+    for subject in ["held-before", "released-after", "deleted-after"] {
+        send(&one, "ann@example.org", subject);
+    }
+    send(&one, "eve@example.org", "passed-before");
+    shipped(4);
+    let [kept, released, deleted] = ["held-before", "released-after", "deleted-after"].map(held_as);
+    let backup = server.folder().join("backup");
+    gauntlet(&one, &["backup", backup.to_str().unwrap()]);
+    gauntlet(&one, &["quarantine", "release", &released]);
+    gauntlet(&one, &["quarantine", "delete", &deleted]);
+    send(&one, "ann@example.org", "held-after");
+    send(&one, "eve@example.org", "passed-after");
+    let after = held_as("held-after");
+    two.wait_until("what was decided is shipped", || {
+        state(&released) == "released" && state(&deleted) == "deleted"
+    });
+    shipped(6);
+    // The disk is lost, with all that came after the backup.
+    one.kill();
+    std::fs::remove_dir_all(one.data()).unwrap();
+    gauntlet(&one, &["restore", backup.to_str().unwrap()]);
+    one.run();
+    send(&one, "eve@example.org", "passed-later");
+    one.wait_until("what the array knows better is taken", || {
+        one.log().contains("held mail was older than the array knows it")
+    });
+    let listed = gauntlet(&one, &["quarantine", "list"]);
+    assert!(listed.contains(&kept) && listed.contains(&after), "{listed}");
+    assert!(!listed.contains(&released) && !listed.contains(&deleted), "{listed}");
+    assert_eq!(one.maildir().len(), 1, "nothing is sent again");
+    gauntlet(&two, &["array", "order", "mx1.test", "release", &after, "--wait"]);
+    one.wait_for_empty_queue();
+    assert_eq!(one.maildir().len(), 2);
+    shipped(7);
+    assert!(logged(&two).values().all(|count| *count == 1), "{:?}", logged(&two));
+    two.wait_until("the array knows it, too", || state(&after) == "released");
+    assert_eq!((state(&kept), state(&released)), ("held".to_owned(), "released".to_owned()));
+}
