@@ -41,7 +41,7 @@ enum Action {
         /// The configuration file; without one, defaults and environment
         #[arg(short, long, env = "GAUNTLET_CONFIG")]
         config: Option<PathBuf>,
-        /// Print one JSON object instead of lines
+        /// Print a JSON object a line, one for each setting
         #[arg(long)]
         json: bool,
     },

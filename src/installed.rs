@@ -15,6 +15,11 @@ const VARIABLE: &str = "GAUNTLET_CONFIG";
 /// Has commands of an installed program take its configuration, unless one is named. For whoever
 /// may not read it, the program is as any other build: the file may hold passwords of databases.
 pub(crate) fn with_configuration(command: Command) -> Command {
+    // Set and empty names no file; it is as if it was not set.
+    let command = match std::env::var_os(VARIABLE).is_some_and(|value| value.is_empty()) {
+        true => without_variable(command),
+        false => command,
+    };
     let is_installed = std::env::current_exe().is_ok_and(|program| program == Path::new(PROGRAM));
     match is_installed && File::open(CONFIGURATION).is_ok() {
         true => with_default(command),
@@ -22,8 +27,19 @@ pub(crate) fn with_configuration(command: Command) -> Command {
     }
 }
 
+fn names_it(arg: &Arg) -> bool {
+    arg.get_env().is_some_and(|name| name == VARIABLE)
+}
+
+fn without_variable(command: Command) -> Command {
+    let own = command.mut_args(|arg| match names_it(&arg) {
+        true => arg.env(clap::builder::Resettable::Reset),
+        false => arg,
+    });
+    own.mut_subcommands(without_variable)
+}
+
 fn with_default(command: Command) -> Command {
-    let names_it = |arg: &Arg| arg.get_env().is_some_and(|name| name == VARIABLE);
     let own = command.mut_args(|arg| match names_it(&arg) {
         true => arg.default_value(CONFIGURATION),
         false => arg,
@@ -52,6 +68,9 @@ mod tests {
         assert_eq!(value(&["gauntlet", "queue", "list"]), unnamed);
         assert_eq!(value(&["gauntlet", "queue", "list", "--config", "other"]), "other");
         assert_eq!(value(&["gauntlet", "queue", "--config", "other", "list"]), "other");
+        let unset = without_variable(command.clone());
+        let queue = unset.find_subcommand("queue").unwrap();
+        assert!(!queue.get_arguments().any(names_it));
         let man = command.clone().try_get_matches_from(["gauntlet", "man"]).unwrap();
         assert!(man.subcommand().unwrap().1.get_one::<String>("folder").is_none());
     }

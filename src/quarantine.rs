@@ -8,8 +8,9 @@ use gauntlet_gateway::admin::quarantine::{body_keys, folder_release};
 use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{Answer, Request};
-use gauntlet_store::Quarantine;
 use gauntlet_store::quarantine::{Deletion, Held, HeldMail, HeldQuery, State};
+use gauntlet_store::record::Event;
+use gauntlet_store::{Log, Quarantine};
 
 use crate::array_access as access;
 use crate::messages::{moment, visible};
@@ -225,19 +226,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             out.write_all(&body.with_context(none)?)?;
         }
         Action::Release { id, to, learn } => release(&mut out, (args, &config), (id, to, *learn))?,
-        Action::Delete { id } => match open(&config)?.delete(id, WHO, clock::now_ms())? {
-            Deletion::Done => writeln!(out, "deleted")?,
-            Deletion::NotHeld(state) => bail!("it is not held any more: it is {}", state.name()),
-            Deletion::Unknown => match holder(&config, id) {
-                Some(hint) => bail!("{hint}"),
-                None => bail!("no held message {id:?}"),
-            },
-        },
+        Action::Delete { id } => delete(&mut out, &config, id)?,
         Action::Verify => return verify(&mut out, &config),
         Action::Rebuild => return rebuild(&mut out, &config),
         Action::RotateKey { keep_old } => rotate(args, &config, *keep_old)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes an item; the message's record in the log gets the event.
+fn delete(out: &mut impl Write, config: &Config, id: &str) -> anyhow::Result<()> {
+    let (quarantine, now) = (open(config)?, clock::now_ms());
+    let held = quarantine.get(id)?;
+    match quarantine.delete(id, WHO, now)? {
+        Deletion::Done => writeln!(out, "deleted")?,
+        Deletion::NotHeld(state) => bail!("it is not held any more: it is {}", state.name()),
+        Deletion::Unknown => match holder(config, id) {
+            Some(hint) => bail!("{hint}"),
+            None => bail!("no held message {id:?}"),
+        },
+    }
+    let Some(item) = held.map(|held| held.item) else { return Ok(()) };
+    let deleted = Event {
+        id: item.message,
+        received_ms: item.received_ms,
+        at_ms: now,
+        kind: "deleted".to_owned(),
+        recipient: item.recipients.join(", "),
+        detail: format!("by {WHO}"),
+    };
+    let log = Log::open(&config.node.data.join("log"));
+    log.and_then(|log| log.append_events(vec![deleted]))
+        .context("it is deleted, which could not be noted in the message log")
+        .map(drop)
 }
 
 /// Has the running node release an item.

@@ -126,7 +126,21 @@ fn collect(input: &Input) -> anyhow::Result<Sources> {
 
 fn compile_lists(input: &Input, out: &Path) -> anyhow::Result<ExitCode> {
     let sources = collect(input)?;
-    let (built, report) = compile(&sources.files, out)?;
+    let same = |path: &Path| path.canonicalize().ok().filter(|_| path.is_file());
+    if let Some(own) = same(out)
+        && sources.files.iter().any(|source| same(&source.path).as_ref() == Some(&own))
+    {
+        bail!("{} is one of the sources: name another file with --out", out.display());
+    }
+    // What is in force stays until there is something better.
+    let made = out.with_added_extension("new");
+    let (built, report) = compile(&sources.files, &made)?;
+    if built.entries == 0 && report.problems.total() > 0 {
+        std::fs::remove_file(&made).with_context(|| made.display().to_string())?;
+        print_report(&mut std::io::stderr().lock(), &report, &sources)?;
+        bail!("no line of the sources is an entry: {} is left as it was", out.display());
+    }
+    std::fs::rename(&made, out).with_context(|| out.display().to_string())?;
     let mut to = std::io::stdout().lock();
     if input.json {
         let mut line = report_json(&report, &sources);

@@ -13,6 +13,7 @@ mod ca_command;
 mod channel_command;
 mod channel_objects;
 mod channel_sa_update;
+mod commands_refuse;
 mod common;
 mod config_check;
 mod console_commands;

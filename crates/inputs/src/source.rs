@@ -369,7 +369,7 @@ fn failed(name: &str, why: &dyn std::fmt::Display, emit: &mut Emit<'_>) -> Contr
 }
 
 fn too_large(max: u64) -> io::Error {
-    io::Error::other(format!("larger than {max} bytes (see --max-bytes)"))
+    io::Error::other(format!("larger than {max} bytes, the most that is read"))
 }
 
 /// Reads all of a stream.

@@ -50,6 +50,27 @@ pub enum Step {
 /// Hears of progress: the step, bytes done, and bytes in all.
 pub type Tell<'a> = dyn FnMut(Step, u64, u64) + 'a;
 
+/// Refuses a place whose backup the next one would carry along.
+fn check_place(data: &Path, target: &Path) -> Result<(), StoreError> {
+    let there = target.ancestors().filter_map(|folder| match folder.as_os_str().is_empty() {
+        true => Path::new(".").canonicalize().ok(),
+        false => folder.canonicalize().ok(),
+    });
+    let Some(place) = there.into_iter().next() else { return Ok(()) };
+    let what = "the backup's folder";
+    let target = target.display();
+    if data.canonicalize().is_ok_and(|data| place.starts_with(data)) {
+        let cause = format!("{target} is inside the data folder; name a folder elsewhere");
+        return Err(StoreError::Invalid { what, cause });
+    }
+    if let Some(other) = place.ancestors().find(|folder| folder.join(MANIFEST).is_file()) {
+        let other = other.display();
+        let cause = format!("{target} is inside the backup {other}; name a folder elsewhere");
+        return Err(StoreError::Invalid { what, cause });
+    }
+    Ok(())
+}
+
 /// Copies the data folder into `target`, which must be empty or not there yet. `skip` are folders
 /// in it that are left out.
 ///
@@ -67,6 +88,7 @@ pub fn back_up(
         let cause = format!("{} is not empty; name a new folder", target.display());
         return Err(StoreError::Invalid { what: "the backup's folder", cause });
     }
+    check_place(data, target)?;
     make_folder(target)?;
     let owner = Owner::of(data)?;
     owner.begin(target)?;

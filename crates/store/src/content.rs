@@ -21,6 +21,7 @@ use crate::files;
 use crate::random;
 
 pub use seal::BodyKeys;
+pub(crate) use seal::MAGIC as SEAL_MAGIC;
 
 /// Why an encrypted body cannot be read.
 const NO_KEYS: &str = "it is encrypted, and there is no key file: set quarantine.key_file";

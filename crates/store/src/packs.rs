@@ -25,7 +25,7 @@ mod record;
 mod scan;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -215,6 +215,30 @@ impl Packs {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(StoreError::io(folder, "list")(error)),
         }
+    }
+
+    /// Whether a test holds for the first MiB of any pack.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed, or a pack not be read.
+    pub fn any_begins_with(
+        folder: &Path,
+        test: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, StoreError> {
+        const BEGINNING: u64 = 1 << 20;
+        if !Self::has_any(folder)? {
+            return Ok(false);
+        }
+        let entries = std::fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let mut bytes = Vec::new();
+            let file = std::fs::File::open(&path).map_err(StoreError::io(&path, "open"))?;
+            file.take(BEGINNING).read_to_end(&mut bytes).map_err(StoreError::io(&path, "read"))?;
+            if test(&bytes) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Bytes of a pack; none if it is missing.

@@ -44,7 +44,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use crate::content::{BodyKeys, Content};
+use crate::content::{BodyKeys, Content, SEAL_MAGIC};
 use crate::database;
 use crate::error::StoreError;
 use crate::packs::index::{self, PackTotals};
@@ -294,6 +294,16 @@ fn check_not_lost(folder: &Path) -> Result<(), StoreError> {
 /// If it cannot be listed.
 pub fn has_any_body(folder: &Path) -> Result<bool, StoreError> {
     Ok(Packs::has_any(&folder.join(PACKS))? || Content::has_any(&folder.join(OLD_BODIES))?)
+}
+
+/// Whether any body in a quarantine's folder is sealed, as far as the beginnings of its packs say.
+///
+/// # Errors
+/// If the packs cannot be listed or read.
+pub fn has_sealed_bodies(folder: &Path) -> Result<bool, StoreError> {
+    Packs::any_begins_with(&folder.join(PACKS), |bytes| {
+        bytes.windows(SEAL_MAGIC.len()).any(|window| window == SEAL_MAGIC)
+    })
 }
 
 /// Bodies without the database, which new mail would hide.

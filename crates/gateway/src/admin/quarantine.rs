@@ -9,11 +9,20 @@ use crate::config::Config;
 /// The keys of held mail, where bodies are or were sealed.
 ///
 /// # Errors
-/// If the file of keys cannot be read or made.
+/// If the file of keys cannot be read or made, or is gone although held mail needs it.
 pub fn body_keys(config: &Config) -> anyhow::Result<Option<BodyKeys>> {
     let (path, seal) = (config.node.inside(&config.quarantine.key_file), config.quarantine.encrypt);
     if !seal && !path.exists() {
         return Ok(None);
+    }
+    let packs = config.node.data.join("quarantine");
+    if !path.exists() && gauntlet_store::quarantine::has_sealed_bodies(&packs)? {
+        anyhow::bail!(
+            "quarantine.key_file: {} is gone, and held mail is sealed with its keys. Restore it from a \
+             backup. If it is lost, that mail is, too: to go on without it, put a new key there \
+             (openssl rand -hex 32)",
+            path.display()
+        );
     }
     let keys = BodyKeys::open(&path, seal).context("quarantine.key_file")?;
     Ok(Some(keys))

@@ -21,7 +21,7 @@ use super::ContentHash;
 use crate::error::StoreError;
 use crate::random;
 
-const MAGIC: &[u8; 8] = b"GNTLSEAL";
+pub(crate) const MAGIC: &[u8; 8] = b"GNTLSEAL";
 const FORMAT_1: u8 = 1;
 const KEY_BYTES: usize = 32;
 const ID_BYTES: usize = 8;
