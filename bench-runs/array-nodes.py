@@ -1,16 +1,26 @@
 #!/usr/bin/env python3
 """Source system B's experiment on one, two and four nodes of an array, each held to a share of a CPU.
 
-usage: array-nodes.py GAUNTLET CORPUS [--share 25] [--seconds 30] [--rounds 3] [--nodes 1,2,4]
+usage: array-nodes.py GAUNTLET CORPUS [--share 25] [--messages 1000 | --seconds 30] [--rounds 3] [--nodes 1,2,4]
 
 Each node is a process group in a CPU cgroup of its own (version 1 or 2) with `share` hundredths of a
-CPU; PostgreSQL (Debian's), the sink and the load generators have the rest. Printed for each number
-of nodes: messages/s taken by all nodes together, how many times that of one node, bytes/s between
-all nodes and the database both ways (counted by a proxy in between), bytes a message, those of the
-database's write-ahead log and of its tables, and how long the log was behind after the load ended. Run it on an idle machine: the shares must fit beside the
-generators.
+CPU; PostgreSQL (Debian's), the sink and the load generators have the rest. With --messages each node
+gets the same mail: the first so many of the corpus. Printed for each number of nodes: messages/s
+taken by all nodes together, how many times that of one node in the same round, CPU time of the nodes
+for a message, bytes/s between all nodes and the database both ways (counted by a proxy in between),
+bytes a message, those of the database's write-ahead log and of its tables, and how long the log was
+behind after the load ended. Run it on an idle machine: the shares must fit beside the generators.
+
+With --beside there are always as many nodes as the most of --nodes, all under the same load; those
+beyond the number stand alone, in no array, and are not counted. A node that has a machine for itself
+pays up to twice as much CPU time for a message as one beside others (cold caches at 20 hundredths of
+a CPU), which is no matter of the array.
+
+With --pages somebody opens pages of the first node's console meanwhile, and their times are printed;
+with --database URI that is done with a database that is there, such as one that the example
+shared_log_rate of crates/array has filled (the role must be its owner; rows are added to it).
 """
-import argparse, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess, sys, tempfile
+import argparse, importlib.util, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess, sys, tempfile
 import threading, time
 
 
@@ -49,6 +59,9 @@ class Cage:
 
     def __init__(self, name, share):
         two = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        self.used = pathlib.Path("/sys/fs/cgroup/cpuacct", name) if not two else None
+        if self.used:
+            self.used.mkdir(exist_ok=True)
         self.folder = pathlib.Path("/sys/fs/cgroup", *(() if two else ("cpu",)), name)
         self.folder.mkdir(exist_ok=True)
         if two:
@@ -58,11 +71,19 @@ class Cage:
             (self.folder / "cpu.cfs_quota_us").write_text(str(share * 1000))
 
     def enter(self):
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+        for folder in filter(None, (self.folder, self.used)):
+            (folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def cpu_seconds(self):
+        if self.used:
+            return int((self.used / "cpuacct.usage").read_text()) / 1e9
+        return int(re.search(r"usage_usec (\d+)", (self.folder / "cpu.stat").read_text())[1]) / 1e6
 
     def remove(self):
         for _ in range(50):
             try:
+                if self.used and self.used.exists():
+                    self.used.rmdir()
                 return self.folder.rmdir()
             except OSError:
                 time.sleep(0.1)
@@ -102,8 +123,7 @@ data = "{self.folder}/data"
 address = "127.0.0.1:0"
 [console]
 address = "127.0.0.1:0"
-[array]
-database = "{database}"
+{f'[array]{chr(10)}database = "{database}"{chr(10)}log_days = 3650' if database else ""}
 [facts]
 enabled = false
 [route]
@@ -114,12 +134,14 @@ next_hop = "127.0.0.1:{sink}"
         self.process = subprocess.Popen([gauntlet, "serve", "--config", config], stdout=subprocess.PIPE,
                                         stderr=open(self.folder / "log", "w"), text=True,
                                         preexec_fn=self.cage.enter)
-        self.smtp = self.console = None
+        self.smtp = self.console = self.password = None
         for line in self.process.stdout:
             if found := re.search(r"smtp, inbound\s+(\S+)", line, re.I):
                 self.smtp = found[1]
             if found := re.search(r"console\s+http://(\S+)/", line):
                 self.console = found[1]
+            if line.split()[:2] == ["first", "start"]:
+                self.password = line.split()[-1]
             if "to stop" in line:
                 break
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
@@ -135,8 +157,53 @@ next_hop = "127.0.0.1:{sink}"
         self.cage.remove()
 
 
+class Pages:
+    """Somebody at the console of a node, who opens a page, reads for a moment, and opens the next."""
+
+    PAGES = ["/", "/messages", "/messages?subject=w1+w2", "/messages?subject=w1+w4321", "/messages?class=spam",
+             "/messages?class=spam&action=quarantine", "/messages?rule=RULE_399&class=ham", "/messages?sender=x%40y.z",
+             "/messages?since={day}&until={day}", "/messages?since={day}&until={day}&rule=RULE_5",
+             "/messages?sender={sender}", "/messages?recipient={recipient}", "/messages?domain={domain}&class=spam",
+             "/messages/{id}", "/reports?days=7", "/nodes", "/queue", "/quarantine"]
+
+    def __init__(self, node, day):
+        module = importlib.util.spec_from_file_location("console", pathlib.Path(__file__).with_name("console-under-load.py"))
+        loaded = importlib.util.module_from_spec(module)
+        module.loader.exec_module(loaded)
+        self.person, self.times, self.has_ended = loaded.Console(node.console), {}, threading.Event()
+        self.person.sign_in(node.password)
+        text = self.person.ask("GET", f"/api/v1/messages?since={day}&until={day}&limit=1")[1]
+        found = (json.loads(text).get("messages") or [{}])[0]
+        sender = found.get("sender") or "x@y.z"
+        recipient = (found.get("recipients") or ["x@y.z"])[0]
+        self.filled = {"day": day, "sender": sender, "recipient": recipient, "domain": sender.split("@")[-1],
+                       "id": found.get("id", "none")}
+        self.thread = threading.Thread(target=self.read, daemon=True)
+
+    def read(self):
+        while not self.has_ended.is_set():
+            for page in self.PAGES:
+                start = time.monotonic()
+                status, _ = self.person.ask("GET", page.format(**self.filled))
+                self.times.setdefault(page, []).append(time.monotonic() - start)
+                if status != 200:
+                    print(f"{page}: {status}", flush=True)
+                if self.has_ended.wait(0.1):
+                    break
+
+    def summary(self):
+        self.has_ended.set()
+        self.thread.join()
+        whole = sorted(time for times in self.times.values() for time in times)
+        at = lambda share: 1000 * whole[min(len(whole) - 1, int(share * len(whole)))]
+        slowest = sorted(self.times, key=lambda page: -statistics.median(self.times[page]))[:4]
+        named = ", ".join(f"{page} {1000 * statistics.median(self.times[page]):.0f}" for page in slowest)
+        return (f"{len(whole)} pages: median {at(.5):.0f} ms, 95 % {at(.95):.0f}, most {1000 * whole[-1]:.0f}; "
+                f"the slowest by median: {named}")
+
+
 def ask(port, sql):
-    uri = f"postgres://keeper@127.0.0.1:{port}/postgres"
+    uri = f"postgres://keeper@127.0.0.1:{port}/postgres" if isinstance(port, int) else port
     done = subprocess.run(["psql", "-At", "-d", uri, "-c", sql], capture_output=True, text=True)
     return int(done.stdout.strip() or 0)
 
@@ -148,47 +215,78 @@ TABLES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM 
 
 def run(args, count):
     folder = pathlib.Path(tempfile.mkdtemp())
-    server, port = postgres(folder)
-    counter = Counter(("127.0.0.1", port))
+    if args.database:
+        from urllib.parse import urlsplit
+        there, server, port = urlsplit(args.database), None, args.database
+        counter = Counter((there.hostname, there.port))
+        user, name = there.username, there.path
+    else:
+        server, port = postgres(folder)
+        counter = Counter(("127.0.0.1", port))
+        user, name = "keeper", "/postgres"
     with socket.create_server(("127.0.0.1", 0)) as free:
         sink_port = free.getsockname()[1]
     sink = subprocess.Popen([args.gauntlet, "bench", "sink", "--listen", f"127.0.0.1:{sink_port}"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    database = f"postgres://keeper@127.0.0.1:{counter.port}/postgres?sslmode=disable"
+    database = f"postgres://{user}@127.0.0.1:{counter.port}{name}?sslmode=disable"
     nodes = [Node(args.gauntlet, folder, n, database, sink_port, args.share) for n in range(count)]
+    others = max(map(int, args.nodes.split(","))) - count if args.beside else 0
+    alone = [Node(args.gauntlet, folder, count + n, None, sink_port, args.share) for n in range(others)]
     time.sleep(3)
+    pages = Pages(nodes[0], args.pages) if args.pages else None
+    rows = ask(port, "SELECT coalesce(sum(messages), 0)::bigint FROM gauntlet.log_pack")
     before, start = list(counter.bytes), time.time()
     wal, tables = ask(port, WAL), ask(port, TABLES)
-    loads = [subprocess.Popen([args.gauntlet, "bench", "send", node.smtp, args.corpus, "--seconds",
-                               str(args.seconds), "--warm-up", "3", "--json", "--connections", "8",
-                               "--no-calibration", *(["--rate", str(args.rate / count)] if args.rate else [])],
-                              stdout=subprocess.PIPE, text=True) for node in nodes]
-    results = [json.loads(load.communicate()[0].strip().splitlines()[-1]) for load in loads]
-    ended = time.time()
-    while any(node.metric("array_behind_changes") for node in nodes) and time.time() < ended + 120:
+    base = ask(port, "SELECT coalesce(sum(messages), 0)::bigint FROM gauntlet.log_count")
+    cpu = sum(node.cage.cpu_seconds() for node in nodes)
+    load = ((str(args.seconds), "--warm-up", "3") if not args.messages else
+            ("600", "--warm-up", "0", "--messages", str(args.messages)))
+    load = [*load, *(["--rate", str(args.rate / count)] if args.rate else [])]
+    loads = [subprocess.Popen([args.gauntlet, "bench", "send", node.smtp, args.corpus, "--seconds", *load, "--json",
+                               "--connections", "8", "--no-calibration"], stdout=subprocess.PIPE, text=True)
+             for node in [*nodes, *alone]]
+    if pages:
+        pages.thread.start()
+    results = [json.loads(load.communicate()[0].strip().splitlines()[-1]) for load in loads[:count]]
+    if pages:
+        print(f"{rows} messages in the log; {pages.summary()}", flush=True)
+    ended, cpu = time.time(), sum(node.cage.cpu_seconds() for node in nodes) - cpu
+    taken = sum(result["subjects"][0]["rounds"][0]["answered_in_all"] for result in results)
+    counted = f"SELECT coalesce(sum(messages), 0) - {base} FROM gauntlet.log_count"
+    while time.time() < ended + 120 and (any(node.metric("array_behind_changes") for node in nodes)
+                                         or ask(port, counted) < taken):
         time.sleep(0.2)
     behind = time.time() - ended
     moved = [b - a for a, b in zip(before, counter.bytes)]
     shipped = sum(node.metric("array_shipped_messages_total") for node in nodes)
-    logged = ask(port, "SELECT coalesce(sum(messages), 0) FROM gauntlet.log_count")
+    logged = ask(port, counted)
     wal, tables = ask(port, WAL) - wal, ask(port, TABLES) - tables
-    for node in nodes:
+    for load in loads[count:]:
+        load.wait()
+    for node in [*nodes, *alone]:
         node.stop()
-    sink.kill(), server.send_signal(signal.SIGINT)
-    sink.wait(), server.wait()
+    sink.kill(), sink.wait()
+    if server:
+        server.send_signal(signal.SIGINT), server.wait()
     shutil.rmtree(folder, ignore_errors=True)
     return {"results": results, "moved": moved, "shipped": shipped, "logged": logged, "wal": wal, "tables": tables,
-            "seconds": ended - start, "behind": behind}
+            "seconds": ended - start, "behind": behind, "cpu": cpu, "taken": taken}
 
 
-def summary(count, done):
+def rate(done):
+    """Messages/s of all nodes together."""
+    return sum(result["subjects"][0]["rounds"][0]["messages_per_second"] for result in done["results"])
+
+
+def summary(count, done, one):
     """One line: nodes, messages/s together, bytes/s and bytes a message of database traffic."""
     rounds = [result["subjects"][0]["rounds"][0] for result in done["results"]]
-    rate = sum(one["messages_per_second"] for one in rounds)
     cut = sum(one["failed"] + one["unsent"] for one in rounds)
     moved, logged = sum(done["moved"]), max(done["logged"], 1)
-    return (f"{count} nodes: {rate:.1f} messages/s, {cut} failed or unsent; {done['logged']} logged, "
-            f"{done['shipped']} shipped; to the database {done['moved'][0]} bytes, from it {done['moved'][1]}: "
+    times = f" ({rate(done) / one:.2f} times one)" if one else ""
+    return (f"{count} nodes: {rate(done):.1f} messages/s{times}, {1000 * done['cpu'] / done['taken']:.2f} ms of CPU a message, "
+            f"{cut} failed or unsent; {done['taken']} taken, {done['logged']} logged, {done['shipped']} shipped; "
+            f"to the database {done['moved'][0]} bytes, from it {done['moved'][1]}: "
             f"{moved / logged:.0f} a message, {moved / done['seconds'] / 1000:.1f} KB/s; "
             f"write-ahead log {done['wal'] / logged:.0f}, tables {done['tables'] / logged:.0f} a message; "
             f"log complete {done['behind']:.1f} s after the load")
@@ -200,10 +298,23 @@ def main():
     parser.add_argument("--share", type=int, default=25), parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--rate", type=float, help="open loop: messages/s for all nodes together")
     parser.add_argument("--rounds", type=int, default=3), parser.add_argument("--nodes", default="1,2,4")
+    parser.add_argument("--messages", type=int, help="so many messages for each node, and not a time")
+    parser.add_argument("--database", metavar="URI", help="PostgreSQL that is there")
+    parser.add_argument("--pages", metavar="DAY", help="open pages meanwhile; a day of which the log has messages")
+    parser.add_argument("--beside", action="store_true", help="as many nodes in each round, the others in no array")
     args = parser.parse_args()
-    for count in [int(n) for n in args.nodes.split(",")]:
-        for _ in range(args.rounds):
-            print(summary(count, run(args, count)), flush=True)
+    ratios = {}
+    # Rounds outside: what the machine does otherwise meets all numbers of nodes.
+    for _ in range(args.rounds):
+        one = None
+        for count in [int(n) for n in args.nodes.split(",")]:
+            done = run(args, count)
+            one = rate(done) if count == 1 else one
+            print(summary(count, done, one), flush=True)
+            if one:
+                ratios.setdefault(count, []).append(rate(done) / one)
+    for count, found in ratios.items():
+        print(f"{count} nodes: {statistics.median(found):.2f} times one (median of {len(found)} rounds)")
 
 
 main()

@@ -115,9 +115,12 @@ impl Database {
                 (client, run(connection))
             }
         };
-        // Not as options of the connection, which PgBouncer refuses.
+        // Not as options of the connection, which PgBouncer refuses. Comparing the terms of packs
+        // costs a thousand times what the planner takes for an operator's cost: it would read whole
+        // days instead of asking the index (1.2 s for a page at 9 million messages, not 0.1 s).
         let limits = format!(
-            "SET search_path = gauntlet, public; SET statement_timeout = {}; SET timezone = 'UTC'",
+            "SET search_path = gauntlet, public; SET statement_timeout = {}; SET timezone = 'UTC'; \
+             SET cpu_operator_cost = 2.5; SET jit = off",
             self.options.query_max.as_millis()
         );
         client.batch_execute(&limits).await.map_err(failed)?;

@@ -1,9 +1,9 @@
 //! Searching the shared log.
 //!
-//! Day by day, newest first. The newest packs of a day are looked through whatever they hold: a
-//! query that matches often has its page then. One that does not asks the index of terms which
-//! packs can have a match, and looks into those. A message that changed after it was shipped is in
-//! several packs; the one with the greatest number is the newest, and is shown.
+//! Day by day, newest first. The newest packs of all are looked through whatever they hold: a
+//! query that matches often has its page then. One that does not asks the index of terms, day by
+//! day, which packs can have a match, and looks into those. A message that changed after it was
+//! shipped is in several packs; the one with the greatest number is the newest, and is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::database::Session;
 use crate::error::ArrayError;
 use crate::pack::{Unpacked, key};
 
-/// Packs of a day that are looked through before its index is asked.
+/// Packs of the newest day that are looked through before its index is asked.
 const WALKED_FIRST: usize = 24;
 /// Packs read at once.
 const CHUNK: usize = 8;
@@ -54,8 +54,11 @@ pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, Arr
     let mut days = days(session).await?;
     days.retain(|day| day_start(day + 1) > since && day_start(*day) < until);
     let (mut complete_from, mut is_whole) = (until, true);
-    for day in days {
-        let mut search = Day { session, day, matcher: &matcher, required: required(&matcher) };
+    for (nth, day) in days.into_iter().enumerate() {
+        // What did not fill a page from the newest packs of all is not frequent.
+        let walked_first = if nth == 0 { WALKED_FIRST } else { 0 };
+        let required = required(&matcher);
+        let mut search = Day { session, day, matcher: &matcher, required, walked_first };
         // One more than the page, to know whether there is a next.
         let (boundary, in_time) = search.run(&mut found, limit + 1, started).await?;
         complete_from = boundary;
@@ -177,6 +180,8 @@ struct Day<'a> {
     day: i64,
     matcher: &'a Matcher,
     required: Vec<Vec<i32>>,
+    /// Packs that are looked through before the index is asked.
+    walked_first: usize,
 }
 
 impl Day<'_> {
@@ -191,7 +196,7 @@ impl Day<'_> {
         let (since, until) = self.matcher.range();
         let mut before = Place { last: i64::MAX, number: i64::MAX, node: 0 };
         let mut walked = 0;
-        while walked < WALKED_FIRST || self.required.is_empty() {
+        while walked < self.walked_first || self.required.is_empty() {
             let packs = self.walk(before, (since, until)).await?;
             for pack in &packs {
                 self.look_into(pack, found, wanted)?;
