@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_copy_holds_what_the_original_held_and_nothing_in_flight() {
         let folder = tempfile::tempdir().unwrap();
-        let (data, target) = (folder.path().join("data"), folder.path().join("data/backup"));
+        let (data, target) = (folder.path().join("data"), folder.path().join("backup"));
         for below in ["spool", "quarantine/bodies/incoming", "dkim"] {
             fs::create_dir_all(data.join(below)).unwrap();
         }
