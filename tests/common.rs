@@ -221,6 +221,27 @@ impl Node {
         child.wait().unwrap();
     }
 
+    /// Ends the node and the processes that it started at once. Left alone, those see the node's end
+    /// and close their databases, which removes files while the caller reads the folder.
+    pub(crate) fn kill_with_children(&mut self) {
+        let children = children_of(self.pid());
+        let signal_all = |name: &str| {
+            for child in &children {
+                // One that has ended meanwhile is what is wanted.
+                let _sent = Command::new("kill").args([name, child]).status().unwrap();
+            }
+        };
+        signal_all("-STOP");
+        self.kill();
+        signal_all("-KILL");
+        // A process that nobody has waited for yet has no files any more.
+        let has_files = |child: &String| {
+            let files = std::fs::read_dir(format!("/proc/{child}/fd"));
+            files.is_ok_and(|mut files| files.next().is_some())
+        };
+        self.wait_until("its processes end", || !children.iter().any(has_files));
+    }
+
     /// SIGTERM, and waits for the end. Returns how long it took.
     pub(crate) fn stop(&mut self) -> Duration {
         let start = Instant::now();
@@ -323,6 +344,16 @@ pub(crate) fn http_get(address: SocketAddr, path: &str) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+/// Ids of the processes that this one started and that are there.
+pub(crate) fn children_of(pid: u32) -> Vec<String> {
+    let mut children = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let of_thread = std::fs::read_to_string(thread.unwrap().path().join("children"));
+        children.extend(of_thread.unwrap_or_default().split_whitespace().map(str::to_owned));
+    }
+    children
 }
 
 /// A connection from this address of the machine: any of 127.0.0.0/8 will do.

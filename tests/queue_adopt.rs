@@ -49,7 +49,7 @@ fn dead(tokens: &[&str]) -> (Node, Vec<String>) {
         ids.push(id_in(&reply.unwrap()));
     }
     node.wait_until("all wait", || node.metric("gauntlet_deferred_total") >= ids.len() as u64);
-    node.kill();
+    node.kill_with_children();
     (node, ids)
 }
 

@@ -45,31 +45,6 @@ fn send(node: &Node, token: &str) {
     assert!(reply.starts_with("250"), "{reply}");
 }
 
-/// Ends a node and the processes that it started at once. Left alone, those see the node's end and
-/// close their databases, which removes files while the caller reads the folder.
-fn kill_with_children(node: &mut Node) {
-    let mut children = Vec::new();
-    for thread in std::fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap() {
-        let of_thread = std::fs::read_to_string(thread.unwrap().path().join("children"));
-        let of_thread = of_thread.unwrap_or_default();
-        children.extend(of_thread.split_whitespace().map(str::to_owned));
-    }
-    let signal_all = |name: &str| {
-        for child in &children {
-            // One that has ended meanwhile is what is wanted.
-            let _sent = Command::new("kill").args([name, child]).status().unwrap();
-        }
-    };
-    signal_all("-STOP");
-    node.kill();
-    signal_all("-KILL");
-    // A process that nobody has waited for yet has no files any more.
-    let has_files = |child: &String| {
-        std::fs::read_dir(format!("/proc/{child}/fd")).is_ok_and(|mut files| files.next().is_some())
-    };
-    node.wait_until("its processes end", || !children.iter().any(has_files));
-}
-
 /// A start of the program on a node's folder, which is expected to fail.
 fn failed_start(node: &Node) -> Output {
     node.write_config();
@@ -89,7 +64,7 @@ fn a_check_says_what_is_there_and_changes_nothing() {
     let report: Value = serde_json::from_slice(&running.stdout).unwrap();
     assert_eq!((running.status.code(), &report["node"]["is_running"]), (Some(1), &true.into()));
     // A folder as a power cut leaves it, with logs beside the databases.
-    kill_with_children(&mut node);
+    node.kill_with_children();
     let (status, report) = check(&node, &[]);
     assert_eq!((status, &report["outlook"]), (1, &"attention".into()));
     assert!(texts(&report["attention"]).contains("no backup"), "{report}");

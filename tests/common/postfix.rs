@@ -88,6 +88,28 @@ impl Postfix {
             .success()
     }
 
+    /// Has it read its settings again. An SMTP server that is idle may take one more connection with
+    /// the old ones: waits until those are gone, so none may have a client.
+    pub(crate) fn reload(&self) {
+        let before = self.smtp_servers();
+        assert!(self.command("reload"), "{}", self.log());
+        let is_there = |pid: &String| Path::new("/proc").join(pid).exists();
+        super::running::until("SMTP servers with the old settings end", || {
+            !before.iter().any(is_there)
+        });
+    }
+
+    /// Process ids of its SMTP servers.
+    fn smtp_servers(&self) -> Vec<String> {
+        let master = self.folder.path().join("queue/pid/master.pid");
+        let master = fs::read_to_string(master).unwrap();
+        let mut children = super::children_of(master.trim().parse().unwrap());
+        children.retain(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "smtpd\n")
+        });
+        children
+    }
+
     /// Everything that Postfix has logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("mail.log")).unwrap_or_default()
