@@ -116,3 +116,55 @@ fn a_node_that_is_restored_from_yesterdays_backup_goes_on_in_its_array() {
     two.wait_until("the array knows it, too", || state(&after) == "released");
     assert_eq!((state(&kept), state(&released)), ("held".to_owned(), "released".to_owned()));
 }
+
+/// The database is set back to a backup: its numbers of orders and editions come again, and it does
+/// not know held mail that nodes shipped since.
+#[test]
+fn a_database_that_was_set_back_is_told_again_and_its_orders_are_done() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let settings = settings(&server).replace("status_seconds", "poll_seconds = 1\nstatus_seconds");
+    let one = Node::start_named("mx1.test", &settings);
+    let two = Node::start_named("mx2.test", &settings);
+    for subject in ["held-a", "held-b"] {
+        send(&two, "ann@example.org", subject);
+    }
+    let held = "SELECT count(*) FROM gauntlet.held WHERE state = 'held'";
+    one.wait_until("they are shipped", || server.sql(held) == "2");
+    let id = |subject: &str| {
+        server.sql(&format!("SELECT item FROM gauntlet.held WHERE subject LIKE '%{subject}'"))
+    };
+    let (first, second) = (id("held-a"), id("held-b"));
+    let release =
+        |id: &str| gauntlet(&one, &["array", "order", "mx2.test", "release", id, "--wait"]);
+    assert!(release(&first).contains("released to"), "{}", release(&first));
+    let policy = |name: &str| {
+        let path = server.folder().join(format!("{name}.toml"));
+        let rule = format!(
+            "[[rule]]\nname = \"{name}\"\nwhen.sender = \"ann@example.org\"\n\
+                            do = {{ quarantine = \"suspect\" }}\n"
+        );
+        std::fs::write(&path, rule).unwrap();
+        gauntlet(&one, &["array", "policy", "publish", path.to_str().unwrap()]);
+    };
+    let in_force = |name: &str| {
+        two.wait_until("the policy is in force", || {
+            gauntlet(&two, &["policy", "show"]).contains(name)
+        });
+    };
+    policy("gamma");
+    in_force("gamma");
+    // Back to before the order, the policy and the held mail.
+    server.sql(
+        "DELETE FROM gauntlet.node_order; DELETE FROM gauntlet.held; \
+         ALTER TABLE gauntlet.node_order ALTER id RESTART; DELETE FROM gauntlet.edition; \
+         ALTER TABLE gauntlet.edition ALTER number RESTART; \
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gauntlet'",
+    );
+    policy("delta");
+    in_force("delta");
+    one.wait_until("what is held is known again", || server.sql(held) == "1");
+    let said = release(&second);
+    assert!(said.contains("released to"), "{said}");
+    two.wait_for_empty_queue();
+    assert_eq!(two.maildir().len(), 2, "both are released");
+}

@@ -1,19 +1,24 @@
-//! A node whose disk went back in time (a backup that was restored, a snapshot of a machine) takes
-//! from its array what it does not know any more of its own held mail.
+//! A node and its array, of which one went back in time (a backup that was restored, a snapshot of
+//! a machine, a replica that lagged), tell each other what they do not know of held mail any more.
 //!
 //! The array has the list and the bodies. What it has as held and the node does not know comes
 //! back; what the node still has as held although it was released or deleted is noted as that, so
-//! that nobody releases it a second time. What a node knows better than the array is left alone.
+//! that nobody releases it a second time; what the array does not know is sent again. They compare
+//! when a connection begins and their numbers of held messages differ.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
+use gauntlet_array::held_recovery::KnownItem;
 use gauntlet_array::{MemberState, SharedQuarantine};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_store::StoreError;
-use gauntlet_store::quarantine::{Begin, HeldMail, Quarantine, ReleaseOrder, ReleaseRight, State};
+use gauntlet_store::quarantine::{
+    Begin, HeldMail, HeldQuery, Quarantine, ReleaseOrder, ReleaseRight, State,
+};
 
 /// Between two looks whether the array is there and has all of this node's changes.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
@@ -26,11 +31,12 @@ struct Mended {
     brought_back: u64,
     released: u64,
     deleted: u64,
+    sent_again: u64,
     /// Bodies that could not be read.
     failed: u64,
 }
 
-/// Compares once after a start, on a thread of its own, when the array is there.
+/// Compares at each connection, on a thread of its own, until the node ends.
 pub(super) fn watch(
     node: &Arc<Node>,
     held: Arc<SharedQuarantine>,
@@ -40,7 +46,10 @@ pub(super) fn watch(
     std::thread::Builder::new()
         .name("held-recovery".to_owned())
         .spawn(move || {
-            while !is_done(&node, &held, &array) {
+            let mut compared_ms = None;
+            while let Some(node) = node.upgrade() {
+                look(&node, &held, &array, &mut compared_ms);
+                drop(node);
                 std::thread::sleep(LOOK_PAUSE);
             }
         })
@@ -48,24 +57,34 @@ pub(super) fn watch(
     Ok(())
 }
 
-/// Compares, if that can be done now.
-fn is_done(node: &Weak<Node>, held: &SharedQuarantine, array: &Mutex<MemberState>) -> bool {
-    let Some(node) = node.upgrade() else { return true };
-    if !array.lock().unwrap_or_else(PoisonError::into_inner).is_connected {
-        return false;
-    }
-    let own = &node.quarantine;
+/// Compares, if that was not done with this connection and can be done now. `compared_ms` is since
+/// when the connection was there with which it was done.
+fn look(
+    node: &Node,
+    held: &SharedQuarantine,
+    array: &Mutex<MemberState>,
+    compared_ms: &mut Option<i64>,
+) {
+    let since_ms = {
+        let state = array.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_connected.then_some(state.since_ms)
+    };
+    let (own, began_ms) = (&node.quarantine, now_ms());
     // What is not shipped yet differs, and is no sign of anything.
-    if !own.backlog().is_ok_and(|backlog| backlog.changes == 0) {
-        return false;
+    if since_ms.is_none()
+        || since_ms == *compared_ms
+        || !own.backlog().is_ok_and(|backlog| backlog.changes == 0)
+    {
+        return;
     }
     let name = node.config().node.host_name();
-    match differs(own, held, &name).and_then(|differs| match differs {
-        true => mend(own, held, &name).map(Some),
-        false => Ok(None),
-    }) {
-        Ok(None) => {}
-        Ok(Some(Mended { brought_back, released, deleted, failed })) => {
+    let mended = differs(own, held, &name).and_then(|differs| match differs {
+        true => mend(own, held, &name, began_ms),
+        false => Ok(Mended::default()),
+    });
+    match mended {
+        Ok(Mended { brought_back, released, deleted, sent_again, failed }) => {
+            *compared_ms = since_ms;
             if brought_back + released + deleted + failed > 0 {
                 tracing::warn!(
                     brought_back,
@@ -75,13 +94,12 @@ fn is_done(node: &Weak<Node>, held: &SharedQuarantine, array: &Mutex<MemberState
                     "held mail was older than the array knows it: was a backup restored?"
                 );
             }
+            if sent_again > 0 {
+                tracing::warn!(sent_again, "the array did not know held mail: was it set back?");
+            }
         }
-        Err(error) => {
-            tracing::warn!(%error, "held mail could not be compared with the array's");
-            return false;
-        }
+        Err(error) => tracing::warn!(%error, "held mail could not be compared with the array's"),
     }
-    true
 }
 
 /// Whether node and array hold another number of messages.
@@ -90,32 +108,75 @@ fn differs(own: &Quarantine, held: &SharedQuarantine, name: &str) -> Result<bool
     Ok(held.held_by(name)? != here)
 }
 
-fn mend(own: &Quarantine, held: &SharedQuarantine, name: &str) -> Result<Mended, StoreError> {
-    let (mut mended, mut seq) = (Mended::default(), i64::MIN);
+/// What changed here after `began_ms` may not be shipped yet.
+fn mend(
+    own: &Quarantine,
+    held: &SharedQuarantine,
+    name: &str,
+    began_ms: i64,
+) -> Result<Mended, StoreError> {
+    let (mut mended, mut seq, mut known) = (Mended::default(), i64::MIN, BTreeSet::new());
     loop {
-        let known = held.items_of(name, seq)?;
-        let Some(last) = known.last() else { return Ok(mended) };
+        let items = held.items_of(name, seq)?;
+        let Some(last) = items.last() else { break };
         seq = last.seq;
-        for there in &known {
-            let here = own.get(&there.item)?.map(|held| held.state);
-            match (there.state.as_str(), here) {
-                ("held", None) => match bring_back(own, held, &format!("{}@{name}", there.item)) {
-                    Ok(()) => mended.brought_back += 1,
-                    Err(error) => {
-                        tracing::error!(item = there.item, %error, "a held message is lost here");
-                        mended.failed += 1;
-                    }
-                },
-                ("released", Some(State::Held)) => {
-                    note_released(own, &there.item)?;
-                    mended.released += 1;
-                }
-                ("deleted", Some(State::Held)) => {
-                    own.delete(&there.item, WHO, now_ms())?;
-                    mended.deleted += 1;
-                }
-                _ => {}
+        for there in items {
+            mend_one(own, held, name, &there, &mut mended)?;
+            known.insert(there.item);
+        }
+    }
+    mended.sent_again = send_again(own, &known, began_ms)?;
+    Ok(mended)
+}
+
+fn mend_one(
+    own: &Quarantine,
+    held: &SharedQuarantine,
+    name: &str,
+    there: &KnownItem,
+    mended: &mut Mended,
+) -> Result<(), StoreError> {
+    let here = own.get(&there.item)?.map(|held| held.state);
+    match (there.state.as_str(), here) {
+        ("held", None) => match bring_back(own, held, &format!("{}@{name}", there.item)) {
+            Ok(()) => mended.brought_back += 1,
+            Err(error) => {
+                tracing::error!(item = there.item, %error, "a held message is lost here");
+                mended.failed += 1;
             }
+        },
+        ("released", Some(State::Held)) => {
+            note_released(own, &there.item)?;
+            mended.released += 1;
+        }
+        ("deleted", Some(State::Held)) => {
+            own.delete(&there.item, WHO, now_ms())?;
+            mended.deleted += 1;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Has what is held here and not among the items that the array knows wait for it again.
+fn send_again(
+    own: &Quarantine,
+    known: &BTreeSet<String>,
+    began_ms: i64,
+) -> Result<u64, StoreError> {
+    let (mut sent, mut after) = (0, None);
+    loop {
+        let query =
+            HeldQuery { state: Some(State::Held), after, limit: 500, ..HeldQuery::default() };
+        let page = own.search(&query)?;
+        let before = page.items.into_iter().filter(|held| held.changed_ms < began_ms);
+        let ids = before.map(|held| held.item.id);
+        let unknown: Vec<String> = ids.filter(|id| !known.contains(id)).collect();
+        own.ship_again(&unknown)?;
+        sent += unknown.len() as u64;
+        after = page.next;
+        if after.is_none() {
+            return Ok(sent);
         }
     }
 }

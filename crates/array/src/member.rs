@@ -179,7 +179,7 @@ pub struct Member {
     pub(crate) own: Identity,
     log: Arc<Log>,
     pub(crate) local: Arc<dyn LocalNode>,
-    options: MemberOptions,
+    pub(crate) options: MemberOptions,
     clock: Clock,
     held: Option<HeldParts>,
     /// Something came of held mail: it is shipped now.
@@ -450,13 +450,14 @@ impl Member {
             self.lock().policy = 0;
             return Ok(());
         };
-        if known == Some(edition.number) {
+        if known == Some(edition.number) && self.is_known(Kind::Policy, &edition) {
+            self.note_known(Kind::Policy, &edition)?;
             let mut state = self.lock();
             (state.policy, state.policy_error) = (edition.number, String::new());
             return Ok(());
         }
         let number = edition.number;
-        let local = self.local.clone();
+        let (local, made) = (self.local.clone(), edition.clone());
         let applied = tokio::task::spawn_blocking(move || local.apply_policy(&edition)).await;
         let applied = applied.unwrap_or_else(|error| Err(error.to_string()));
         if let Err(error) = applied {
@@ -470,6 +471,7 @@ impl Member {
         tracing::info!(number, "the array's policy is in force");
         let written = gauntlet_store::files::write_durably(&path, number.to_string().as_bytes());
         written.map_err(gauntlet_store::StoreError::io(&path, "write"))?;
+        self.note_known(Kind::Policy, &made)?;
         let mut state = self.lock();
         (state.policy, state.policy_error) = (number, String::new());
         Ok(())

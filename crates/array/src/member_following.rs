@@ -1,7 +1,7 @@
 //! What a member does that takes more than one look: upgrades, messages that move, settings.
 
 use crate::database::Session;
-use crate::editions::{self, Kind};
+use crate::editions::{self, Edition, Kind};
 use crate::error::ArrayError;
 use crate::member::Member;
 use crate::orders::{self, Outcome};
@@ -141,20 +141,48 @@ impl Member {
         }
     }
 
+    /// Whether this is the edition of its number that the node has seen: a database that was set
+    /// back gives the same numbers again.
+    pub(crate) fn is_known(&self, kind: Kind, edition: &Edition) -> bool {
+        let path = self.options.folder.join(format!("{}.made", kind.name()));
+        let made = std::fs::read_to_string(path).ok().and_then(|text| text.parse::<i64>().ok());
+        // Earlier builds did not note it.
+        made.is_none_or(|made| made == edition.made_ms)
+    }
+
+    /// Notes that the node has this edition.
+    ///
+    /// # Errors
+    /// If that could not be made durable.
+    pub(crate) fn note_known(&self, kind: Kind, edition: &Edition) -> Result<(), ArrayError> {
+        let path = self.options.folder.join(format!("{}.made", kind.name()));
+        let text = edition.made_ms.to_string();
+        if std::fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
+            return Ok(());
+        }
+        let written = gauntlet_store::files::write_durably(&path, text.as_bytes());
+        Ok(written.map_err(gauntlet_store::StoreError::io(&path, "write"))?)
+    }
+
     /// Takes over the settings.
     pub(crate) async fn follow_settings(&self, session: &Session) -> Result<(), ArrayError> {
         let found = editions::in_force(session, Kind::Settings, &self.own).await?;
         let number = found.as_ref().map_or(0, |edition| edition.number);
-        let local = self.local.clone();
+        let is_known = found.as_ref().is_none_or(|edition| self.is_known(Kind::Settings, edition));
+        let (local, edition) = (self.local.clone(), found.clone());
         let applied = tokio::task::spawn_blocking(move || {
             let before = local.settings();
-            (before, if before == number { Ok(()) } else { local.apply_settings(found.as_ref()) })
+            let is_same = before == number && is_known;
+            (before, if is_same { Ok(()) } else { local.apply_settings(found.as_ref()) })
         });
         let (before, applied) = applied.await.unwrap_or_else(|e| (0, Err(e.to_string())));
+        if let (Ok(()), Some(edition)) = (&applied, &edition) {
+            self.note_known(Kind::Settings, edition)?;
+        }
         let mut state = self.lock();
         match applied {
             Ok(()) => {
-                if before != number {
+                if before != number || !is_known {
                     tracing::info!(number, before, "the array's settings are in force");
                 }
                 (state.settings, state.settings_error) = (number, String::new());

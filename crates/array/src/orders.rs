@@ -280,11 +280,22 @@ pub struct Outcome {
     pub text: String,
 }
 
+/// An order that was carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Done {
+    #[serde(flatten)]
+    outcome: Outcome,
+    /// When it was given, in Unix microseconds by the database's clock: one that was set back gives
+    /// the same numbers again. 0 in journals of earlier builds.
+    #[serde(default)]
+    made_us: i64,
+}
+
 /// The orders that this node carried out, on its disk.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    done: BTreeMap<i64, Outcome>,
+    done: BTreeMap<i64, Done>,
 }
 
 impl Journal {
@@ -308,17 +319,19 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), done })
     }
 
-    /// What came of this order, if it was carried out.
-    pub fn outcome(&self, id: i64) -> Option<&Outcome> {
-        self.done.get(&id)
+    /// What came of the order of this number that was given then (Unix microseconds), if it was
+    /// carried out.
+    pub fn outcome(&self, id: i64, made_us: i64) -> Option<&Outcome> {
+        let done = self.done.get(&id)?;
+        (done.made_us == 0 || done.made_us == made_us).then_some(&done.outcome)
     }
 
     /// Notes durably what came of an order.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn note(&mut self, id: i64, outcome: Outcome) -> Result<(), StoreError> {
-        self.done.insert(id, outcome);
+    pub fn note(&mut self, id: i64, made_us: i64, outcome: Outcome) -> Result<(), StoreError> {
+        self.done.insert(id, Done { outcome, made_us });
         while self.done.len() > KEPT {
             self.done.pop_first();
         }
@@ -363,13 +376,15 @@ where
     T: Future<Output = Result<Option<Outcome>, ArrayError>>,
 {
     const DOING: &str = "following the array's orders";
-    let sql = "SELECT id, arguments, who FROM node_order WHERE node = $1 AND done IS NULL \
-               ORDER BY id LIMIT $2";
+    let sql = "SELECT id, arguments, who, (extract(epoch FROM made) * 1000000)::bigint \
+               FROM node_order WHERE node = $1 AND done IS NULL ORDER BY id LIMIT $2";
     let rows = session.rows(DOING, sql, &[&node, &AT_ONCE]).await?;
     let mut followed = Followed::default();
     for row in &rows {
         let (id, arguments, who): (i64, &str, String) = (row.get(0), row.get(1), row.get(2));
-        let outcome = match (journal.outcome(id), serde_json::from_str::<Order>(arguments)) {
+        let made_us: i64 = row.get(3);
+        let outcome = match (journal.outcome(id, made_us), serde_json::from_str::<Order>(arguments))
+        {
             (Some(known), _) => known.clone(),
             (None, Ok(order)) => {
                 let Some(mut outcome) = carry_out(id, order, who).await? else {
@@ -378,7 +393,7 @@ where
                 };
                 let end = outcome.text.floor_char_boundary(OUTCOME_BYTES_MAX);
                 outcome.text.truncate(end);
-                journal.note(id, outcome.clone())?;
+                journal.note(id, made_us, outcome.clone())?;
                 outcome
             }
             (None, Err(_)) => Outcome {

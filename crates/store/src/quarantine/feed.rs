@@ -92,6 +92,17 @@ impl Quarantine {
         }
     }
 
+    /// Has these items wait again: the array does not know them any more.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn ship_again(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.change(|batch| {
+            let mut wait = batch.prepare_cached("INSERT INTO unshipped_item (id) VALUES (?1)")?;
+            ids.iter().try_for_each(|id| wait.execute([id]).map(drop))
+        })
+    }
+
     /// The first changes that the array has not got; none if it has all. At most `limit` changes,
     /// and items of at most `bytes_max` bytes together, but one in any case.
     ///
