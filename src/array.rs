@@ -254,7 +254,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::SUCCESS)
             }
             ArrayCommand::Policy { command } => publish::policy(&session, out, command).await,
-            ArrayCommand::Settings { command } => publish::settings(&session, out, command).await,
+            ArrayCommand::Settings { command } => {
+                publish::settings(&session, out, (&args.node, &config), command).await
+            }
             ArrayCommand::Export(args) => export::run(&session, &config, args, out).await,
             ArrayCommand::Order { node, order, wait } => {
                 give(&session, out, (node, &order.order()), *wait).await

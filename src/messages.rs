@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use anyhow::Context;
 use gauntlet_gateway::text::one_line;
 use gauntlet_mail::date::{DAY_MS, day_name, day_number, time_of_day};
 use gauntlet_store::log::{Cursor, MessageLog};
-use gauntlet_store::{Log, Query, Summary};
+use gauntlet_store::{Log, Outcome, Query, Summary};
 use gauntlet_verdict::Class;
 
 use crate::array_access as access;
@@ -26,6 +27,10 @@ Examples:
   gauntlet messages --recipient ann@example.org --since 2026-11-01 --json
   gauntlet messages --sender @shop.example --action quarantine --limit 200
   gauntlet messages --array --class spam --since 2026-11-21";
+
+/// Names of dispositions.
+const ACTIONS: [&str; 8] =
+    ["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
 
 /// Arguments of `gauntlet messages`.
 #[derive(Debug, clap::Args)]
@@ -48,12 +53,12 @@ pub(crate) struct Args {
     /// Class; repeat for any of several
     #[arg(long = "class")]
     classes: Vec<Class>,
-    /// Disposition of a recipient: deliver, quarantine, reject, ...
-    #[arg(long, default_value = "", hide_default_value = true)]
-    action: String,
-    /// What became of a delivery: delivered, queued, failed, ...
-    #[arg(long, default_value = "", hide_default_value = true)]
-    outcome: String,
+    /// Disposition of a recipient
+    #[arg(long, value_parser = ACTIONS)]
+    action: Option<String>,
+    /// What became of a delivery, now or earlier: what was deferred once was queued
+    #[arg(long, value_parser = Outcome::ALL.map(Outcome::name))]
+    outcome: Option<String>,
     /// A rule that hit
     #[arg(long, default_value = "", hide_default_value = true)]
     rule: String,
@@ -61,8 +66,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "", hide_default_value = true)]
     message_id: String,
     /// Address of the client
-    #[arg(long, default_value = "", hide_default_value = true)]
-    client: String,
+    #[arg(long)]
+    client: Option<IpAddr>,
     /// Received on or after this day (UTC), as 2026-11-21
     #[arg(long, value_parser = day)]
     since: Option<i64>,
@@ -98,11 +103,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         recipient: args.recipient.clone(),
         domain: args.domain.clone(),
         classes: args.classes.clone(),
-        action: args.action.clone(),
-        outcome: args.outcome.clone(),
+        action: args.action.clone().unwrap_or_default(),
+        outcome: args.outcome.clone().unwrap_or_default(),
         rule: args.rule.clone(),
         message_id: args.message_id.clone(),
-        client: args.client.clone(),
+        client: args.client.map(|client| client.to_string()).unwrap_or_default(),
         since_ms: args.since.map(|day| day * DAY_MS),
         until_ms: args.until.map(|day| (day + 1) * DAY_MS),
         score_min: args.score_min,

@@ -9,7 +9,6 @@ use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_store::quarantine::{Deletion, Held, HeldMail, HeldQuery, State};
-use gauntlet_store::record::Event;
 use gauntlet_store::{Log, Quarantine};
 
 use crate::array_access as access;
@@ -247,16 +246,8 @@ fn delete(out: &mut impl Write, config: &Config, id: &str) -> anyhow::Result<()>
         },
     }
     let Some(item) = held.map(|held| held.item) else { return Ok(()) };
-    let deleted = Event {
-        id: item.message,
-        received_ms: item.received_ms,
-        at_ms: now,
-        kind: "deleted".to_owned(),
-        recipient: item.recipients.join(", "),
-        detail: format!("by {WHO}"),
-    };
     let log = Log::open(&config.node.data.join("log"));
-    log.and_then(|log| log.append_events(vec![deleted]))
+    log.and_then(|log| log.append_events(vec![item.deleted(WHO, now)]))
         .context("it is deleted, which could not be noted in the message log")
         .map(drop)
 }

@@ -120,13 +120,17 @@ fn list(out: &mut impl Write, messages: &[Waiting], json: bool) -> anyhow::Resul
         }
         let when = match (message.active, message.due_ms) {
             (true, _) => "now".to_owned(),
+            (false, None) if !message.leaving_to.is_empty() => "moving".to_owned(),
             (false, None) => "held".to_owned(),
             (false, Some(due)) => format!("in {} s", (due - clock::now_ms()).max(0) / 1_000),
         };
-        let Waiting { id, from, to, size, attempts, reply, .. } = message;
+        let Waiting { id, from, to, size, attempts, reply, leaving_to, .. } = message;
         let (from, to) = (visible(from), to.join(", "));
         let to = visible(&to);
         writeln!(out, "{id}  {when:<10} {size:>9} B  {attempts:>2} tries  <{from}> -> {to}")?;
+        if !leaving_to.is_empty() {
+            writeln!(out, "{:15}on its way to {}", "", visible(leaving_to))?;
+        }
         if !reply.is_empty() {
             writeln!(out, "{:15}{}", "", visible(reply))?;
         }

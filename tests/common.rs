@@ -221,8 +221,8 @@ impl Node {
         child.wait().unwrap();
     }
 
-    /// Ends the node and the processes that it started at once. Left alone, those see the node's end
-    /// and close their databases, which removes files while the caller reads the folder.
+    /// Ends the node and the processes that it started at once. Left alone, those see the node's
+    /// end and close their databases, which removes files while the caller reads the folder.
     pub(crate) fn kill_with_children(&mut self) {
         let children = children_of(self.pid());
         let signal_all = |name: &str| {

@@ -197,6 +197,9 @@ fn a_queue_moves_to_another_node_once_while_its_own_drains() {
     let arrived = tokens(&two.maildir());
     assert_eq!(arrived.len(), 30);
     assert!(arrived.values().all(|times| *times == 1), "{arrived:?}");
+    // The log of the node that they left does not call them queued for ever.
+    let left = done(&one, &["messages", "--outcome", "moved", "--json"]);
+    assert_eq!(left.matches("\"outcome\":\"moved\"").count(), 30, "{left}");
     let wrong = gauntlet(&one, &["queue", "move", "--to", "mx9.test"]);
     assert!(!wrong.status.success());
 }

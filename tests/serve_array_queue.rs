@@ -138,6 +138,10 @@ fn mail_on_its_way_to_a_node_that_is_away_is_delivered_once() {
     two.kill();
     let moved = gauntlet(&one, &["queue", "move", "--to", "mx2.test"]);
     assert!(moved.contains("2 messages are handed over"), "{moved}");
+    let listed = gauntlet(&one, &["queue", "list"]);
+    assert_eq!(listed.matches("on its way to mx2.test").count(), 2, "{listed}");
+    let shown = gauntlet(&one, &["queue", "show", &moving[0]]);
+    assert!(shown.contains("moving") && shown.contains("to mx2.test"), "{shown}");
     // Mail would be delivered from here now, were it still this node's to deliver.
     one.config = one.config.replace(stuck, "");
     one.write_config();

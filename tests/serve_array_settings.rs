@@ -72,15 +72,18 @@ fn settings_are_published_once_and_a_nodes_own_file_wins() {
     two.wait_for_empty_queue();
     assert_eq!(two.maildir().len(), 1, "its own next hops count, not those of the array");
     one.wait_until("its mail waits", || is_said(&one, "mx1.test", "1 queued"));
-    // What one node cannot use is refused by that node alone.
-    let (good, said) = publish("[digest]\nhour = 99\n", "node:mx1.test");
-    assert!(good, "{said}");
+    // What the node here cannot use is not published for it. What another one cannot use is refused
+    // by that node alone.
+    let (good, said) = publish("[digest]\nhour = 99\n", "all");
+    assert!(!good && said.contains("99 is no hour: 0 to 23"), "{said}");
+    let (good, said) = publish("[digest]\nhour = 99\n", "node:mx2.test");
+    assert!(good && said.contains("warning: this node could not take them over"), "{said}");
     one.wait_until("it is refused", || {
-        is_said(&one, "mx1.test", "newer ones are not in force")
-            && is_said(&one, "mx1.test", "settings 1")
+        is_said(&one, "mx2.test", "newer ones are not in force")
+            && is_said(&one, "mx2.test", "settings 1")
     });
-    assert!(is_said(&one, "mx2.test", "settings 1") && !is_said(&one, "mx2.test", "newer ones"));
-    done(&one, &["array", "settings", "withdraw", "--scope", "node:mx1.test"]);
+    assert!(is_said(&one, "mx1.test", "settings 1") && !is_said(&one, "mx1.test", "newer ones"));
+    done(&one, &["array", "settings", "withdraw", "--scope", "node:mx2.test"]);
     // A start needs no database for them.
     one.stop();
     one.run();
@@ -93,5 +96,5 @@ fn settings_are_published_once_and_a_nodes_own_file_wins() {
     done(&one, &["array", "order", "mx1.test", "retry", "--wait"]);
     one.wait_for_empty_queue();
     assert_eq!(one.maildir().len(), 1);
-    assert!(done(&one, &["array", "settings", "list"]).contains("node:mx1.test"));
+    assert!(done(&one, &["array", "settings", "list"]).contains("node:mx2.test"));
 }

@@ -10,7 +10,8 @@ use gauntlet_console::{HeldDecision, HeldOrder, NodeError};
 use gauntlet_gateway::Node;
 use gauntlet_store::StoreError;
 use gauntlet_store::quarantine::{
-    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, ReleaseRight, split_reference,
+    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, ReleaseRight, State,
+    split_reference,
 };
 
 use super::member::Membership;
@@ -64,7 +65,8 @@ impl EitherHeld {
     }
 
     /// Brings a page of the array up to what this node knows better: the states of its own items,
-    /// and on the first page those that are not shipped yet.
+    /// and on the first page those that are not shipped yet. The array's order is that of shipment,
+    /// so what is newer than this page's last may be on a later one.
     fn with_own(&self, mut page: HeldPage, query: &HeldQuery) -> Result<HeldPage, StoreError> {
         let mut known = BTreeSet::new();
         for held in page.items.iter_mut().filter(|held| held.node == self.name) {
@@ -79,9 +81,15 @@ impl EitherHeld {
             let oldest = page.items.last().filter(|_| page.next.is_some());
             let since_ms = oldest.map(|held| held.item.received_ms);
             let newest = HeldQuery { since_ms: query.since_ms.max(since_ms), ..query.clone() };
-            let own = self.own.search(&newest)?.items;
-            let own = own.into_iter().filter(|held| !known.contains(&held.item.id));
-            page.items.extend(own.map(|held| self.named(held)));
+            let mut own = self.own.search(&newest)?.items;
+            own.retain(|held| !known.contains(&held.item.id));
+            let ids: Vec<String> = own.iter().map(|held| held.item.id.clone()).collect();
+            if page.next.is_some() && !ids.is_empty() {
+                let later = self.ask(|array| array.known_among(&self.name, &ids))?;
+                let later = later.unwrap_or_default();
+                own.retain(|held| !later.contains(&held.item.id));
+            }
+            page.items.extend(own.into_iter().map(|held| self.named(held)));
             page.items.sort_by_key(|held| std::cmp::Reverse(held.item.received_ms));
         }
         Ok(page)
@@ -194,7 +202,16 @@ pub(crate) fn orders(array: &Membership) -> Vec<HeldOrder> {
     }
 }
 
+/// What an order found that came too late, by the words in which nodes answer it
+/// (`src/array/running.rs`).
+fn decided_before(outcome: &str) -> Option<State> {
+    let word = outcome.strip_prefix("it was ").and_then(|rest| rest.strip_suffix(" before"));
+    let word = word.or_else(|| outcome.strip_prefix("it is ")?.strip_suffix(" already"))?;
+    [State::Releasing, State::Released, State::Deleted].into_iter().find(|s| s.name() == word)
+}
+
 fn held_order((item, row): (String, OrderRow)) -> HeldOrder {
+    let outcome = row.outcome.unwrap_or_default();
     HeldOrder {
         order: row.id,
         node: row.node,
@@ -204,6 +221,21 @@ fn held_order((item, row): (String, OrderRow)) -> HeldOrder {
         made_ms: row.made_ms,
         done_ms: row.done_ms,
         is_good: row.is_good == Some(true),
-        outcome: row.outcome.unwrap_or_default(),
+        was: decided_before(&outcome),
+        outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_came_too_late_is_told_from_one_that_was_done() {
+        assert_eq!(decided_before("it was released before"), Some(State::Released));
+        assert_eq!(decided_before("it is deleted already"), Some(State::Deleted));
+        for done in ["released to bob@example.net", "deleted", "", "it is lost already"] {
+            assert_eq!(decided_before(done), None, "{done}");
+        }
     }
 }

@@ -374,6 +374,10 @@ pub(crate) fn join(node: &NodeArgs, text: &str, out: &mut impl Write) -> anyhow:
     let database = access::database(&config)?.context("array.database")?;
     let (there, of) = access::runtime(1)?.block_on(async {
         let session = schema::session(&database).await?;
+        // A node that left takes part again: who gave the token wants that.
+        if access::folder(&config).join("identity").exists() {
+            nodes::take_back(&session, &access::identity(&config)?).await?;
+        }
         Ok::<_, anyhow::Error>((schema::check(&session).await?, nodes::list(&session).await?.len()))
     })?;
     writeln!(out, "{}: signed in as {name}, schema {there}, {of} nodes", database.server())?;

@@ -8,10 +8,11 @@ use anyhow::{Context, bail};
 use gauntlet_array::Session;
 use gauntlet_array::editions::{self, Edition, Kind, Scope};
 use gauntlet_array::nodes::{self, NodeRow};
-use gauntlet_gateway::config::SharedSettings;
+use gauntlet_gateway::config::{Config, SharedSettings};
 use gauntlet_policy::{Groups, Policy};
 
 use crate::messages::{moment, visible};
+use crate::node_args::NodeArgs;
 
 /// What is published, and for whom.
 #[derive(Debug, clap::Args)]
@@ -110,14 +111,16 @@ pub(super) async fn policy(
 pub(super) async fn settings(
     session: &Session,
     out: &mut impl Write,
+    (node, config): (&NodeArgs, &Config),
     command: &SettingsCommand,
 ) -> anyhow::Result<ExitCode> {
     match command {
         SettingsCommand::Publish(Publication { file, scope, note }) => {
             let text = read(file, "the settings")?;
-            // Whether values fit together, a node alone can tell.
             let named = || format!("the settings {}", file.display());
-            SharedSettings { number: 0, text: text.clone() }.check().with_context(named)?;
+            let shared = SharedSettings { number: 0, text: text.clone() };
+            shared.check().with_context(named)?;
+            check_here(node, config, (scope, &shared)).with_context(named)?;
             let number = publish(session, Kind::Settings, scope, (&text, note)).await?;
             writeln!(out, "settings {number} are published for {}", scope.name())?;
         }
@@ -136,6 +139,28 @@ pub(super) async fn settings(
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses settings that this node could not take over. Whether values make sense beside a node's
+/// own file only that node can tell: for settings of others that is a warning.
+fn check_here(
+    node: &NodeArgs,
+    config: &Config,
+    (scope, shared): (&Scope, &SharedSettings),
+) -> anyhow::Result<()> {
+    let is_ours = match scope {
+        Scope::All => true,
+        Scope::Group(name) => *name == config.array.group,
+        Scope::Node(name) => *name == config.node.host_name(),
+    };
+    match node.loaded_over(shared) {
+        Ok(_) => Ok(()),
+        Err(error) if is_ours => Err(error),
+        Err(error) => {
+            eprintln!("warning: this node could not take them over: {error:#}");
+            Ok(())
+        }
+    }
 }
 
 fn read(file: &Path, what: &str) -> anyhow::Result<String> {

@@ -24,6 +24,7 @@ pub(super) fn waiting(node: &Node) -> Vec<Waiting> {
         attempts: mail.attempts,
         size: mail.size,
         reply: excerpt(&mail.reply, REPLY_BYTES_MAX),
+        leaving_to: mail.leaving_to,
     });
     told.collect()
 }
@@ -40,6 +41,7 @@ pub(super) fn view(waiting: Waiting) -> QueuedMail {
         size: waiting.size,
         attempts: waiting.attempts,
         reply: waiting.reply,
+        leaving_to: waiting.leaving_to,
     }
 }
 

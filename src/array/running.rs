@@ -14,7 +14,7 @@ use gauntlet_gateway::config::{Config, SharedSettings};
 use gauntlet_gateway::outbound::queue::{Arrival, Bundle};
 use gauntlet_gateway::{Node, Release, ids};
 use gauntlet_store::quarantine::{Deletion, ReleaseOrder, ReleaseRight, State};
-use gauntlet_store::{Event, Policies, Users};
+use gauntlet_store::{Policies, Users};
 
 use super::{queue, upgrade};
 use crate::node_args::NodeArgs;
@@ -208,15 +208,8 @@ impl RunningNode {
         match self.node.quarantine.delete(item, who, now).map_err(|error| error.to_string())? {
             Deletion::Done => {
                 if let Some(held) = held {
-                    let deleted = Event {
-                        id: held.item.message,
-                        received_ms: held.item.received_ms,
-                        at_ms: now,
-                        kind: "deleted".to_owned(),
-                        recipient: held.item.recipients.join(", "),
-                        detail: format!("by {who}"),
-                    };
-                    self.node.log.append_or_tell(Vec::new(), vec![deleted]);
+                    let deleted = vec![held.item.deleted(who, now)];
+                    self.node.log.append_or_tell(Vec::new(), deleted);
                 }
                 Ok("deleted".to_owned())
             }

@@ -204,6 +204,7 @@ impl NodeHandle for Handle {
             size: w.size,
             attempts: w.attempts,
             reply: w.reply,
+            leaving_to: w.leaving_to,
         });
         waiting.collect()
     }

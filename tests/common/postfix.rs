@@ -88,8 +88,8 @@ impl Postfix {
             .success()
     }
 
-    /// Has it read its settings again. An SMTP server that is idle may take one more connection with
-    /// the old ones: waits until those are gone, so none may have a client.
+    /// Has it read its settings again. An SMTP server that is idle may take one more connection
+    /// with the old ones: waits until those are gone, so none may have a client.
     pub(crate) fn reload(&self) {
         let before = self.smtp_servers();
         assert!(self.command("reload"), "{}", self.log());

@@ -1,4 +1,6 @@
-//! What a node is told of its own held mail after its disk went back in time.
+//! What a node is told of its own held mail: for its pages, and after its disk went back in time.
+
+use std::collections::BTreeSet;
 
 use gauntlet_store::StoreError;
 
@@ -30,6 +32,24 @@ impl SharedQuarantine {
             let found = session.row("counting a node's held mail", sql, &[&node]).await;
             let count = found.map(|row| row.map_or(0, |row| row.get::<_, i64>(0)));
             (session, count.map(i64::cast_unsigned))
+        })
+    }
+
+    /// Those of these items of a node that the array knows. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be asked.
+    pub fn known_among(
+        &self,
+        node: &str,
+        items: &[String],
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let sql = "SELECT h.item FROM held AS h JOIN node AS n ON n.id = h.node \
+                   WHERE n.name = $1 AND h.item = ANY($2)";
+        self.ask(|session| async move {
+            let values: [crate::database::Value<'_>; 2] = [&node, &items];
+            let rows = session.rows("looking for a node's held mail", sql, &values).await;
+            (session, rows.map(|rows| rows.iter().map(|row| row.get(0)).collect()))
         })
     }
 

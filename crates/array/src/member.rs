@@ -245,6 +245,7 @@ impl Member {
                 pause = PAUSE_MIN;
             }
             self.note_failure(&error);
+            self.measure_backlogs().await;
             let random =
                 f64::from(gauntlet_store::random::array().map_or(0, |[byte]: [u8; 1]| byte));
             let spread = pause.mul_f64(0.75 + random / 512.0);
@@ -253,6 +254,20 @@ impl Member {
                 _ = stop.changed() => {}
             }
             pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Counts what waits while nothing can be shipped: that is when people look.
+    async fn measure_backlogs(&self) {
+        let log = self.log.clone();
+        if let Ok(backlog) = self.blocking(move || log.backlog()).await {
+            let mut state = self.lock();
+            (state.behind, state.behind_since_ms) = (backlog.changes, backlog.oldest_ms);
+        }
+        let Some(held) = &self.held else { return };
+        let quarantine = held.quarantine.clone();
+        if let Ok(backlog) = self.blocking(move || quarantine.backlog()).await {
+            self.lock().held_behind = backlog.changes;
         }
     }
 

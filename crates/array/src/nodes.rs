@@ -114,6 +114,9 @@ pub struct Waiting {
     pub size: u64,
     /// What the next hop said last, at most [`REPLY_BYTES_MAX`].
     pub reply: String,
+    /// The node that it is on its way to; empty if it stays.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub leaving_to: String,
 }
 
 /// A node as the array knows it.
@@ -149,7 +152,8 @@ pub async fn register(session: &Session, own: &Identity) -> Result<i16, ArrayErr
     let known = session
         .row(
             DOING,
-            "UPDATE node SET name = $2, grouped = $3, seen = now() WHERE identity = $1 AND \
+            // When it was seen is left alone: the status of before goes with that.
+            "UPDATE node SET name = $2, grouped = $3 WHERE identity = $1 AND \
          state = 'active' AND NOT EXISTS (SELECT 1 FROM node WHERE name = $2 AND identity <> $1) \
          RETURNING id",
             &[&own.identity, &own.name, &own.group],

@@ -351,6 +351,9 @@ pub struct QueuedMail {
     pub attempts: u32,
     /// What the next hop said last; empty before the first attempt.
     pub reply: String,
+    /// The node of the array that it is on its way to; empty if it stays.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub leaving_to: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]

@@ -316,7 +316,7 @@ mod tests {
             .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
             .chain(["notified", "not notified", "learned", "not learned"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam", "release_failed"])
-            .chain(["moved_here", "moved_away"])
+            .chain(["moved_here", "moved_away", "moving"])
             .chain(["ordered", "release", "delete", "learn"])
             .chain(LIST_FIELDS.map(|(_, label)| label))
             .chain(ENDS.map(|(name, _)| name))

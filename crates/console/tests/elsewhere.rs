@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use gauntlet_console::{HeldDecision, HeldOrder, NodeError};
 use gauntlet_store::StoreError;
 use gauntlet_store::quarantine::{
-    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, split_reference,
+    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, State, split_reference,
 };
 use gauntlet_verdict::Class;
 
@@ -81,6 +81,7 @@ impl Given {
                 done_ms: is_there.then(now_ms),
                 is_good: is_there && item != "held-badx",
                 outcome: if is_there { "1.0 <2>".to_owned() } else { String::new() },
+                was: (item == "held-latex").then_some(State::Released),
             };
             given.push(order.clone());
             orders.push(order);
@@ -95,7 +96,7 @@ impl Given {
 
 fn console() -> Running {
     let console = start_with(|state, _| state.held = Arc::new(Others(state.quarantine.clone())));
-    for id in ["own", "onex", "twoy", "badx"] {
+    for id in ["own", "onex", "twoy", "badx", "latex"] {
         let (to, raw) = ("ursula@example.com", b"Subject: 1.0\r\n\r\n2.0".as_slice());
         let (class, folder, hits) = (Class::Spam, Some("suspect"), Vec::new());
         console.put(&Sample { id, class, score: 6.0, folder, to, raw, age_ms: 60_000, hits });
@@ -138,6 +139,9 @@ fn what_another_node_holds_becomes_an_order_to_it() {
     assert_eq!(answer.header("location"), Some("/quarantine?notice=failed-1"));
     let page = console.request("GET", "/quarantine/held-badx%4010.0.0.2", &admin, "").body;
     assert!(page.contains("1.0 &lt;2&gt;"), "{page}");
+    // A node where somebody had released it before.
+    let answer = decide(&console, &admin, "held-latex%4010.0.0.2", "release");
+    assert_eq!(answer.header("location"), Some("/quarantine?notice=past-1"));
     // The own one as ever, and what was ordered is in the audit log here.
     let answer = decide(&console, &admin, "held-own", "release");
     assert_eq!(answer.header("location"), Some("/quarantine?notice=released-1"));

@@ -32,6 +32,7 @@ pub(crate) fn array() -> ArrayView {
             size: 1_000,
             attempts: 4,
             reply: "451 4.7.1 <1.0>".to_owned(),
+            leaving_to: String::new(),
         }],
         ..node("10.0.0.2", "draining")
     };

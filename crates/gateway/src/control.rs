@@ -156,6 +156,9 @@ pub struct Waiting {
     pub attempts: u32,
     /// What the next hop said last; empty before the first attempt.
     pub reply: String,
+    /// The node of the array that it is on its way to; none if it stays here.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub leaving_to: String,
 }
 
 /// How a node is.
@@ -441,6 +444,7 @@ fn waiting(node: &Node, message: QueueEntry) -> Waiting {
         id: message.id,
         due_ms: message.due_ms,
         active: message.active,
+        leaving_to: message.leaving_to,
         to: open.clone().map(|d| d.address.clone()).collect(),
         attempts: open.clone().map(|d| d.attempts).max().unwrap_or(0),
         reply: open.clone().next_back().map(|d| d.reply.clone()).unwrap_or_default(),
@@ -458,7 +462,8 @@ fn trace(node: &Node, text: &str) -> Answer {
     };
     match (queued, logged) {
         (Some(record), logged) => {
-            let events = logged.map(|l| l.events).unwrap_or_default();
+            let mut events = logged.map(|l| l.events).unwrap_or_default();
+            events.extend(ids::parse(&text).and_then(|id| node.queue.leaving_event(id)));
             Answer::Message { record: Box::new(record), events }
         }
         (None, Some(logged)) => {

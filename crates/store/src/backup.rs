@@ -95,8 +95,7 @@ pub fn back_up(
     let packs = data.join("quarantine").join(crate::quarantine::PACKS);
     let _keep = packs.is_dir().then(|| Keep::packs(&packs)).transpose()?;
     let mut found = FoundFiles::default();
-    let inside = [target.to_owned()];
-    find(data, &[skip, &inside].concat(), 0, &mut found)?;
+    find(data, skip, 0, &mut found)?;
     let mut copy = Making { data, target, backup: Backup::begun(begun_ms), total: 0, tell };
     let all = found.databases.iter().chain(&found.files);
     copy.total = all.map(|path| path.symlink_metadata().map_or(0, |seen| seen.len())).sum();

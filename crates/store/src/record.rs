@@ -25,6 +25,8 @@ pub enum Outcome {
     Rejected,
     /// Removed from the queue by an administrator.
     Deleted,
+    /// Handed over to another node of the array, whose log says what became of it.
+    Moved,
 }
 
 impl Outcome {
@@ -33,17 +35,21 @@ impl Outcome {
         self != Outcome::Queued
     }
 
+    /// All outcomes.
+    pub const ALL: [Outcome; 8] = [
+        Outcome::Queued,
+        Outcome::Delivered,
+        Outcome::Quarantined,
+        Outcome::Failed,
+        Outcome::Discarded,
+        Outcome::Rejected,
+        Outcome::Deleted,
+        Outcome::Moved,
+    ];
+
     /// The outcome of this name; [`Outcome::Queued`] if there is none.
     pub fn parse(name: &str) -> Self {
-        let finals = [
-            Outcome::Delivered,
-            Outcome::Quarantined,
-            Outcome::Failed,
-            Outcome::Discarded,
-            Outcome::Rejected,
-            Outcome::Deleted,
-        ];
-        finals.into_iter().find(|o| o.name() == name).unwrap_or_default()
+        Self::ALL.into_iter().find(|outcome| outcome.name() == name).unwrap_or_default()
     }
 
     /// Name in logs and pages: `queued`, `delivered`, ...
@@ -56,6 +62,7 @@ impl Outcome {
             Outcome::Discarded => "discarded",
             Outcome::Rejected => "rejected",
             Outcome::Deleted => "deleted",
+            Outcome::Moved => "moved",
         }
     }
 }

@@ -8,7 +8,7 @@ pub(super) const CLASSES: &[&str] =
 pub(super) const ACTIONS: &[&str] =
     &["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
 pub(super) const OUTCOMES: &[&str] =
-    &["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted"];
+    &["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted", "moved"];
 
 const fn after() -> Field {
     optional("after", Integer(i64::MIN, i64::MAX), "`next` of the page before")

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::done;
 use crate::app::App;
 use crate::error::RequestError;
-use crate::node::Released;
+use crate::node::{HeldOrder, Released};
 use crate::pages::elsewhere::{self, Deleted};
 use crate::pages::held::html_part;
 use crate::pages::messages::{self, number};
@@ -157,6 +157,7 @@ pub(crate) fn delete(app: &App, request: &RequestContext) -> Result<Response, Re
     held_mail::may_delete(&seen)?;
     match held_mail::delete_one(app, request, &seen.held)? {
         Deleted::Here(Deletion::Done) => done(&json!({ "deleted": true })),
+        Deleted::Elsewhere(HeldOrder { was: Some(state), .. }) => Ok(not_held(state)),
         Deleted::Elsewhere(order) if order.done_ms.is_some() => done(&json!({ "deleted": true })),
         Deleted::Elsewhere(order) => Ok(response::json(StatusCode::ACCEPTED, &json!(order))),
         Deleted::Here(Deletion::NotHeld(state)) => Ok(not_held(state)),

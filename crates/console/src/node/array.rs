@@ -1,6 +1,6 @@
 //! The array that a node belongs to, as pages and the API show it.
 
-use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_store::quarantine::{ReleaseOrder, State};
 use serde::Serialize;
 
 use super::QueuedMail;
@@ -108,4 +108,7 @@ pub struct HeldOrder {
     pub is_good: bool,
     /// What came of it, in the node's words; empty while it is open.
     pub outcome: String,
+    /// What the item was when the node took the order, if it was not held any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub was: Option<State>,
 }

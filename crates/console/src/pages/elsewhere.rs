@@ -59,7 +59,7 @@ pub(crate) fn decide(
     Ok(orders)
 }
 
-/// The one order that was given for one item.
+/// The one order that was given for one item; also one that came too late.
 pub(crate) fn decide_one(
     app: &App,
     by: (&str, i64),
@@ -68,7 +68,7 @@ pub(crate) fn decide_one(
 ) -> Result<HeldOrder, NodeError> {
     let order = decide(app, by, &[held], decision)?.pop();
     let order = order.ok_or_else(|| NodeError::new("no order was given"))?;
-    match order.done_ms.is_some() && !order.is_good {
+    match order.done_ms.is_some() && !order.is_good && order.was.is_none() {
         true => Err(NodeError::new(format!("{}: {}", order.node, order.outcome))),
         false => Ok(order),
     }

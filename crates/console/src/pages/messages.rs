@@ -21,8 +21,8 @@ use crate::text::t;
 pub(crate) const ACTIONS: [&str; 8] =
     ["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
 /// Names of outcomes, for the filter.
-pub(crate) const OUTCOMES: [&str; 7] =
-    ["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted"];
+pub(crate) const OUTCOMES: [&str; 8] =
+    ["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted", "moved"];
 
 /// Reads a query from the fields of a request.
 pub(crate) fn query(request: &RequestContext) -> Result<Query, RequestError> {

@@ -4,7 +4,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_policy::is_mailbox;
-use gauntlet_store::Event;
 use gauntlet_store::quarantine::{
     Deletion, FolderSummary, Held, HeldPage, HeldQuery, ReleaseOrder, ReleaseRight, State,
 };
@@ -330,6 +329,7 @@ impl Tally {
     fn orders(&mut self, orders: &Result<Vec<HeldOrder>, NodeError>, wanted: usize) {
         for order in orders.iter().flatten() {
             match (order.done_ms, order.is_good) {
+                _ if order.was.is_some() => self.past += 1,
                 (None, _) => self.ordered += 1,
                 (Some(_), true) => self.done += 1,
                 (Some(_), false) => self.failed += 1,
@@ -444,13 +444,16 @@ pub(crate) fn release_by(
         }
         return released;
     }
+    if held.state != State::Held {
+        return Ok(Released::NotHeld(held.state));
+    }
     let to = if order.to.is_empty() { held.item.recipients.clone() } else { order.to.clone() };
     let (who, decision) = (order.who.clone(), HeldDecision::Release(order));
     let given = elsewhere::decide_one(app, (&who, now_ms), held, &decision)?;
-    Ok(if given.done_ms.is_some() {
-        Released::Done(to)
-    } else {
-        Released::Ordered(Box::new(given))
+    Ok(match (given.was, given.done_ms) {
+        (Some(state), _) => Released::NotHeld(state),
+        (None, Some(_)) => Released::Done(to),
+        (None, None) => Released::Ordered(Box::new(given)),
     })
 }
 
@@ -508,14 +511,7 @@ fn delete_here(app: &App, request: &RequestContext, held: &Held) -> Result<Delet
     train_as_unwanted(app, request, &item.id);
     let deletion = app.state.quarantine.delete(&item.id, request.login(), request.now_ms)?;
     if deletion == Deletion::Done {
-        let deleted = Event {
-            id: item.message.clone(),
-            received_ms: item.received_ms,
-            at_ms: request.now_ms,
-            kind: "deleted".to_owned(),
-            recipient: item.recipients.join(", "),
-            detail: format!("by {}", request.login()),
-        };
+        let deleted = item.deleted(request.login(), request.now_ms);
         app.state.log.append_or_tell(Vec::new(), vec![deleted]);
     }
     Ok(deletion)

@@ -91,7 +91,8 @@ fn table(request: &RequestContext, messages: &[QueuedMail], node: &str) -> Marku
 }
 
 fn row(message: &QueuedMail, now_ms: i64) -> Markup {
-    let QueuedMail { id, due_ms, active, from, to, more, size, attempts, reply } = message;
+    let QueuedMail { id, due_ms, active, from, to, more, size, attempts, reply, leaving_to } =
+        message;
     let more = *more + to.len().saturating_sub(1) as u64;
     let sender = if from.is_empty() { "<>".to_owned() } else { format::plain(from) };
     html! {
@@ -101,6 +102,8 @@ fn row(message: &QueuedMail, now_ms: i64) -> Markup {
             td data-label=(t("Next")) {
                 @match (active, due_ms) {
                     (true, _) => (t("now")),
+                    (_, None) if !leaving_to.is_empty() =>
+                        b { (t("moving to {}").with(format::plain(leaving_to))) },
                     (_, None) => b { (t("held")) },
                     (_, Some(due)) => { (t("in {}").with(format::duration_us(
                         due.saturating_sub(now_ms).max(0).cast_unsigned() * 1000))) },

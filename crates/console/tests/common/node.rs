@@ -187,6 +187,7 @@ impl NodeHandle for ListNode {
             size: 4_321,
             attempts: 2,
             reply: "450 4.2.1 mailbox busy".to_owned(),
+            leaving_to: String::new(),
         }]
     }
 

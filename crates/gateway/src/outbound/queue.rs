@@ -167,6 +167,8 @@ pub struct QueueEntry {
     pub due_ms: Option<i64>,
     /// It is being delivered now.
     pub active: bool,
+    /// The node of the array that it is on its way to; empty for none.
+    pub leaving_to: String,
 }
 
 /// Due time of a message that an administrator holds.
@@ -444,7 +446,7 @@ impl Queue {
             Outcome::Quarantined => metrics.quarantined.add_one(),
             Outcome::Failed => metrics.failed.add_one(),
             Outcome::Discarded => metrics.discarded.add_one(),
-            Outcome::Rejected | Outcome::Deleted => {}
+            Outcome::Rejected | Outcome::Deleted | Outcome::Moved => {}
         }
     }
 

@@ -4,6 +4,8 @@ use gauntlet_mail::Envelope;
 use gauntlet_verdict::{Class, ReleasedBy};
 use serde::{Deserialize, Serialize};
 
+use crate::record::Event;
+
 /// A message to be held, for some or all of its recipients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuarantineItem {
@@ -31,6 +33,20 @@ pub struct QuarantineItem {
     /// [`super::Quarantine::released_by`] decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleasedBy>,
+}
+
+impl QuarantineItem {
+    /// What the message's record in the log gets when somebody (`who`) deleted the item.
+    pub fn deleted(&self, who: &str, at_ms: i64) -> Event {
+        Event {
+            id: self.message.clone(),
+            received_ms: self.received_ms,
+            at_ms,
+            kind: "deleted".to_owned(),
+            recipient: self.recipients.join(", "),
+            detail: format!("by {who}"),
+        }
+    }
 }
 
 /// State of an item.

@@ -114,11 +114,16 @@ impl Queue {
         let waiting = state.due.iter().map(|(id, due)| (*id, Some(*due)));
         let active = state.active.keys().map(|id| (*id, None));
         let mut all: Vec<_> = waiting.chain(active).collect();
+        drop(state);
         all.sort_unstable();
         let one = |(id, due): (u64, Option<i64>)| QueueEntry {
             id: ids::to_text(id),
             due_ms: due.filter(|due| *due < LEAVING),
             active: due.is_none(),
+            leaving_to: match due {
+                Some(LEAVING) => self.leaving_to(id).unwrap_or_default(),
+                _ => String::new(),
+            },
         };
         all.into_iter().take(max).map(one).collect()
     }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use gauntlet_store::{Event, Spool};
+use gauntlet_store::{Event, LogRecord, Outcome, Spool};
 
 use super::administration::HOW_IT_ENDS;
 use super::bundle::{Bundle, BundleError};
@@ -126,11 +126,26 @@ impl Queue {
         let leaves = state.due.iter().filter(|(_, due)| **due == LEAVING);
         let ids: Vec<u64> = leaves.map(|(id, _)| *id).collect();
         drop(state);
-        let one = |id| {
-            let stored = self.parts.spool.read(id).ok()?;
-            Some((id, saved_progress::leaving(stored.state.as_deref())?.to))
-        };
-        ids.into_iter().filter_map(one).collect()
+        ids.into_iter().filter_map(|id| Some((id, self.leaving_to(id)?))).collect()
+    }
+
+    /// The node that a message is on its way to. Blocks.
+    pub(super) fn leaving_to(&self, id: u64) -> Option<String> {
+        let stored = self.parts.spool.read(id).ok().filter(|stored| stored.due == LEAVING)?;
+        Some(saved_progress::leaving(stored.state.as_deref())?.to)
+    }
+
+    /// What to tell of a message beside its log while it is on its way to another node. Blocks.
+    pub fn leaving_event(&self, id: u64) -> Option<Event> {
+        let to = self.leaving_to(id)?;
+        Some(Event {
+            id: ids::to_text(id),
+            received_ms: 0,
+            at_ms: self.now_ms(),
+            kind: "moving".to_owned(),
+            recipient: String::new(),
+            detail: format!("to {to}: {HOW_IT_ENDS}"),
+        })
     }
 
     /// Takes a message off the waiting list; its due time.
@@ -152,16 +167,9 @@ impl Queue {
         match answer {
             Arrival::Taken { id: there } | Arrival::Known { id: there } => {
                 self.take_off(id);
-                let event = self.show(id).map(|record| Event {
-                    id: record.id,
-                    received_ms: record.received_ms,
-                    at_ms: self.now_ms(),
-                    kind: "moved_away".to_owned(),
-                    recipient: String::new(),
-                    detail: format!("to {}, where it is {there}", leaving.to),
-                });
-                // The other node logs its outcomes.
-                self.parts.log.append_or_tell(Vec::new(), event.into_iter().collect());
+                if let Some(record) = self.show(id) {
+                    self.log_moved(record, &format!("to {}, where it is {there}", leaving.to));
+                }
                 self.parts.spool.done(id);
             }
             Arrival::Refused { .. } | Arrival::Later { .. } => self.stay(id, leaving.due_ms),
@@ -169,12 +177,29 @@ impl Queue {
         true
     }
 
+    /// Logs that a message is another node's now, which logs its outcomes.
+    fn log_moved(&self, mut record: LogRecord, place: &str) {
+        let at_ms = self.now_ms();
+        for delivery in record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
+            (delivery.outcome, delivery.at_ms) = (Outcome::Moved, at_ms);
+            place.clone_into(&mut delivery.reply);
+        }
+        let event = Event {
+            id: record.id.clone(),
+            received_ms: record.received_ms,
+            at_ms,
+            kind: "moved_away".to_owned(),
+            recipient: String::new(),
+            detail: place.to_owned(),
+        };
+        self.parts.log.append_or_tell(vec![record], vec![event]);
+    }
+
     /// Waits until what was done with messages of the queue is durable. Blocks.
     pub fn sync(&self) {
         self.parts.spool.flush();
     }
 
-    /// Lets a message wait here again that was leaving.
     /// Delivers from here what was on its way to a node that left: nobody takes it in any more.
     pub fn keep(&self, id: u64) {
         if self.state().due.get(&id) == Some(&LEAVING) {
@@ -182,6 +207,7 @@ impl Queue {
         }
     }
 
+    /// Lets a message wait here again that was leaving.
     fn stay(&self, id: u64, due: i64) {
         if let Some(record) = self.show(id) {
             let state = saved_progress::encode(&record);
