@@ -348,12 +348,25 @@ fn answer(node: &Arc<Node>, request: Request) -> Answer {
             node.queue.check_here(ids)?;
             Ok(node.queue.hold(ids))
         }),
-        Request::Delete { ids } => with_ids(&ids, |ids| {
-            for id in ids {
-                node.queue.delete(*id, "the command line")?;
-            }
-            Ok(ids.len())
-        }),
+        Request::Delete { ids } => delete(node, &ids),
+    }
+}
+
+/// Deletes messages of the queue, up to the first that cannot be.
+fn delete(node: &Node, texts: &[String]) -> Answer {
+    let mut deleted = 0;
+    let answer = with_ids(texts, |ids| {
+        for id in ids {
+            node.queue.delete(*id, "the command line")?;
+            deleted += 1;
+        }
+        Ok(ids.len())
+    });
+    match answer {
+        Answer::Failed(why) if deleted > 0 => {
+            Answer::Failed(format!("{deleted} of {} are deleted; {why}", texts.len()))
+        }
+        answer => answer,
     }
 }
 

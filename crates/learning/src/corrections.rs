@@ -2,7 +2,8 @@
 //!
 //! One file, `corrections/corrections.journal`, appended to. A record is complete and on stable
 //! storage before [`Corrections::say`] returns; a crash in the middle of a record loses that record
-//! alone, which is cut off when the file is opened next. A message is named by the hash of its
+//! alone, which is cut off when the file is opened next. Damage in the middle loses the records that
+//! it hit: those after it are found again, and the log says so. A message is named by the hash of its
 //! bytes: saying the same again changes nothing, saying something else replaces it,
 //! [`Corrections::forget`] takes it back. What nodes of an array said is merged by one order
 //! ([`Corrections::merge`]), so that all end with the same. Records that no longer count are
@@ -320,8 +321,9 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
         return Err(CorrectionsError::OtherFormat { path: path.to_owned(), found });
     }
     let mut all = Replayed { good: at as u64, ..Replayed::default() };
-    while let Some(payload) = next(bytes, &mut at) {
-        let Some((id, said)) = parse(payload) else { break };
+    let mut damaged = 0;
+    while let Some((start, (id, said))) = next_good(bytes, &mut at) {
+        damaged += start as u64 - all.good;
         match said {
             Stated::Correction(correction) => {
                 all.forgotten.remove(&id);
@@ -334,9 +336,27 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
         }
         (all.good, all.records) = (at as u64, all.records + 1);
     }
+    if damaged > 0 {
+        tracing::error!(
+            path = %path.display(),
+            bytes = damaged,
+            "corrections in the middle of the journal are damaged and count no more: restore them \
+             from a backup, or say them again"
+        );
+    }
     make_room(&mut all.live);
     make_room_for_forgotten(&mut all.forgotten);
     Ok(all)
+}
+
+/// The next record that is whole, and where it starts; what is damaged before it is passed over.
+fn next_good(bytes: &[u8], at: &mut usize) -> Option<(usize, (MessageId, Stated))> {
+    (*at..bytes.len()).find_map(|start| {
+        let mut end = start;
+        let said = parse(next(bytes, &mut end)?)?;
+        *at = end;
+        Some((start, said))
+    })
 }
 
 #[cfg(test)]

@@ -115,6 +115,31 @@ fn a_crash_at_any_byte_loses_only_the_record_it_cut() {
 }
 
 #[test]
+fn damage_in_the_middle_loses_only_the_record_that_it_hit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal_path(folder.path());
+    let mut journal = Corrections::open(folder.path()).unwrap();
+    let mut ends = Vec::new();
+    for n in 1..=3 {
+        journal.say([([n; 16], correction(true, n.into()))]).unwrap();
+        ends.push(std::fs::metadata(&path).unwrap().len() as usize);
+    }
+    drop(journal);
+    let whole = std::fs::read(&path).unwrap();
+    for hit in ends[0]..ends[1] {
+        let mut bytes = whole.clone();
+        bytes[hit] ^= 0x55;
+        std::fs::write(&path, &bytes).unwrap();
+        let mut journal = Corrections::open(folder.path()).unwrap();
+        let known: Vec<u8> = journal.in_effect().keys().map(|id| id[0]).collect();
+        assert_eq!(known, [1, 3], "damaged at {hit}");
+        journal.say([([4; 16], correction(false, 4))]).unwrap();
+        drop(journal);
+        assert_eq!(Corrections::read(folder.path()).unwrap().len(), 3);
+    }
+}
+
+#[test]
 fn records_that_no_longer_count_are_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = Corrections::open(folder.path()).unwrap();

@@ -202,11 +202,13 @@ fn load_index(connection: &Connection) -> rusqlite::Result<Option<Index>> {
 
 /// Whether the term index of this day has more than one part.
 pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = match index::is_fts5(connection)? {
+    // One state of the file: a node that makes its day drops a table meanwhile.
+    let snapshot = connection.unchecked_transaction()?;
+    let sql = match index::is_fts5(&snapshot)? {
         true => "SELECT min(segid) < max(segid) FROM posting_idx",
         false => "SELECT min(part) < max(part) FROM term_part",
     };
-    connection.query_row(sql, [], |row| Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false)))
+    snapshot.query_row(sql, [], |row| Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false)))
 }
 
 /// Encoders of records, with reused buffers.
