@@ -109,6 +109,35 @@ fn what_passes_an_interface_is_captured_by_threads() {
     assert!(stats["decoder"]["bytes"].as_u64() >= Some(LARGE as u64), "{stats}");
 }
 
+/// Flows of one client are shared out, and a limit counts those of all threads together.
+#[test]
+fn limits_count_what_all_threads_see() {
+    let Some(net) = Namespaces::new(Middle::Router) else { return };
+    let running = Running::start(&net, &["--interface", "c0", "--threads", "2"]);
+    running.worker();
+    let uri = "http any any -> any any (http.uri; content:\"/limited\"; ";
+    let fifth = "threshold:type threshold, track by_rule, count 5, seconds 3600; sid:31;)";
+    let once = "threshold:type limit, track by_src, count 1, seconds 3600; sid:32;)";
+    let each = "sid:33;)";
+    let rules = [fifth, once, each].map(|rest| format!("alert {uri}{rest}\n")).concat();
+    fs::write(&running.rules, rules).unwrap();
+    running.signal("-HUP", running.child.id());
+    running.wait("read anew: 3 rules");
+    let counted = |sid: u64| {
+        let alerts = running.records("alert");
+        alerts.iter().filter(|it| it["alert"]["signature_id"] == sid).count()
+    };
+    // A thread takes the rules between two turns, of which each lasts at most a tenth of a second.
+    std::thread::sleep(Duration::from_millis(300));
+    for number in 1..=20 {
+        net.get("/limited", 10).unwrap();
+        until("its alert", || counted(33) == number);
+    }
+    assert_eq!((counted(31), counted(32)), (4, 1));
+    let (status, _) = running.stop();
+    assert!(status.success());
+}
+
 #[test]
 fn rules_are_read_anew_under_load_without_a_lost_request() {
     let Some(net) = Namespaces::new(Middle::Bridge) else { return };

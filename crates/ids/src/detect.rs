@@ -66,7 +66,8 @@ pub struct Detector {
 
 impl Detector {
     /// Takes sets and reputations of `newer`. Sets that are in no file, and so have only what rules
-    /// put in, keep it.
+    /// put in, keep it; bits of addresses and counters of limits stay. Of siblings each takes one
+    /// of siblings that are newer, at its own time.
     pub(crate) fn replace_lists(&mut self, newer: Self, program: &Program) {
         let own = program.rules.datasets.iter().filter(|set| set.load.is_none());
         let kept: Vec<&str> = own.map(|set| set.name.as_str()).collect();

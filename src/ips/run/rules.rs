@@ -36,11 +36,10 @@ impl Ready {
             Some(earlier) => replay::next_program(options, earlier)?,
             None => replay::program(options)?,
         };
-        let threads = plan.ports_len();
-        let mut detectors = Vec::with_capacity(threads);
-        for _ in 0..threads {
-            detectors.push(Mutex::new(Some(replay::detector(options, &program)?)));
-        }
+        let first = replay::detector(options, &program)?;
+        let others = (1..plan.ports_len()).map(|_| first.sibling()).collect::<Vec<_>>();
+        let all = std::iter::once(first).chain(others);
+        let detectors = all.map(|detector| Mutex::new(Some(detector))).collect();
         let eve = eve::Settings::read(&options.settings);
         let mut layers = layers(plan, options, &program);
         layers.protocols.hashes = replay::hashes(&eve);

@@ -39,13 +39,14 @@ impl Datasets {
         scores.entry(name.to_owned()).or_default().extend(values);
     }
 
-    /// Takes all of `newer`, but keeps these sets as they are.
+    /// Takes all of `newer`, but keeps these sets as they are. Another thread may have done so with
+    /// the same sets already, and added to them.
     pub(crate) fn replace(&mut self, newer: Self, kept: &[&str]) {
         let older = std::mem::replace(self, newer);
         let mut sets = lock(&self.sets);
         for (name, values) in lock(&older.sets).iter() {
             if kept.contains(&name.as_str()) {
-                sets.insert(name.clone(), values.clone());
+                sets.entry(name.clone()).or_default().extend(values.iter().cloned());
             }
         }
     }
