@@ -65,6 +65,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let users = user::open(&config.node.data)?;
     let address = args.address.as_str();
+    let has_both = |(local, domain): (&str, &str)| !local.is_empty() && !domain.is_empty();
+    if !address.rsplit_once('@').is_some_and(has_both) {
+        bail!("{address:?} is no address");
+    }
     match &args.action {
         Action::Show => {
             let wishes = users.wishes(address)?;

@@ -7,7 +7,7 @@ use anyhow::bail;
 use gauntlet_engine::unscannable::reason;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_mail::{Defect, DefectKind, date};
-use gauntlet_store::{Event, LogRecord};
+use gauntlet_store::{Delivery, Event, LogRecord};
 use gauntlet_verdict::Class;
 
 use crate::messages::visible;
@@ -56,8 +56,10 @@ pub(crate) fn show(
     let (helo, from) = (visible(&envelope.helo), visible(&envelope.mail_from));
     writeln!(out, "  received    from {client} ({helo}), <{from}>")?;
     writeln!(out, "  subject     {}", visible(&record.subject))?;
-    let hits: Vec<&str> = verdict.hits.iter().map(|h| &*h.rule).collect();
-    writeln!(out, "  verdict     {} {:.1} ({})", verdict.class, verdict.score, hits.join(", "))?;
+    if record.is_received() {
+        let hits = verdict.hits.iter().map(|h| &*h.rule).collect::<Vec<_>>().join(", ");
+        writeln!(out, "  verdict     {} {:.1} ({hits})", verdict.class, verdict.score)?;
+    }
     // Why it could not be judged; of other messages they are oddities without consequence.
     let blind = verdict.class == Class::Unscannable;
     let is_why = |d: &&Defect| d.kind == DefectKind::FilterFailed || reason(d.kind).is_some();
@@ -66,7 +68,7 @@ pub(crate) fn show(
         let detail = if detail.is_empty() { String::new() } else { format!(": {detail}") };
         writeln!(out, "  defect      {kind} in part {}{detail}", defect.part)?;
     }
-    for disposition in &record.dispositions {
+    for disposition in record.dispositions.iter().filter(|_| record.is_received()) {
         let rules = disposition.rules.join(", ");
         let (to, end) = (visible(&disposition.recipient), disposition.end.name());
         writeln!(out, "  policy      {to}: {end} ({rules})")?;
@@ -79,24 +81,30 @@ pub(crate) fn show(
         };
         writeln!(out, "  {:<11} after {ms:.1} ms {}", stage.name, visible(detail))?;
     }
-    writeln!(out, "  answered    after {} ms, to the client", record.latency_ms)?;
-    for event in events {
-        let at = date::rfc5322(event.at_ms);
-        writeln!(
-            out,
-            "  {:<11} {at}  {} {}",
-            event.kind,
-            visible(&event.recipient),
-            visible(&event.detail)
-        )?;
+    if record.is_received() {
+        writeln!(out, "  answered    after {} ms, to the client", record.latency_ms)?;
     }
-    for delivery in &record.deliveries {
-        let at = date::rfc5322(delivery.at_ms);
-        let (to, hop) = (visible(&delivery.address), visible(&delivery.next_hop));
-        let outcome = delivery.outcome.name();
-        writeln!(out, "  {outcome:<11} {at}  {to} {hop} {}", visible(&delivery.reply))?;
+    for (at_ms, name, what) in history(record, events) {
+        writeln!(out, "  {name:<11} {}  {what}", date::rfc5322(at_ms))?;
     }
     Ok(())
+}
+
+/// What came of a message, in the order of time: when, a word, what.
+fn history<'m>(record: &'m LogRecord, events: &'m [Event]) -> Vec<(i64, &'m str, String)> {
+    let event = |event: &'m Event| {
+        let (to, detail) = (visible(&event.recipient), visible(&event.detail));
+        (event.at_ms, event.kind.as_str(), format!("{to} {detail}"))
+    };
+    let delivery = |delivery: &'m Delivery| {
+        let (to, hop) = (visible(&delivery.address), visible(&delivery.next_hop));
+        let what = format!("{to} {hop} {}", visible(&delivery.reply));
+        (delivery.at_ms, delivery.outcome.name(), what)
+    };
+    let deliveries = record.deliveries.iter().map(delivery);
+    let mut all: Vec<_> = deliveries.chain(events.iter().map(event)).collect();
+    all.sort_by_key(|(at_ms, ..)| *at_ms);
+    all
 }
 
 #[cfg(test)]

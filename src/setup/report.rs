@@ -203,9 +203,11 @@ impl Report<'_> {
             });
         }
         if !self.records.is_empty() {
+            let has_mx = self.records.iter().any(|record| record.kind == "MX");
+            let order = if has_mx { ", the MX record last" } else { "" };
             all.push(format!(
-                "publish the records above, the MX record last; `gauntlet doctor --config \
-                 {config}` says what is missing"
+                "publish the records above{order}; `gauntlet doctor --config {config}` says what \
+                 is missing"
             ));
         }
         if place(&self.plan.path).exists() {

@@ -78,6 +78,14 @@ impl RequestError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 translatable("The console is busy. Try again shortly.").to_owned(),
             ),
+            RequestError::Store(StoreError::Remote { retry: true, .. }) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                translatable(
+                    "That cannot be asked for now: the database of the array, or another process \
+                     of the node, does not answer. Try again shortly.",
+                )
+                .to_owned(),
+            ),
             RequestError::Store(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 translatable("The store could not be read. The node's own log says why.")

@@ -313,7 +313,15 @@ mod tests {
             .chain(ACTIONS)
             .chain(OUTCOMES)
             .chain(["OK", "warning", "error", "every domain", "all else, outbound"])
-            .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
+            .chain([
+                "made here",
+                "received",
+                "waited",
+                "scanned",
+                "decided",
+                "spooled",
+                "passed on",
+            ])
             .chain(["notified", "not notified", "learned", "not learned"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam", "release_failed"])
             .chain(["moved_here", "moved_away", "moving"])

@@ -396,11 +396,12 @@ fn settings_and_health_say_where_from_and_what_to_do() {
     assert!(some.contains("scan.threads") && !some.contains("console.address</code>"), "{some}");
     let learning = console.request("GET", "/learning", &cookie, "").body;
     let of_good_mail = [
-        "80 corrections of good mail, 7 messages",
-        "640 of known authors",
-        "count 50.0 corrections together",
+        "corrections of good mail (80), messages that were released without a correction (7)",
+        "messages of known authors that DMARC proves (640)",
+        "count as 50.0 corrections together",
     ];
-    let shown = ["200 corrections stand", "1.25 times", "0.9120", "0.7100 to 0.9800", "5.7 %"];
+    let shown =
+        ["Corrections that stand: 200", "1.25 times", "0.9120", "0.7100 to 0.9800", "5.7 %"];
     for said in shown.into_iter().chain(of_good_mail) {
         assert!(learning.contains(said), "{said}: {learning}");
     }

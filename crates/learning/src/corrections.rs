@@ -2,9 +2,9 @@
 //!
 //! One file, `corrections/corrections.journal`, appended to. A record is complete and on stable
 //! storage before [`Corrections::say`] returns; a crash in the middle of a record loses that record
-//! alone, which is cut off when the file is opened next. Damage in the middle loses the records that
-//! it hit: those after it are found again, and the log says so. A message is named by the hash of its
-//! bytes: saying the same again changes nothing, saying something else replaces it,
+//! alone, which is cut off when the file is opened next. Damage in the middle loses the records
+//! that it hit: those after it are found again, and the log says so. A message is named by the
+//! hash of its bytes: saying the same again changes nothing, saying something else replaces it,
 //! [`Corrections::forget`] takes it back. What nodes of an array said is merged by one order
 //! ([`Corrections::merge`]), so that all end with the same. Records that no longer count are
 //! dropped when they outnumber the rest: the file is written anew beside the old one and renamed.

@@ -120,11 +120,25 @@ pub struct LogRecord {
     pub stages: Vec<Stage>,
 }
 
+impl LogRecord {
+    /// Whether it came from somebody and was judged, which a release and the node's own mail were
+    /// not. Of builds that did not note it: always.
+    pub fn is_received(&self) -> bool {
+        !self.stages.first().is_some_and(|stage| [RELEASED, MADE_HERE].contains(&&*stage.name))
+    }
+}
+
+/// Name of the first stage of a message that was released from the quarantine.
+pub const RELEASED: &str = "released";
+/// Name of the first stage of the node's own mail.
+pub const MADE_HERE: &str = "made here";
+
 /// A completed processing stage of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// Name of the stage: `received` (the body is complete), `waited` (a scan thread took it),
-    /// `scanned`, `decided`, `spooled` (it is durable), `passed on` (the next hop replied).
+    /// `scanned`, `decided`, `spooled` (it is durable), `passed on` (the next hop replied). Of what
+    /// nobody judged `released` (from the quarantine) or `made here` (the node's own mail).
     pub name: String,
     /// Microseconds from `received_ms` to the end of the stage.
     pub at_us: u64,

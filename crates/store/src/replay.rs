@@ -133,6 +133,10 @@ pub fn replay(
         for summary in &page.messages {
             // Retention may have removed it meanwhile.
             let Some(logged) = log.get(&summary.id)? else { continue };
+            // No policy decided about what was released or made here.
+            if !logged.record.is_received() {
+                continue;
+            }
             let body = quarantine.body(&summary.id)?;
             let (record, body) = (&logged.record, body.as_deref());
             replay_message(&compared, request, record, body, rescan, &mut report);

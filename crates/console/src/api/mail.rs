@@ -145,7 +145,12 @@ pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, R
                 Role::User => "It could not be released.".to_owned(),
                 _ => why.to_string(),
             };
-            Ok(response::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": shown })))
+            // What another node, or the array, answers is no failure of this one.
+            let status = match elsewhere::is_elsewhere(app, &seen.held) {
+                true => StatusCode::CONFLICT,
+                false => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            Ok(response::json(status, &json!({ "error": shown })))
         }
     }
 }

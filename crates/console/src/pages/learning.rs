@@ -34,10 +34,10 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
 
 fn calibration(found: &SiteCalibration) -> Markup {
     html! {
-        p.lead { (t("{} corrections stand: {} of unwanted mail, {} of good mail. Their evidence counts {} times; below 1 says that they contradict each other.")
+        p.lead { (t("Corrections that stand: {}, of which {} of unwanted and {} of good mail. Their evidence counts {} times; below 1 says that they contradict each other.")
             .with(found.spam + found.good).with(found.spam).with(found.good).with(format!("{:.2}", found.trust))) }
         p { (t("The configuration promises how much good mail may reach a class. The probability in force keeps that on the good mail that is known here, judged by what had not seen it, and moves from the configured one only as far as there is such mail.")) }
-        p { (t("It rests on {} corrections of good mail, {} messages that were released without a correction, and {} of known authors that DMARC proves. The last two count {} corrections together.")
+        p { (t("It rests on corrections of good mail ({}), messages that were released without a correction ({}), and messages of known authors that DMARC proves ({}). The last two count as {} corrections together.")
             .with(found.good).with(found.released).with(found.known_authors)
             .with(format!("{:.1}", found.uncorrected_share))) }
         section.card.flush { table.cards {
@@ -69,5 +69,6 @@ fn percent(share: f64) -> String {
 }
 
 fn probability(value: f64) -> String {
-    format!("{value:.4}")
+    // Explicit spam begins close to 1.
+    if value > 0.9995 { format!("{value:.6}") } else { format!("{value:.4}") }
 }

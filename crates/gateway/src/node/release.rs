@@ -5,7 +5,8 @@ use gauntlet_engine::{Scratch, scan};
 use gauntlet_mail::{Direction, Message};
 use gauntlet_smtp::address::is_mailbox;
 use gauntlet_store::quarantine::{Begin, QuarantineItem, ReleaseOrder, State};
-use gauntlet_store::{Event, LogRecord, StoreError};
+use gauntlet_store::record::RELEASED;
+use gauntlet_store::{Event, LogRecord, Stage, StoreError};
 
 use super::Node;
 use crate::ids;
@@ -170,6 +171,15 @@ impl Node {
             size: body.len() as u64,
             from: item.from.clone(),
             subject: item.subject.clone(),
+            message_id: Message::parse(&body)
+                .header("Message-ID")
+                .map(|id| id.decoded().trim_matches(['<', '>', ' ']).to_owned())
+                .unwrap_or_default(),
+            stages: vec![Stage {
+                name: RELEASED.to_owned(),
+                at_us: 0,
+                detail: format!("it came as {}", item.message),
+            }],
             ..LogRecord::default()
         };
         let mut message = QueuedMessage::straight(record, &release.recipients);

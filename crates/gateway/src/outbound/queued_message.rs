@@ -4,7 +4,8 @@
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Direction, Envelope};
 use gauntlet_smtp::{MailCommand, Notify, RcptCommand, Ret};
-use gauntlet_store::{Delivery, LogRecord, Outcome, QuarantineItem};
+use gauntlet_store::record::MADE_HERE;
+use gauntlet_store::{Delivery, LogRecord, Outcome, QuarantineItem, Stage};
 use gauntlet_verdict::{Change, Disposition, Final, ReleasedBy};
 use serde::{Deserialize, Serialize};
 
@@ -213,6 +214,7 @@ pub fn own_record(id: &str, now_ms: i64, host: &str, to: &str) -> LogRecord {
             received_at: now_ms / 1_000,
             ..Envelope::default()
         },
+        stages: vec![Stage { name: MADE_HERE.to_owned(), at_us: 0, detail: String::new() }],
         ..LogRecord::default()
     }
 }

@@ -242,7 +242,9 @@ fn write_record<'a>(
             if encoders.packer.is_full() {
                 write_pack(statements, encoders.packer, encoders.trainer)?;
             }
-            tallies.count(record);
+            if record.is_received() {
+                tallies.count(record);
+            }
             terms::push_message(encoders.text, record, encoders.known);
             (seq, push_addresses(encoders, record, &addresses))
         }

@@ -83,7 +83,7 @@ fn decode(state: &[u8]) -> Option<Saved<'static>> {
 
 /// The process ended before anything was saved: the message is durable, but since when is lost.
 fn add_unknown_time(record: &mut LogRecord) {
-    let Some(last) = record.stages.last() else { return };
+    let Some(last) = record.stages.last().filter(|_| record.is_received()) else { return };
     if record.stages.iter().any(|stage| stage.name == SPOOLED) {
         return;
     }
