@@ -253,7 +253,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 writeln!(out, "{} takes part again", own.name)?;
                 Ok(ExitCode::SUCCESS)
             }
-            ArrayCommand::Policy { command } => publish::policy(&session, out, command).await,
+            ArrayCommand::Policy { command } => {
+                publish::policy(&session, out, &config, command).await
+            }
             ArrayCommand::Settings { command } => {
                 publish::settings(&session, out, (&args.node, &config), command).await
             }

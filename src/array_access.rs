@@ -150,6 +150,18 @@ pub(crate) fn identity(config: &Config) -> anyhow::Result<Identity> {
     Ok(Identity { name: config.node.host_name(), identity, group })
 }
 
+/// The identity of this node, as its file has it; none if there is none yet.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn known_identity(config: &Config) -> std::io::Result<Option<String>> {
+    match std::fs::read_to_string(folder(config).join("identity")) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn read_or_make(path: &Path) -> anyhow::Result<String> {
     let named = || format!("{}: the identity of this node in the array", path.display());
     match std::fs::read_to_string(path) {

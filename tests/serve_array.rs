@@ -137,6 +137,8 @@ fn a_node_works_on_while_the_database_is_away() {
     }
     let health = || http_get(one.console, "/metrics");
     one.wait_until("it is seen", || health().contains("gauntlet_array_connected 0"));
+    let all_shipped = || health().contains("\ngauntlet_array_behind_changes 0\n");
+    one.wait_until("what waits is counted meanwhile", || !all_shipped());
     // A start without the database is one.
     one.kill();
     one.run();
@@ -159,6 +161,9 @@ fn a_name_is_one_node_and_a_removed_node_goes_on_alone() {
     let twin = Node::start_named("mx1.test", &settings(&server));
     twin.wait_until("the name is taken", || twin.log().contains("another node of the array"));
     assert!(send(&twin, "alone").starts_with("250"), "mail goes on");
+    let looked = gauntlet(&twin, &["doctor", "--dns", "127.0.0.1:1"]);
+    let looked = String::from_utf8_lossy(&looked.stdout).into_owned();
+    assert!(looked.contains("another node has the name mx1.test"), "{looked}");
     assert!(!gauntlet(&one, &["array", "leave", "mx1.test"]).status.success(), "it is there");
     assert!(done(&one, &["array", "leave", "mx1.test", "--yes"]).contains("is removed"));
     one.wait_until("it is told", || one.log().contains("was removed from the array"));
@@ -198,8 +203,10 @@ fn a_queue_moves_to_another_node_once_while_its_own_drains() {
     assert_eq!(arrived.len(), 30);
     assert!(arrived.values().all(|times| *times == 1), "{arrived:?}");
     // The log of the node that they left does not call them queued for ever.
-    let left = done(&one, &["messages", "--outcome", "moved", "--json"]);
-    assert_eq!(left.matches("\"outcome\":\"moved\"").count(), 30, "{left}");
+    let left = || gauntlet(&one, &["messages", "--outcome", "moved", "--json"]).stdout;
+    one.wait_until("the log says where they are", || {
+        String::from_utf8_lossy(&left()).matches("\"outcome\":\"moved\"").count() == 30
+    });
     let wrong = gauntlet(&one, &["queue", "move", "--to", "mx9.test"]);
     assert!(!wrong.status.success());
 }

@@ -104,10 +104,15 @@ fn a_node_that_is_restored_from_yesterdays_backup_goes_on_in_its_array() {
     one.kill();
     std::fs::remove_dir_all(one.data()).unwrap();
     gauntlet(&one, &["restore", backup.to_str().unwrap()]);
+    // It waits for the node, which learns first that this was done.
+    gauntlet(&two, &["array", "order", "mx1.test", "release", &released]);
     one.run();
     send(&one, "eve@example.org", "passed-later");
     one.wait_until("what the array knows better is taken", || {
         one.log().contains("held mail was older than the array knows it")
+    });
+    two.wait_until("the order is answered", || {
+        gauntlet(&two, &["array", "orders"]).contains("it was released before")
     });
     let listed = gauntlet(&one, &["quarantine", "list"]);
     assert!(listed.contains(&kept) && listed.contains(&after), "{listed}");
@@ -123,6 +128,33 @@ fn a_node_that_is_restored_from_yesterdays_backup_goes_on_in_its_array() {
     assert_eq!(passed(&logged(&two)), 3);
     two.wait_until("the array knows it, too", || state(&after) == "released");
     assert_eq!((state(&kept), state(&released)), ("held".to_owned(), "released".to_owned()));
+}
+
+/// A machine was cloned: of two processes with one data folder one takes part.
+#[test]
+fn of_a_node_and_its_copy_the_one_that_began_last_takes_part() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let settings = settings(&server);
+    let mut one = Node::start_named("mx1.test", &settings);
+    let two = Node::start_named("mx2.test", &settings);
+    send(&one, "ann@example.org", "held-once");
+    two.wait_until("it is shipped", || server.sql("SELECT count(*) FROM gauntlet.held") == "1");
+    one.stop();
+    let mut copy = Node::start_named("mx1.test", &settings);
+    copy.stop();
+    std::fs::remove_dir_all(copy.data()).unwrap();
+    let copied = Command::new("cp").arg("-a").args([one.data(), copy.data()]).status().unwrap();
+    assert!(copied.success());
+    one.run();
+    one.wait_until("it takes part", || one.log().matches("the array is there").count() == 2);
+    copy.run();
+    one.wait_until("it says so", || one.log().contains("another process takes part in the array"));
+    let held = server.sql("SELECT item FROM gauntlet.held");
+    let said = gauntlet(&two, &["array", "order", "mx1.test", "release", &held, "--wait"]);
+    assert!(said.contains("released to"), "{said}");
+    copy.wait_for_empty_queue();
+    one.wait_for_empty_queue();
+    assert_eq!((one.maildir().len(), copy.maildir().len()), (0, 1));
 }
 
 /// The database is set back to a backup: its numbers of orders and editions come again, and it does
@@ -161,16 +193,18 @@ fn a_database_that_was_set_back_is_told_again_and_its_orders_are_done() {
     };
     policy("gamma");
     in_force("gamma");
-    // Back to before the order, the policy and the held mail.
-    server.sql(
-        "DELETE FROM gauntlet.node_order; DELETE FROM gauntlet.held; \
+    // Back to before the order, the policy and the second message.
+    server.sql(&format!(
+        "DELETE FROM gauntlet.node_order; DELETE FROM gauntlet.held WHERE item <> '{first}'; \
+         UPDATE gauntlet.held SET state = 'held', changed = received; \
          ALTER TABLE gauntlet.node_order ALTER id RESTART; DELETE FROM gauntlet.edition; \
          ALTER TABLE gauntlet.edition ALTER number RESTART; \
-         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gauntlet'",
-    );
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gauntlet'"
+    ));
     policy("delta");
     in_force("delta");
-    one.wait_until("what is held is known again", || server.sql(held) == "1");
+    let known = "SELECT string_agg(item, ' ') FROM gauntlet.held WHERE state = 'held'";
+    one.wait_until("what is held is known again, and what not", || server.sql(known) == second);
     let said = release(&second);
     assert!(said.contains("released to"), "{said}");
     two.wait_for_empty_queue();

@@ -95,6 +95,16 @@ impl EitherHeld {
         Ok(page)
     }
 
+    /// A page of this node's own items, while the array cannot be asked. Its cursors are below 0,
+    /// those of the array above.
+    fn own_page(&self, query: &HeldQuery) -> Result<HeldPage, StoreError> {
+        let turned = |cursor: i64| -1 - cursor;
+        let query = HeldQuery { after: query.after.map(turned), ..query.clone() };
+        let HeldPage { items, next } = Quarantine::search(&self.own, &query)?;
+        let items = items.into_iter().map(|held| self.named(held)).collect();
+        Ok(HeldPage { items, next: next.map(turned) })
+    }
+
     /// Whether the reference may mean an item of this node; its id.
     fn own_id<'a>(&self, reference: &'a str) -> Option<&'a str> {
         let (id, node) = split_reference(reference);
@@ -102,18 +112,25 @@ impl EitherHeld {
     }
 }
 
+/// What only the array knows is asked for while it is away.
+fn away() -> StoreError {
+    StoreError::Remote {
+        message: "the database of the array does not answer, and this node holds no such mail"
+            .to_owned(),
+        retry: true,
+    }
+}
+
 impl HeldMail for EitherHeld {
     fn search(&self, query: &HeldQuery) -> Result<HeldPage, StoreError> {
+        if query.after.is_some_and(|after| after < 0) {
+            return self.own_page(query);
+        }
         match self.ask(|held| held.search(query))? {
             Some(page) => self.with_own(page, query),
             // A cursor of the array says nothing here.
-            None if query.after.is_some() => Ok(HeldPage::default()),
-            None => {
-                let mut page = Quarantine::search(&self.own, query)?;
-                page.items = page.items.into_iter().map(|held| self.named(held)).collect();
-                page.next = None;
-                Ok(page)
-            }
+            None if query.after.is_some() => Err(away()),
+            None => self.own_page(query),
         }
     }
 
@@ -123,7 +140,7 @@ impl HeldMail for EitherHeld {
         {
             return Ok(Some(self.named(own)));
         }
-        Ok(self.ask(|held| held.get(reference))?.flatten())
+        self.ask(|held| held.get(reference))?.ok_or_else(away)
     }
 
     fn body(&self, reference: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -132,7 +149,7 @@ impl HeldMail for EitherHeld {
         {
             return self.own.body(id);
         }
-        Ok(self.ask(|held| held.body(reference))?.flatten())
+        self.ask(|held| held.body(reference))?.ok_or_else(away)
     }
 
     fn folders(&self) -> Result<Vec<FolderSummary>, StoreError> {

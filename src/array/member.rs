@@ -1,6 +1,7 @@
 //! The running node as a member of its array.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -65,7 +66,16 @@ impl Membership {
         let identity = own.identity.clone();
         let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
         let (args, users) = (args.clone(), users.clone());
-        let local = Arc::new(RunningNode { node: node.clone(), args, policies, users });
+        let objects = access::objects(&config)?;
+        let knows_held = Arc::new(AtomicBool::new(objects.is_none()));
+        let local = RunningNode {
+            node: node.clone(),
+            args,
+            policies,
+            users,
+            knows_held: knows_held.clone(),
+        };
+        let local = Arc::new(local);
         let array = &config.array;
         let options = MemberOptions {
             ship_every: Duration::from_secs(array.ship_seconds),
@@ -76,7 +86,6 @@ impl Membership {
             folder: access::folder(&config),
         };
         let clock = gauntlet_store::Clock::system();
-        let objects = access::objects(&config)?;
         let runtime = access::runtime(1)?;
         let shared = match &objects {
             Some(_) => Some(Arc::new(access::shared_quarantine(&config, &runtime)?)),
@@ -95,7 +104,7 @@ impl Membership {
         let (stop, stopped) = watch::channel(false);
         let task = runtime.spawn(member.run(stopped));
         if let Some(held) = shared.clone() {
-            recovery::watch(node, held, state.clone())?;
+            recovery::watch(node, held, state.clone(), knows_held)?;
         }
         Ok(Some(Arc::new(Membership {
             started_ms: now_ms(),

@@ -8,8 +8,9 @@ use anyhow::{Context, bail};
 use gauntlet_array::Session;
 use gauntlet_array::editions::{self, Edition, Kind, Scope};
 use gauntlet_array::nodes::{self, NodeRow};
+use gauntlet_gateway::admin::groups;
 use gauntlet_gateway::config::{Config, SharedSettings};
-use gauntlet_policy::{Groups, Policy};
+use gauntlet_policy::Policy;
 
 use crate::messages::{moment, visible};
 use crate::node_args::NodeArgs;
@@ -85,13 +86,14 @@ pub(super) enum SettingsCommand {
 pub(super) async fn policy(
     session: &Session,
     out: &mut impl Write,
+    config: &Config,
     command: &PolicyCommand,
 ) -> anyhow::Result<ExitCode> {
     match command {
         PolicyCommand::Publish(Publication { file, scope, note }) => {
             let text = read(file, "the policy")?;
-            // Groups of a node's databases are known to the node alone.
-            Policy::parse(&text, &Groups::default())
+            // By the groups of this node; each node looks at its own.
+            Policy::parse(&text, &groups::load_at_start(config)?)
                 .with_context(|| format!("the policy {}", file.display()))?;
             let number = publish(session, Kind::Policy, scope, (&text, note)).await?;
             writeln!(out, "policy {number} is published for {}", scope.name())?;
@@ -191,6 +193,12 @@ async fn publish(
 }
 
 async fn withdraw(session: &Session, kind: Kind, scope: &Scope) -> anyhow::Result<()> {
+    let newest = editions::newest(session, kind, scope).await?;
+    anyhow::ensure!(
+        newest.is_some_and(|edition| !edition.body.is_empty()),
+        "nothing is published for {}",
+        scope.name()
+    );
     let who = crate::policy::author();
     editions::publish(session, kind, scope, None, ("", &who, "withdrawn")).await?;
     Ok(())

@@ -3,10 +3,12 @@
 //!
 //! The array has the list and the bodies. What it has as held and the node does not know comes
 //! back; what the node still has as held although it was released or deleted is noted as that, so
-//! that nobody releases it a second time; what the array does not know is sent again. They compare
-//! when a connection begins and their numbers of held messages differ.
+//! that nobody releases it a second time; what the array does not know, or knows as it was before,
+//! is sent again. Of two states the one that changed last counts. They compare when a connection
+//! begins, and their numbers of held messages or their last changes differ.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use gauntlet_store::quarantine::{
 };
 
 /// Between two looks whether the array is there and has all of this node's changes.
-const LOOK_PAUSE: Duration = Duration::from_secs(2);
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// Who noted it, in the activity log.
 const WHO: &str = "array";
 
@@ -36,11 +38,13 @@ struct Mended {
     failed: u64,
 }
 
-/// Compares at each connection, on a thread of its own, until the node ends.
+/// Compares at each connection, on a thread of its own, until the node ends. `knows_held` becomes
+/// true when it was done for the first time: orders about held mail wait for that.
 pub(super) fn watch(
     node: &Arc<Node>,
     held: Arc<SharedQuarantine>,
     array: Arc<Mutex<MemberState>>,
+    knows_held: Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     let node = Arc::downgrade(node);
     std::thread::Builder::new()
@@ -48,7 +52,7 @@ pub(super) fn watch(
         .spawn(move || {
             let mut compared_ms = None;
             while let Some(node) = node.upgrade() {
-                look(&node, &held, &array, &mut compared_ms);
+                look(&node, &held, &array, (&knows_held, &mut compared_ms));
                 drop(node);
                 std::thread::sleep(LOOK_PAUSE);
             }
@@ -63,28 +67,37 @@ fn look(
     node: &Node,
     held: &SharedQuarantine,
     array: &Mutex<MemberState>,
-    compared_ms: &mut Option<i64>,
+    (knows_held, compared_ms): (&AtomicBool, &mut Option<i64>),
 ) {
     let since_ms = {
         let state = array.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_connected.then_some(state.since_ms)
     };
+    if since_ms.is_none() || since_ms == *compared_ms {
+        return;
+    }
     let (own, began_ms) = (&node.quarantine, now_ms());
-    // What is not shipped yet differs, and is no sign of anything.
-    if since_ms.is_none()
-        || since_ms == *compared_ms
-        || !own.backlog().is_ok_and(|backlog| backlog.changes == 0)
-    {
+    let Ok(backlog) = own.backlog() else { return };
+    // What is not shipped yet differs, and is no sign of anything. On a busy node something always
+    // waits; what the array knows better is taken the first time all the same.
+    let waits = backlog.changes > 0;
+    if waits && knows_held.load(Ordering::Acquire) {
         return;
     }
     let name = node.config().node.host_name();
-    let mended = differs(own, held, &name).and_then(|differs| match differs {
-        true => mend(own, held, &name, began_ms),
-        false => Ok(Mended::default()),
-    });
+    let mended = match waits {
+        true => take(own, held, &name).map(|(mended, _)| mended),
+        false => differs(own, held, &name).and_then(|differs| match differs {
+            true => mend(own, held, &name, began_ms),
+            false => Ok(Mended::default()),
+        }),
+    };
     match mended {
         Ok(Mended { brought_back, released, deleted, sent_again, failed }) => {
-            *compared_ms = since_ms;
+            if !waits {
+                *compared_ms = since_ms;
+            }
+            knows_held.store(true, Ordering::Release);
             if brought_back + released + deleted + failed > 0 {
                 tracing::warn!(
                     brought_back,
@@ -102,19 +115,30 @@ fn look(
     }
 }
 
-/// Whether node and array hold another number of messages.
+/// Whether node and array hold another number of messages, or one of them knows a later change.
 fn differs(own: &Quarantine, held: &SharedQuarantine, name: &str) -> Result<bool, StoreError> {
     let here: u64 = own.folders()?.iter().map(|folder| folder.items).sum();
-    Ok(held.held_by(name)? != here)
+    Ok(held.held_by(name)? != (here, own.last_change_ms()?))
 }
 
-/// What changed here after `began_ms` may not be shipped yet.
+/// Both directions. What changed here after `began_ms` may not be shipped yet.
 fn mend(
     own: &Quarantine,
     held: &SharedQuarantine,
     name: &str,
     began_ms: i64,
 ) -> Result<Mended, StoreError> {
+    let (mut mended, known) = take(own, held, name)?;
+    mended.sent_again += send_again(own, &known, began_ms)?;
+    Ok(mended)
+}
+
+/// Goes through what the array knows of this node's items; their ids.
+fn take(
+    own: &Quarantine,
+    held: &SharedQuarantine,
+    name: &str,
+) -> Result<(Mended, BTreeSet<String>), StoreError> {
     let (mut mended, mut seq, mut known) = (Mended::default(), i64::MIN, BTreeSet::new());
     loop {
         let items = held.items_of(name, seq)?;
@@ -125,8 +149,7 @@ fn mend(
             known.insert(there.item);
         }
     }
-    mended.sent_again = send_again(own, &known, began_ms)?;
-    Ok(mended)
+    Ok((mended, known))
 }
 
 fn mend_one(
@@ -136,8 +159,18 @@ fn mend_one(
     there: &KnownItem,
     mended: &mut Mended,
 ) -> Result<(), StoreError> {
-    let here = own.get(&there.item)?.map(|held| held.state);
-    match (there.state.as_str(), here) {
+    let here = own.get(&there.item)?.map(|held| (held.state, held.changed_ms));
+    if let Some((state, changed_ms)) = here
+        && state.name() != there.state
+        && changed_ms > there.changed_ms
+    {
+        own.ship_again(std::slice::from_ref(&there.item))?;
+        mended.sent_again += 1;
+        return Ok(());
+    }
+    match (there.state.as_str(), here.map(|(state, _)| state)) {
+        // Retention has removed it, and the array does not know that yet.
+        ("held", None) if own.waits_for_array(&there.item)? => {}
         ("held", None) => match bring_back(own, held, &format!("{}@{name}", there.item)) {
             Ok(()) => mended.brought_back += 1,
             Err(error) => {

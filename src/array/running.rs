@@ -1,6 +1,7 @@
 //! What the array asks of the running node, and what it orders.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gauntlet_array::LocalNode;
 use gauntlet_array::activity::{ActivityLog, NumberedLine};
@@ -27,9 +28,15 @@ pub(super) struct RunningNode {
     pub(super) args: NodeArgs,
     pub(super) policies: Arc<Policies>,
     pub(super) users: Arc<Users>,
+    /// [`LocalNode::knows_held`].
+    pub(super) knows_held: Arc<AtomicBool>,
 }
 
 impl LocalNode for RunningNode {
+    fn knows_held(&self) -> bool {
+        self.knows_held.load(Ordering::Acquire)
+    }
+
     fn status(&self) -> Status {
         Status {
             program: env!("CARGO_PKG_VERSION").to_owned(),

@@ -80,6 +80,17 @@ async fn database(config: &Config, found: &mut Findings) -> anyhow::Result<()> {
 async fn nodes_of(config: &Config, session: &Session, found: &mut Findings) -> anyhow::Result<()> {
     let all = nodes::list(session).await?;
     let own_name = config.node.host_name();
+    if let Ok(identity) = access::known_identity(config)
+        && let Some(seen) =
+            nodes::twin(session, &own_name, identity.as_deref().unwrap_or_default()).await?
+    {
+        let text = format!(
+            "another node has the name {own_name}, and was seen {seen} UTC: this one takes no part; \
+             give it another node.name, or remove the other with `gauntlet array leave`"
+        );
+        found.add(Status::Error, "array", text);
+        return Ok(());
+    }
     match all.iter().find(|node| node.name == own_name) {
         Some(own) => own_node(own, found),
         None => {

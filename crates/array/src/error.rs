@@ -74,6 +74,14 @@ pub enum ArrayError {
         /// Name of the node.
         name: String,
     },
+    /// Another process takes part as this node.
+    #[error(
+        "another process takes part in the array as this node ({name}), and began later: is its data folder a copy of this one? This one goes on alone. Stop one of them, let a copy begin with an empty data folder, and restart this one"
+    )]
+    Superseded {
+        /// Name of the node.
+        name: String,
+    },
     /// A statement failed.
     #[error("{doing}: {cause}")]
     Statement {

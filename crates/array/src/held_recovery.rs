@@ -18,20 +18,25 @@ pub struct KnownItem {
     pub item: String,
     /// Name of its state ([`gauntlet_store::quarantine::State::name`]).
     pub state: String,
+    /// When that changed last, in Unix milliseconds of its node's clock.
+    pub changed_ms: i64,
 }
 
 impl SharedQuarantine {
-    /// How many messages this node holds, as the array knows it. Blocks.
+    /// How many messages this node holds, as the array knows it, and when any of its items changed
+    /// last (Unix milliseconds). Blocks.
     ///
     /// # Errors
     /// If the database cannot be asked.
-    pub fn held_by(&self, node: &str) -> Result<u64, StoreError> {
-        let sql = "SELECT count(*) FROM held AS h JOIN node AS n ON n.id = h.node \
-                   WHERE n.name = $1 AND h.state = 'held'";
+    pub fn held_by(&self, node: &str) -> Result<(u64, Option<i64>), StoreError> {
+        let sql = "SELECT count(*) FILTER (WHERE h.state = 'held'), max(h.changed) \
+                   FROM held AS h JOIN node AS n ON n.id = h.node WHERE n.name = $1";
         self.ask(|session| async move {
             let found = session.row("counting a node's held mail", sql, &[&node]).await;
-            let count = found.map(|row| row.map_or(0, |row| row.get::<_, i64>(0)));
-            (session, count.map(i64::cast_unsigned))
+            let counted = |row: tokio_postgres::Row| {
+                (row.get::<_, i64>(0).cast_unsigned(), row.get::<_, Option<i64>>(1))
+            };
+            (session, found.map(|row| row.map(counted).unwrap_or_default()))
         })
     }
 
@@ -58,7 +63,7 @@ impl SharedQuarantine {
     /// # Errors
     /// If the database cannot be asked.
     pub fn items_of(&self, node: &str, seq: i64) -> Result<Vec<KnownItem>, StoreError> {
-        let sql = "SELECT h.seq, h.item, h.state FROM held AS h JOIN node AS n ON n.id = h.node \
+        let sql = "SELECT h.seq, h.item, h.state, h.changed FROM held AS h JOIN node AS n ON n.id = h.node \
                    WHERE n.name = $1 AND h.seq > $2 ORDER BY h.seq LIMIT $3";
         self.ask(|session| async move {
             let values: [crate::database::Value<'_>; 3] = [&node, &seq, &ROWS_AT_ONCE];
@@ -67,6 +72,7 @@ impl SharedQuarantine {
                 seq: row.get(0),
                 item: row.get(1),
                 state: row.get(2),
+                changed_ms: row.get(3),
             };
             (session, rows.map(|rows| rows.iter().map(item).collect()))
         })

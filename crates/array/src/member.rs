@@ -6,6 +6,7 @@
 mod held;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -127,6 +128,12 @@ pub trait LocalNode: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Whether what the node holds was compared with what the array knows of it. Orders about held
+    /// mail wait for that: a node whose disk went back in time would release it a second time.
+    fn knows_held(&self) -> bool {
+        true
+    }
+
     /// Carries out an order other than [`Order::Move`] and [`Order::Upgrade`]. May block; harmless
     /// if it is repeated.
     fn carry_out(&self, order: Order, who: &str) -> Outcome;
@@ -186,6 +193,10 @@ pub struct Member {
     held_changed: tokio::sync::Notify,
     shared: Option<SharedParts>,
     state: Arc<Mutex<MemberState>>,
+    /// [`nodes::Status::instance`].
+    instance: String,
+    /// This process has taken part.
+    has_begun: AtomicBool,
 }
 
 impl std::fmt::Debug for Member {
@@ -226,6 +237,9 @@ impl Member {
             shared: None,
             held_changed: tokio::sync::Notify::new(),
             state,
+            // Without randomness it takes part all the same.
+            instance: Identity::make().unwrap_or_default(),
+            has_begun: AtomicBool::new(false),
         }
     }
 
@@ -245,6 +259,11 @@ impl Member {
                 pause = PAUSE_MIN;
             }
             self.note_failure(&error);
+            if matches!(error, ArrayError::Superseded { .. }) {
+                // Two that take the place of one another would both carry out orders.
+                let _stopped = stop.changed().await;
+                return;
+            }
             self.measure_backlogs().await;
             let random =
                 f64::from(gauntlet_store::random::array().map_or(0, |[byte]: [u8; 1]| byte));
@@ -275,6 +294,10 @@ impl Member {
     async fn session(&self, stop: &mut watch::Receiver<bool>) -> Result<(), ArrayError> {
         let mut session = schema::session(&self.database).await?;
         let id = nodes::register(&session, &self.own).await?;
+        match self.has_begun.swap(true, Ordering::AcqRel) {
+            true => self.check_is_ours(&session, id).await?,
+            false => nodes::take_over(&session, id, &self.instance).await?,
+        }
         let listening = session.client().batch_execute("LISTEN gauntlet");
         session.within("listening to the array", listening).await?;
         let mut told = session.take_notifications();
@@ -313,6 +336,14 @@ impl Member {
                 let cause = "the connection ended".to_owned();
                 return Err(ArrayError::Unreachable { server: self.database.server(), cause });
             }
+        }
+    }
+
+    /// An error if another process of this node began later.
+    async fn check_is_ours(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+        match nodes::is_superseded(session, id, &self.instance).await? {
+            true => Err(ArrayError::Superseded { name: self.own.name.clone() }),
+            false => Ok(()),
         }
     }
 
@@ -408,6 +439,7 @@ impl Member {
     async fn tell(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
         let mut status = self.local.status();
         status.schema = schema::KNOWN;
+        status.instance.clone_from(&self.instance);
         status.clock_ms = self.clock.unix_ms();
         {
             let state = self.lock();
@@ -416,10 +448,11 @@ impl Member {
             status.settings = state.settings;
             status.settings_error.clone_from(&state.settings_error);
         }
-        match nodes::tell(session, id, &status).await? {
-            true => Ok(()),
-            false => Err(ArrayError::Removed { name: self.own.name.clone() }),
+        if nodes::tell(session, id, &status).await? {
+            return Ok(());
         }
+        self.check_is_ours(session, id).await?;
+        Err(ArrayError::Removed { name: self.own.name.clone() })
     }
 
     /// Takes over the policy, and carries out orders.
@@ -429,6 +462,7 @@ impl Member {
         id: i16,
         journal: &mut Journal,
     ) -> Result<Followed, ArrayError> {
+        self.check_is_ours(session, id).await?;
         self.follow_policy(session).await?;
         self.follow_settings(session).await?;
         let local = self.local.clone();
@@ -437,6 +471,9 @@ impl Member {
             async move {
                 if let Order::Upgrade { seconds, together } = order {
                     return self.upgrade(session, number, seconds, together).await;
+                }
+                if order.item().is_some() && !local.knows_held() {
+                    return Ok(None);
                 }
                 tracing::info!(order = name, who, "an order of the array");
                 if let Order::Move { to, ids } = order {

@@ -62,6 +62,10 @@ impl NodeState {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
+    /// Which process of the node tells this: random, another one after each start. A copy of a data
+    /// folder is told by it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instance: String,
     /// Version of the program.
     pub program: String,
     /// The newest schema of the tables that it knows.
@@ -175,21 +179,51 @@ pub async fn register(session: &Session, own: &Identity) -> Result<i16, ArrayErr
         return Ok(row.get(0));
     }
     let name = own.name.clone();
-    let other = session
-        .row(
-            DOING,
-            "SELECT to_char(seen, 'YYYY-MM-DD HH24:MI:SS') FROM node \
-         WHERE name = $1 AND identity <> $2",
-            &[&name, &own.identity],
-        )
-        .await?;
-    match other {
-        Some(row) => Err(ArrayError::NameTaken { name, seen: row.get(0) }),
+    match twin(session, &own.name, &own.identity).await? {
+        Some(seen) => Err(ArrayError::NameTaken { name, seen }),
         None => Err(ArrayError::Removed { name }),
     }
 }
 
-/// Tells how this node is. False if it was removed.
+/// When another node than the one of this identity was last seen under this name (UTC); none if
+/// there is no other.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn twin(
+    session: &Session,
+    name: &str,
+    identity: &str,
+) -> Result<Option<String>, ArrayError> {
+    let sql = "SELECT to_char(seen AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') FROM node \
+               WHERE name = $1 AND identity <> $2";
+    let row = session.row("looking for a node of the same name", sql, &[&name, &identity]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+/// Makes this process the one that takes part as the node; one that began before is out.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn take_over(session: &Session, id: i16, instance: &str) -> Result<(), ArrayError> {
+    let sql = "UPDATE node SET \
+               status = jsonb_set(status::jsonb, '{instance}', to_jsonb($2::text))::text \
+               WHERE id = $1";
+    session.execute("taking part as this node", sql, &[&id, &instance]).await?;
+    Ok(())
+}
+
+/// Whether a process of this node began after the one of this `instance`.
+///
+/// # Errors
+/// If the statement fails.
+pub async fn is_superseded(session: &Session, id: i16, instance: &str) -> Result<bool, ArrayError> {
+    let sql = "SELECT 1 FROM node WHERE id = $1 AND status::jsonb->>'instance' <> $2";
+    let other = session.row("looking who takes part as this node", sql, &[&id, &instance]).await?;
+    Ok(other.is_some())
+}
+
+/// Tells how this node is. False if it was removed, or another process is this node now.
 ///
 /// # Errors
 /// If the statement fails.
@@ -198,8 +232,9 @@ pub async fn tell(session: &Session, id: i16, status: &Status) -> Result<bool, A
     let told = session
         .execute(
             "telling the array how this node is",
-            "UPDATE node SET seen = now(), status = $2 WHERE id = $1 AND state = 'active'",
-            &[&id, &text],
+            "UPDATE node SET seen = now(), status = $2 WHERE id = $1 AND state = 'active' \
+             AND coalesce(status::jsonb->>'instance', $3) = $3",
+            &[&id, &text, &status.instance],
         )
         .await?;
     Ok(told == 1)

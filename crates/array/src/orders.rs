@@ -169,7 +169,12 @@ pub async fn give(
     let row = session.row(DOING, sql, &[&node, &order.name(), &arguments, &who]).await?;
     let row = row.ok_or_else(|| ArrayError::Statement {
         doing: DOING,
-        cause: format!("the array has no node {node}; `gauntlet array nodes` lists them"),
+        cause: match node.contains(" (removed ") {
+            true => format!(
+                "{node} takes no part any more: `gauntlet array rejoin` there, or decide there"
+            ),
+            false => format!("the array has no node {node}; `gauntlet array nodes` lists them"),
+        },
     })?;
     session.rows(DOING, "SELECT pg_notify($1, 'order')", &[&CHANNEL]).await?;
     Ok(row.get(0))

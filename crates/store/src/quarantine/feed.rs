@@ -188,6 +188,22 @@ impl Quarantine {
         })
     }
 
+    /// Whether a change of this item waits for the array.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn waits_for_array(&self, id: &str) -> Result<bool, StoreError> {
+        self.read(|c| c.prepare_cached("SELECT 1 FROM unshipped_item WHERE id = ?1")?.exists([id]))
+    }
+
+    /// When any item changed last, in Unix milliseconds; none if there is none.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn last_change_ms(&self) -> Result<Option<i64>, StoreError> {
+        self.read(|c| c.query_row("SELECT max(changed_ms) FROM item", [], |row| row.get(0)))
+    }
+
     /// What waits for the array.
     ///
     /// # Errors

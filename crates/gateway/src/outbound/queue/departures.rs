@@ -158,7 +158,7 @@ impl Queue {
 
     /// The second phase: the other node said what became of a message that was leaving. What it has
     /// is forgotten here; what it refused waits here again. False if the message is not leaving.
-    pub fn left(&self, id: u64, answer: &Arrival) -> bool {
+    pub fn left(self: &Arc<Self>, id: u64, answer: &Arrival) -> bool {
         if self.state().due.get(&id) != Some(&LEAVING) {
             return false;
         }
@@ -167,32 +167,42 @@ impl Queue {
         match answer {
             Arrival::Taken { id: there } | Arrival::Known { id: there } => {
                 self.take_off(id);
-                if let Some(record) = self.show(id) {
-                    self.log_moved(record, &format!("to {}, where it is {there}", leaving.to));
+                let place = format!("to {}, where it is {there}", leaving.to);
+                match self.show(id) {
+                    Some(record) => self.log_moved(id, record, place),
+                    None => self.parts.spool.done(id),
                 }
-                self.parts.spool.done(id);
             }
             Arrival::Refused { .. } | Arrival::Later { .. } => self.stay(id, leaving.due_ms),
         }
         true
     }
 
-    /// Logs that a message is another node's now, which logs its outcomes.
-    fn log_moved(&self, mut record: LogRecord, place: &str) {
+    /// Logs that a message is another node's now, which logs its outcomes, and forgets it. Until
+    /// that is in the log it is offered again, which the other node knows.
+    fn log_moved(self: &Arc<Self>, id: u64, mut record: LogRecord, place: String) {
         let at_ms = self.now_ms();
         for delivery in record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
             (delivery.outcome, delivery.at_ms) = (Outcome::Moved, at_ms);
             place.clone_into(&mut delivery.reply);
         }
+        let queue = self.clone();
+        let done = move |result: Result<_, gauntlet_store::StoreError>| match result {
+            Ok(_) => queue.parts.spool.done(id),
+            Err(error) => {
+                tracing::error!(%error, "a move could not be logged; it is tried again");
+                queue.wait_until(id, LEAVING);
+            }
+        };
         let event = Event {
             id: record.id.clone(),
             received_ms: record.received_ms,
             at_ms,
             kind: "moved_away".to_owned(),
             recipient: String::new(),
-            detail: place.to_owned(),
+            detail: place,
         };
-        self.parts.log.append_or_tell(vec![record], vec![event]);
+        self.parts.log.append_then(vec![record], vec![event], Box::new(done));
     }
 
     /// Waits until what was done with messages of the queue is durable. Blocks.
