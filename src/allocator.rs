@@ -122,8 +122,10 @@ impl Allocator {
 
 /// Blocks of the C library from this size on are mapped, and given back when they are freed. 256
 /// KB.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MMAP_BYTES_MIN: i32 = 256 << 10;
 /// Free memory at the end of its heap above which it is given back. 512 KB.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TRIM_BYTES_MIN: i32 = 512 << 10;
 
 /// Fixes both thresholds while a node runs. Other C libraries have nothing to fix.
