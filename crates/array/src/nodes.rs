@@ -206,10 +206,12 @@ pub async fn twin(
 /// # Errors
 /// If the statement fails.
 pub async fn take_over(session: &Session, id: i16, instance: &str) -> Result<(), ArrayError> {
-    let sql = "UPDATE node SET \
-               status = jsonb_set(status::jsonb, '{instance}', to_jsonb($2::text))::text \
-               WHERE id = $1";
-    session.execute("taking part as this node", sql, &[&id, &instance]).await?;
+    const DOING: &str = "taking part as this node";
+    let row = session.row(DOING, "SELECT status FROM node WHERE id = $1", &[&id]).await?;
+    let known = row.and_then(|row| serde_json::from_str(row.get(0)).ok());
+    let status = Status { instance: instance.to_owned(), ..known.unwrap_or_default() };
+    let text = serde_json::to_string(&status).unwrap_or_default();
+    session.execute(DOING, "UPDATE node SET status = $2 WHERE id = $1", &[&id, &text]).await?;
     Ok(())
 }
 
@@ -218,7 +220,7 @@ pub async fn take_over(session: &Session, id: i16, instance: &str) -> Result<(),
 /// # Errors
 /// If the statement fails.
 pub async fn is_superseded(session: &Session, id: i16, instance: &str) -> Result<bool, ArrayError> {
-    let sql = "SELECT 1 FROM node WHERE id = $1 AND status::jsonb->>'instance' <> $2";
+    let sql = "SELECT 1 FROM node WHERE id = $1 AND status::json->>'instance' <> $2";
     let other = session.row("looking who takes part as this node", sql, &[&id, &instance]).await?;
     Ok(other.is_some())
 }
@@ -233,7 +235,7 @@ pub async fn tell(session: &Session, id: i16, status: &Status) -> Result<bool, A
         .execute(
             "telling the array how this node is",
             "UPDATE node SET seen = now(), status = $2 WHERE id = $1 AND state = 'active' \
-             AND coalesce(status::jsonb->>'instance', $3) = $3",
+             AND coalesce(status::json->>'instance', $3) = $3",
             &[&id, &text, &status.instance],
         )
         .await?;
