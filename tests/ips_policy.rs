@@ -199,8 +199,10 @@ fn a_bridge_lets_in_what_rules_let_in() {
     running.signal("-HUP", running.child.id());
     until("the new policy", || net.get("/dropped", 2).is_ok());
     let url = format!("http://{}/large", net.server);
-    let args = ["-sS", "-o", "/dev/null", "--limit-rate", "2M", "--max-time", "6", &url];
-    let mut slow = net.command("client", "curl").args(args).spawn().unwrap();
+    // Slow, since what buffers hold has passed; and given up when nothing comes for four seconds.
+    let slowly = ["-sS", "-o", "/dev/null", "--limit-rate", "512K", "--max-time", "60"];
+    let stalled = ["--speed-limit", "1000", "--speed-time", "4", &url];
+    let mut slow = net.command("client", "curl").args(slowly).args(stalled).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(500));
     write_policy(&net, &free.replace("name = \"web\"", "name = \"web\"\nto_zone = \"inside\""));
     running.signal("-HUP", running.child.id());
