@@ -63,7 +63,8 @@ impl SharedQuarantine {
     /// # Errors
     /// If the database cannot be asked.
     pub fn items_of(&self, node: &str, seq: i64) -> Result<Vec<KnownItem>, StoreError> {
-        let sql = "SELECT h.seq, h.item, h.state, h.changed FROM held AS h JOIN node AS n ON n.id = h.node \
+        let sql = "SELECT h.seq, h.item, h.state, h.changed \
+                   FROM held AS h JOIN node AS n ON n.id = h.node \
                    WHERE n.name = $1 AND h.seq > $2 ORDER BY h.seq LIMIT $3";
         self.ask(|session| async move {
             let values: [crate::database::Value<'_>; 3] = [&node, &seq, &ROWS_AT_ONCE];

@@ -294,9 +294,12 @@ impl Member {
     async fn session(&self, stop: &mut watch::Receiver<bool>) -> Result<(), ArrayError> {
         let mut session = schema::session(&self.database).await?;
         let id = nodes::register(&session, &self.own).await?;
-        match self.has_begun.swap(true, Ordering::AcqRel) {
-            true => self.check_is_ours(&session, id).await?,
-            false => nodes::take_over(&session, id, &self.instance).await?,
+        if self.has_begun.load(Ordering::Acquire) {
+            self.check_is_ours(&session, id).await?;
+        } else {
+            // Until that is done, the row names the process before this one.
+            nodes::take_over(&session, id, &self.instance).await?;
+            self.has_begun.store(true, Ordering::Release);
         }
         let listening = session.client().batch_execute("LISTEN gauntlet");
         session.within("listening to the array", listening).await?;
