@@ -164,7 +164,7 @@ class Pages:
              "/messages?class=spam&action=quarantine", "/messages?rule=RULE_399&class=ham", "/messages?sender=x%40y.z",
              "/messages?since={day}&until={day}", "/messages?since={day}&until={day}&rule=RULE_5",
              "/messages?sender={sender}", "/messages?recipient={recipient}", "/messages?domain={domain}&class=spam",
-             "/messages/{id}", "/reports?days=7", "/nodes", "/queue", "/quarantine"]
+             "/messages/{id}", "/reports?days=7", "/reports?days=30&until={day}", "/nodes", "/queue", "/quarantine"]
 
     def __init__(self, node, day):
         module = importlib.util.spec_from_file_location("console", pathlib.Path(__file__).with_name("console-under-load.py"))

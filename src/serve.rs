@@ -8,6 +8,7 @@ pub(crate) mod node_state;
 mod packets;
 pub(crate) mod secrets_process;
 mod service_manager;
+mod subsystems;
 mod text_logs;
 
 use std::io::Write;
@@ -171,16 +172,15 @@ async fn serve(
     let web = WebPath::start(&node, web_sockets, (&processes, &secrets), &phrases)?.map(Arc::new);
     let packets = Packets::watch(&node.config(), packets)?.map(Arc::new);
     let array = Membership::start(&node, &args.node, &users)?;
+    let paths: Paths = (web.clone(), packets.clone(), array.clone());
+    subsystems::register(&node, &paths, &channels);
     learning::watch(&node)?;
     channels.watch(&node, users.clone(), make, web.as_ref())?;
     record_policy(&node);
     digest::watch(&node, users.clone(), array.clone())?;
     report::watch(&node, users.clone(), array.clone())?;
-    let start = |listener| {
-        let paths = (web.clone(), packets.clone(), array.clone());
-        let parts = (users.clone(), settings.clone(), paths, channels.clone());
-        Console::start(&node, parts, (secrets.clone(), sandbox.clone()), listener)
-    };
+    let parts = (users.clone(), settings.clone(), paths);
+    let start = |at| Console::start(&node, parts, (secrets.clone(), sandbox.clone()), at);
     let console = console_listener.map(start).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.create_first_administrator(now_ms())?;
@@ -369,7 +369,7 @@ fn record_policy(node: &Node) {
 }
 
 /// What the console shows beside the node.
-type Parts = (Arc<Users>, EffectiveSettings, Paths, Channels);
+type Parts = (Arc<Users>, EffectiveSettings, Paths);
 
 /// What there is beside mail.
 type Paths = (Option<Arc<WebPath>>, Option<Arc<Packets>>, Option<Arc<Membership>>);
@@ -403,7 +403,7 @@ struct Console {
 impl Console {
     fn start(
         node: &Arc<Node>,
-        (users, settings, (web, packets, array), channels): Parts,
+        (users, settings, (web, packets, array)): Parts,
         (secrets, sandbox): (Arc<Secrets>, Confinement),
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
@@ -431,9 +431,7 @@ impl Console {
                 settings,
                 secrets,
                 sandbox,
-                web,
                 packets,
-                channels,
                 array,
             }),
             options: console_options(&config),

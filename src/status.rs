@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_gateway::node::subsystems::ArrayStatus;
 
 use crate::doctor::resources::describe_room;
 use crate::messages::moment;
@@ -71,6 +72,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "quarantine   {} packs, {} bytes; {waiting} messages wait for it (at most {most}{full})",
             status.packs, status.pack_bytes
         )?;
+        if let Some(array) = &status.array {
+            write_array(&mut out, array)?;
+        }
         for disk in disks {
             let room = describe_room(disk.free, disk.total);
             writeln!(out, "disk         {}: {room}, {}", disk.what, disk.path)?;
@@ -81,4 +85,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn write_array(out: &mut impl Write, array: &ArrayStatus) -> std::io::Result<()> {
+    let since = moment(array.since_ms);
+    match (array.connected, array.since_ms) {
+        (true, _) => writeln!(out, "array        {}, reached since {since}", array.server)?,
+        (false, 0) => writeln!(out, "array        {}, not reached yet", array.server)?,
+        (false, _) => writeln!(out, "array        {}, AWAY since {since}", array.server)?,
+    }
+    if let Some(problem) = &array.problem {
+        writeln!(out, "             {problem}")?;
+    }
+    let (log, held) = (array.behind, array.held_behind);
+    if log + held > 0 {
+        writeln!(
+            out,
+            "             {log} changes of the log and {held} of held mail wait to be sent"
+        )?;
+    }
+    Ok(())
 }

@@ -194,8 +194,23 @@ fn a_wrong_password_is_said_and_mended_while_mail_goes_on() {
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("password authentication failed"), "{said}");
     assert!(said.contains("pg_hba.conf") && !said.contains("a long one"), "{said}");
+    // `status` says so too, with what waits, and numbers of the array are among its own.
+    let shown = |options: &[&str]| {
+        let output = gauntlet(&node, &[&["status"], options].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let status = shown(&[]);
+    assert!(
+        status.contains(&format!("array        127.0.0.1:{}/postgres, AWAY since", server.port))
+    );
+    assert!(status.contains("refuses the login") && !status.contains("a long one"), "{status}");
+    let json: serde_json::Value = serde_json::from_str(&shown(&["--json"])).unwrap();
+    assert_eq!(json["node"]["array"]["connected"], false);
+    assert!(shown(&["--metrics"]).contains("\ngauntlet_array_connected 0\n"));
     server.sql("ALTER ROLE gauntlet PASSWORD 'a long one'");
     wait_for_log(&node, 10);
+    let status = shown(&[]);
+    assert!(status.contains("/postgres, reached since "), "{status}");
 }
 
 /// PgBouncer in this mode; its port.

@@ -8,11 +8,10 @@ use gauntlet_array::SharedQuarantine;
 use gauntlet_array::orders::{Order, OrderRow};
 use gauntlet_console::{HeldDecision, HeldOrder, NodeError};
 use gauntlet_gateway::Node;
-use gauntlet_store::StoreError;
 use gauntlet_store::quarantine::{
     FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, ReleaseRight, State,
-    split_reference,
 };
+use gauntlet_store::{StoreError, reference};
 
 use super::member::Membership;
 
@@ -65,8 +64,8 @@ impl EitherHeld {
     }
 
     /// Brings a page of the array up to what this node knows better: the states of its own items,
-    /// and on the first page those that are not shipped yet. The array's order is that of shipment,
-    /// so what is newer than this page's last may be on a later one.
+    /// and on the first page those that are not shipped yet. The array's order is by
+    /// seconds, so what is newer than this page's last may be on a later one.
     fn with_own(&self, mut page: HeldPage, query: &HeldQuery) -> Result<HeldPage, StoreError> {
         let mut known = BTreeSet::new();
         for held in page.items.iter_mut().filter(|held| held.node == self.name) {
@@ -107,7 +106,7 @@ impl EitherHeld {
 
     /// Whether the reference may mean an item of this node; its id.
     fn own_id<'a>(&self, reference: &'a str) -> Option<&'a str> {
-        let (id, node) = split_reference(reference);
+        let (id, node) = reference::split(reference);
         node.is_none_or(|node| node == self.name).then_some(id)
     }
 }

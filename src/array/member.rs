@@ -16,11 +16,12 @@ use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::node::subsystems::ArrayStatus;
 use gauntlet_store::log::{
     Bucket, Counts, Feedback, LoggedMessage, MessageLog, Page, Query, TopKind,
 };
 use gauntlet_store::quarantine::AuditLine;
-use gauntlet_store::{Log, Policies, StoreError, Users};
+use gauntlet_store::{Log, Policies, StoreError, Users, reference};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 
@@ -212,6 +213,21 @@ impl Membership {
         view
     }
 
+    /// How this node takes part, for `gauntlet status`. Asks nobody.
+    pub(crate) fn status(&self) -> ArrayStatus {
+        let (state, problem) = (self.state(), self.problem());
+        ArrayStatus {
+            server: state.server,
+            connected: state.is_connected,
+            since_ms: state.since_ms,
+            problem,
+            behind: state.behind,
+            held_behind: state.held_behind,
+            policy: state.policy,
+            settings: state.settings,
+        }
+    }
+
     /// A sentence for the console if something is wrong; none if nothing is.
     pub(crate) fn problem(&self) -> Option<String> {
         let state = self.state();
@@ -224,13 +240,20 @@ impl Membership {
         if !state.objects_error.is_empty() {
             return Some(format!("array: {}. Held mail waits on this node.", state.objects_error));
         }
-        let number = state.policy;
+        let [settings, policy] = [state.settings, state.policy].map(|number| match number {
+            0 => "this node's own".to_owned(),
+            number => format!("edition {number}"),
+        });
         if !state.settings_error.is_empty() {
-            let (number, error) = (state.settings, state.settings_error);
-            return Some(format!("array: settings {number} stay in force: {error}"));
+            let error = state.settings_error;
+            return Some(format!(
+                "array: newer settings are refused, {settings} stay in force: {error}"
+            ));
         }
         let refused = !state.policy_error.is_empty();
-        refused.then(|| format!("array: policy {number} stays in force: {}", state.policy_error))
+        let error = state.policy_error;
+        refused
+            .then(|| format!("array: a newer policy is refused, {policy} stays in force: {error}"))
     }
 
     /// Metrics in Prometheus' text format.
@@ -324,7 +347,11 @@ fn node_view(node: NodeRow) -> ArrayNode {
 /// What pages search: the log of the array, and without its database the node's own.
 pub(crate) fn messages(node: &Node, array: Option<&Arc<Membership>>) -> Arc<dyn MessageLog> {
     match array {
-        Some(array) => Arc::new(EitherLog { array: array.clone(), own: node.log.clone() }),
+        Some(array) => Arc::new(EitherLog {
+            array: array.clone(),
+            own: node.log.clone(),
+            name: node.config().node.host_name(),
+        }),
         None => node.log.clone(),
     }
 }
@@ -333,6 +360,8 @@ pub(crate) fn messages(node: &Node, array: Option<&Arc<Membership>>) -> Arc<dyn 
 struct EitherLog {
     array: Arc<Membership>,
     own: Arc<Log>,
+    /// Name of this node.
+    name: String,
 }
 
 impl EitherLog {
@@ -340,15 +369,27 @@ impl EitherLog {
         &self,
         question: impl Fn(&dyn MessageLog) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if self.array.state().is_connected {
-            match question(&*self.array.log) {
-                Err(StoreError::Remote { message, retry: true }) => {
-                    tracing::warn!(error = message, "the array's log cannot be asked");
-                }
-                answer => return answer,
-            }
+        match self.of_array(&question)? {
+            Some(answer) => Ok(answer),
+            None => question(&*self.own),
         }
-        question(&*self.own)
+    }
+
+    /// Asks the array; none if it cannot be asked.
+    fn of_array<T>(
+        &self,
+        question: impl Fn(&dyn MessageLog) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        if !self.array.state().is_connected {
+            return Ok(None);
+        }
+        match question(&*self.array.log) {
+            Err(StoreError::Remote { message, retry: true }) => {
+                tracing::warn!(error = message, "the array's log cannot be asked");
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
     }
 }
 
@@ -357,11 +398,15 @@ impl MessageLog for EitherLog {
         self.ask(|log| log.search(query))
     }
 
-    fn get(&self, id: &str) -> Result<Option<LoggedMessage>, StoreError> {
+    fn get(&self, reference: &str) -> Result<Option<LoggedMessage>, StoreError> {
+        if let Some(found) = self.of_array(|log| log.get(reference))?.flatten() {
+            return Ok(Some(found));
+        }
         // What was logged a moment ago is not in the array yet.
-        match self.ask(|log| log.get(id))? {
-            Some(found) => Ok(Some(found)),
-            None => self.own.get(id),
+        let (id, node) = reference::split(reference);
+        match node.is_none_or(|node| node == self.name) {
+            true => self.own.get(id),
+            false => Ok(None),
         }
     }
 

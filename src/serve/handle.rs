@@ -26,10 +26,9 @@ use super::packets::Packets;
 use crate::array::member::Membership;
 use crate::array::{held, queue_orders};
 use crate::channel::overview;
-use crate::channel::watch::Channels;
 use crate::digest;
 use crate::doctor::{Confinement, Running};
-use crate::web::{ListLookUp, WebPath};
+use crate::web::ListLookUp;
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
@@ -39,12 +38,8 @@ pub(super) struct Handle {
     pub(super) secrets: Arc<Secrets>,
     /// How the processes are confined.
     pub(super) sandbox: Confinement,
-    /// The web path, if the configuration has a listener for it.
-    pub(super) web: Option<Arc<WebPath>>,
     /// Packets, if the configuration wants them inspected.
     pub(super) packets: Option<Arc<Packets>>,
-    /// The channels that it follows.
-    pub(super) channels: Channels,
     /// Its membership in an array.
     pub(super) array: Option<Arc<Membership>>,
 }
@@ -59,7 +54,7 @@ impl NodeHandle for Handle {
             started_ms: node.started_ms(),
             problems: node.problems(),
             questions: node.questions(),
-            warnings: self.array.as_ref().and_then(|array| array.problem()).into_iter().collect(),
+            warnings: self.warnings(),
             queued: node.queue.count(),
             queue_age_ms: node.queue_age_ms(),
             sessions: node.sessions(),
@@ -67,19 +62,13 @@ impl NodeHandle for Handle {
         }
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.array.as_ref().and_then(|array| array.problem()).into_iter().collect()
+    }
+
     fn metrics(&self) -> String {
         let mut text = self.node.render_metrics();
         text.push_str(&node_state::disk_metrics(&self.node.config()));
-        if let Some(web) = &self.web {
-            text.push_str(&web.metrics());
-        }
-        if let Some(packets) = &self.packets {
-            text.push_str(&packets.metrics());
-        }
-        text.push_str(&self.channels.metrics());
-        if let Some(array) = &self.array {
-            text.push_str(&array.metrics());
-        }
         text
     }
 

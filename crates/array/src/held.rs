@@ -2,10 +2,8 @@
 
 use std::future::Future;
 
-use gauntlet_store::quarantine::{
-    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, State, split_reference,
-};
-use gauntlet_store::{BodyKeys, StoreError};
+use gauntlet_store::quarantine::{FolderSummary, Held, HeldMail, HeldPage, HeldQuery, State};
+use gauntlet_store::{BodyKeys, StoreError, reference};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 
@@ -118,7 +116,7 @@ async fn search(session: &Session, query: &HeldQuery) -> Result<HeldPage, ArrayE
 }
 
 async fn get(session: &Session, reference: &str) -> Result<Option<Held>, ArrayError> {
-    let (id, node) = split_reference(reference);
+    let (id, node) = reference::split(reference);
     let sql = format!(
         "SELECT {COLUMNS} FROM held AS h JOIN node AS n ON n.id = h.node WHERE h.item = $1 \
          AND ($2::text IS NULL OR n.name = $2) ORDER BY h.seq DESC LIMIT 2"
@@ -148,7 +146,7 @@ async fn place_of(
     session: &Session,
     reference: &str,
 ) -> Result<Option<(String, u64, u64)>, ArrayError> {
-    let (id, node) = split_reference(reference);
+    let (id, node) = reference::split(reference);
     let rows = session
         .rows(
             "looking for the body of a held message",

@@ -69,9 +69,9 @@ impl MessageLog for SharedLog {
         })
     }
 
-    fn get(&self, id: &str) -> Result<Option<LoggedMessage>, StoreError> {
+    fn get(&self, reference: &str) -> Result<Option<LoggedMessage>, StoreError> {
         self.0.ask(|session| async {
-            let found = search::get(&session, id).await;
+            let found = search::get(&session, reference).await;
             (session, found)
         })
     }

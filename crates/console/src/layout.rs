@@ -4,6 +4,7 @@ use gauntlet_store::users::Role;
 use gauntlet_verdict::Class;
 use maud::{DOCTYPE, Markup, Render, html};
 
+use crate::app::App;
 use crate::format;
 use crate::request::RequestContext;
 use crate::text::{self, plural, t, translatable};
@@ -86,6 +87,21 @@ pub(crate) fn mark() -> Markup {
             path d="M5 21V5l7-3 7 3v16" {}
             path d="M9 21v-9h6v9" {}
             path.way d="M12 12v9" {}
+        }
+    }
+}
+
+/// What is wrong with what pages show: mail of other nodes, while the array's database is away.
+pub(crate) fn warnings(app: &App, request: &RequestContext) -> Markup {
+    let warnings = app.state.node.warnings();
+    html! {
+        @if request.role() == Role::User {
+            // Names of servers are nothing for users.
+            @if !warnings.is_empty() {
+                p.notice.poor role="alert" { (t("Some of your mail may be missing here at the moment.")) }
+            }
+        } @else {
+            @for warning in &warnings { p.notice.poor role="alert" { (format::plain(warning)) } }
         }
     }
 }

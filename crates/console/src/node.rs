@@ -41,6 +41,11 @@ pub trait NodeHandle: Send + Sync {
         self.status().name
     }
 
+    /// What is wrong without keeping it from taking mail ([`NodeStatus::warnings`]). Quick.
+    fn warnings(&self) -> Vec<String> {
+        self.status().warnings
+    }
+
     /// The node's metrics in Prometheus' text format, each with its `# HELP` and `# TYPE`.
     fn metrics(&self) -> String;
 

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use gauntlet_console::{HeldDecision, HeldOrder, NodeError};
-use gauntlet_store::StoreError;
 use gauntlet_store::quarantine::{
-    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, State, split_reference,
+    FolderSummary, Held, HeldMail, HeldPage, HeldQuery, Quarantine, State,
 };
+use gauntlet_store::{StoreError, reference};
 use gauntlet_verdict::Class;
 
 use crate::common::browser::Browser;
@@ -35,13 +35,13 @@ impl HeldMail for Others {
     }
 
     fn get(&self, reference: &str) -> Result<Option<Held>, StoreError> {
-        let (id, node) = split_reference(reference);
+        let (id, node) = reference::split(reference);
         let found = self.0.get(id)?.map(|held| self.named(held));
         Ok(found.filter(|held| node.is_none_or(|node| node == held.node)))
     }
 
     fn body(&self, reference: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.body(split_reference(reference).0)
+        self.0.body(reference::split(reference).0)
     }
 
     fn folders(&self) -> Result<Vec<FolderSummary>, StoreError> {

@@ -256,5 +256,11 @@ fn a_node_that_takes_no_mail_says_503_to_whoever_asks_for_its_health() {
     console.node.warnings.lock().unwrap().push(away.to_owned());
     let answer = console.request("GET", "/health/ready", "", "");
     assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"));
-    assert!(console.request("GET", "/", &console.sign_in("admin"), "").body.contains(away));
+    let cookies = console.sign_in("admin");
+    for page in ["/", "/messages", "/quarantine", "/queue", "/reports"] {
+        assert!(console.request("GET", page, &cookies, "").body.contains(away), "{page}");
+    }
+    // A user learns that something may be missing, not what.
+    let own = console.request("GET", "/quarantine", &console.sign_in("ursula"), "").body;
+    assert!(own.contains("Some of your mail may be missing") && !own.contains(away), "{own}");
 }

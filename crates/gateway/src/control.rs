@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Day;
 use crate::config::Config;
 use crate::ids;
+use crate::node::subsystems::ArrayStatus;
 use crate::node::{Node, Release};
 use crate::outbound::queue::administration::DeleteError;
 use crate::outbound::queue::bundle::{BUNDLE_BYTES_MAX, Bundle};
@@ -201,7 +202,10 @@ pub struct NodeStatus {
     pub pack_bytes: u64,
     /// Open SMTP and LMTP sessions.
     pub sessions: u64,
-    /// All numbers, as `/metrics` has them.
+    /// The array that it belongs to; none if it is alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayStatus>,
+    /// All numbers, as `/metrics` has them, but for those of disks.
     pub metrics: String,
 }
 
@@ -388,6 +392,7 @@ fn status(node: &Node) -> NodeStatus {
         packs: packs.packs,
         pack_bytes: packs.bytes,
         sessions: node.sessions(),
+        array: node.array_status(),
         metrics: node.render_metrics(),
     }
 }

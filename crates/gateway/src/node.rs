@@ -18,6 +18,7 @@ mod reports;
 mod serving;
 mod sharing;
 pub mod stopped;
+pub mod subsystems;
 #[cfg(test)]
 pub(crate) mod test_node;
 mod users;
@@ -25,7 +26,7 @@ mod users;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -36,6 +37,7 @@ use self::budgets::{Budgets, session_limits};
 use self::generation::{Generation, InForce, Sources};
 pub use self::listeners::Listeners;
 pub use self::release::{Release, ReleaseError};
+use self::subsystems::Subsystems;
 use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};
 use crate::ids::{self, Ids};
@@ -101,6 +103,7 @@ pub struct Node {
     /// Who holds private keys, if it is another process.
     secrets: Option<Arc<Secrets>>,
     traces: Option<Traces>,
+    subsystems: OnceLock<Box<dyn Subsystems>>,
     _locks: (File, Option<File>),
 }
 
@@ -196,6 +199,7 @@ impl Node {
             runtime: tokio::runtime::Handle::current(),
             secrets,
             traces,
+            subsystems: OnceLock::new(),
             _locks: (lock, spool_lock),
         });
         node.begin(listeners, services, proofs)

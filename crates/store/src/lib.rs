@@ -22,6 +22,7 @@ pub mod quarantine;
 pub mod random;
 pub mod recipients;
 pub mod record;
+pub mod reference;
 pub mod replay;
 pub mod sharing;
 pub mod spool;

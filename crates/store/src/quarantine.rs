@@ -56,7 +56,7 @@ pub use bodies::DamagedItem;
 pub use entry::CHANGES;
 pub use feed::{ChangedItem, HeldBacklog, HeldChanges, StoredBody};
 pub use held_mail::HeldMail;
-pub use item::{Held, QuarantineItem, State, split_reference};
+pub use item::{Held, QuarantineItem, State};
 use recover::Changes;
 pub use recover::Recovered;
 pub use release::{Begin, FolderRelease, Release, ReleaseOrder, ReleaseRight, USER_FOLDERS};

@@ -12,6 +12,7 @@ use gauntlet_mail::date::{DAY_MS, day_number};
 use gauntlet_store::log::{
     Cursor, LoggedMessage, Matcher, Page, Query, id_term, summary_of, terms_of,
 };
+use gauntlet_store::reference;
 use tokio_postgres::Row;
 
 use crate::database::Session;
@@ -93,15 +94,21 @@ pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, Arr
     Ok(Page { messages: page.iter().map(summary).collect(), next })
 }
 
-/// The newest version of the message with this id; the newest message if several nodes use it.
-pub(super) async fn get(session: &Session, id: &str) -> Result<Option<LoggedMessage>, ArrayError> {
+/// The newest version of the message that a reference names; the newest message if several nodes
+/// use its id and the reference names none of them.
+pub(super) async fn get(
+    session: &Session,
+    reference: &str,
+) -> Result<Option<LoggedMessage>, ArrayError> {
+    let (id, node) = reference::split(reference);
     let key = vec![key(&id_term(id))];
     let asked = session
         .rows(
             DOING,
             "SELECT terms, body, node FROM log_pack WHERE terms @> $1 \
+         AND ($2::text IS NULL OR node = (SELECT id FROM node WHERE name = $2)) \
          ORDER BY day DESC, number DESC LIMIT 16",
-            &[&key],
+            &[&key, &node],
         )
         .await?;
     let rows = asked;

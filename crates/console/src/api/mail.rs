@@ -64,7 +64,10 @@ pub(crate) fn message(app: &App, request: &RequestContext) -> Result<Response, R
         "There is no such message in the log, or it is forgotten.",
     ));
     let logged = app.state.messages.get(request.param("id"))?.ok_or(unknown)?;
-    let value = json!({ "record": logged.record, "events": logged.events });
+    let mut value = json!({ "record": logged.record, "events": logged.events });
+    if !logged.node.is_empty() {
+        value["node"] = logged.node.into();
+    }
     done(&value)
 }
 

@@ -121,7 +121,7 @@ pub static OPERATIONS: &[Operation] = &[
         .fields(MESSAGES)
         .answer(&[("messages", "array"), ("next", "integer|null")]),
     reviewer(Get, "/api/v1/messages/{id}", Scope::MessagesRead, mail::message)
-        .summary("One message: all that is known about it, and what happened since.")
+        .summary("One message: all that is known about it, and what happened since. In an array `id@node` says whose message of this id.")
         .answer(&[("record", "object"), ("events", "array")]),
     reviewer(Get, "/api/v1/counts", Scope::MessagesRead, mail::counts)
         .summary("Messages counted by span of time, class and disposition.")

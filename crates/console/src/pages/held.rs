@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use gauntlet_mail::Message;
 use gauntlet_store::quarantine::{Held, State};
+use gauntlet_store::reference;
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
@@ -162,7 +163,7 @@ fn about(request: &RequestContext, held: &Held) -> Markup {
             dt { (t("Size")) } dd { (format::bytes(held.size)) }
             @if request.role() != Role::User {
                 dt { (t("In the log")) } dd {
-                    a href={ "/messages/" (format::percent(&item.message)) } { code { (item.message) } }
+                    a href={ "/messages/" (format::percent(&reference::join(&item.message, &held.node))) } { code { (item.message) } }
                 }
             }
         }

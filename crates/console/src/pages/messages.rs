@@ -89,6 +89,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         (searches::bar(app, request)?)
         (filter(request))
         div id="list" data-live[live] {
+            (layout::warnings(app, request))
             (list(&page))
             (layout::pager(request, "/messages", page.next.map(|c| c.0)))
         }
@@ -160,7 +161,7 @@ fn row(message: &Summary) -> Markup {
             }
             td.what {
                 span.from { (format::plain(&message.from)) }
-                a href={ "/messages/" (format::percent(&message.id)) } {
+                a href={ "/messages/" (format::percent(&message.reference())) } {
                     @if subject.trim().is_empty() { (t("(no subject)")) } @else { (subject) }
                 }
             }

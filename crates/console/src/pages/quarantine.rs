@@ -164,6 +164,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     folders.retain(|f| query.folders.is_empty() || query.folders.contains(&f.name));
     let body = html! {
         h1 { (t("Quarantine")) }
+        (layout::warnings(app, request))
         @if request.role() != Role::User { (tabs(&folders, &query)) }
         (filter(request))
         form method="post" action="/quarantine/decide" {

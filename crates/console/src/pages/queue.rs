@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use gauntlet_store::reference;
 use maud::{Markup, html};
 
 use crate::app::App;
@@ -25,6 +26,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         h1 { (t("Queue")) }
         p.lead { (t("{} messages are queued or being delivered").with(format::count(status.queued)))
             @if status.queue_age_ms > 0 { (t(", the oldest for {}").with(format::duration_us(status.queue_age_ms * 1000))) } "." }
+        (layout::warnings(app, request))
         (table(request, &messages, ""))
         @for node in &others { (elsewhere(request, node)) }
         h2 { (t("Routes")) }
@@ -75,7 +77,7 @@ fn table(request: &RequestContext, messages: &[QueuedMail], node: &str) -> Marku
                     th scope="col" { (t("Last answer")) }
                 } }
                 tbody {
-                    @for message in messages { (row(message, request.now_ms)) }
+                    @for message in messages { (row(message, node, request.now_ms)) }
                     @if messages.is_empty() { tr { td.empty colspan="7" { (t("The queue is empty.")) } } }
                 }
             }
@@ -90,7 +92,7 @@ fn table(request: &RequestContext, messages: &[QueuedMail], node: &str) -> Marku
     }
 }
 
-fn row(message: &QueuedMail, now_ms: i64) -> Markup {
+fn row(message: &QueuedMail, node: &str, now_ms: i64) -> Markup {
     let QueuedMail { id, due_ms, active, from, to, more, size, attempts, reply, leaving_to } =
         message;
     let more = *more + to.len().saturating_sub(1) as u64;
@@ -98,7 +100,7 @@ fn row(message: &QueuedMail, now_ms: i64) -> Markup {
     html! {
         tr {
             td.pick { input type="checkbox" name="id" value=(id) aria-label={ (t("Select {}").with(id)) }; }
-            td data-label=(t("Message")) { a href={ "/messages/" (format::percent(id)) } { code { (id) } } }
+            td data-label=(t("Message")) { a href={ "/messages/" (format::percent(&reference::join(id, node))) } { code { (id) } } }
             td data-label=(t("Next")) {
                 @match (active, due_ms) {
                     (true, _) => (t("now")),

@@ -57,6 +57,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let body = html! {
         h1 { (t("Reports")) }
         p.lead { (t("{} to {} (UTC): {} messages, {}.").with(&report.since).with(&report.until).with(html! { b { (format::count(report.messages())) } }).with(format::bytes(report.bytes))) }
+        (layout::warnings(app, request))
         form.filter.card method="get" action="/reports" {
             div.fields {
                 label { span { (t("Days")) }

@@ -68,6 +68,9 @@ impl Node {
             metrics::line(&mut text, name, help, "gauge", value);
         }
         self.render_labelled(&mut text);
+        if let Some(subsystems) = self.subsystems.get() {
+            text.push_str(&subsystems.metrics());
+        }
         text
     }
 

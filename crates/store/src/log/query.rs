@@ -4,6 +4,7 @@ use gauntlet_verdict::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Event, LogRecord, Outcome};
+use crate::reference;
 
 /// Which messages to find. Every field that is set must match; text is case-insensitive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -91,6 +92,13 @@ pub struct Summary {
     pub node: String,
 }
 
+impl Summary {
+    /// What names the message wherever it is logged ([`reference`]).
+    pub fn reference(&self) -> String {
+        reference::join(&self.id, &self.node)
+    }
+}
+
 /// A page of a search, newest message first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Page {
@@ -111,4 +119,11 @@ pub struct LoggedMessage {
     pub events: Vec<Event>,
     /// The node that has it, in the log of an array; empty in a node's own.
     pub node: String,
+}
+
+impl LoggedMessage {
+    /// What names the message wherever it is logged ([`reference`]).
+    pub fn reference(&self) -> String {
+        reference::join(&self.record.id, &self.node)
+    }
 }

@@ -13,11 +13,12 @@ pub trait MessageLog: Send + Sync {
     /// If the log cannot be read.
     fn search(&self, query: &Query) -> Result<Page, StoreError>;
 
-    /// The message with this id; none if there is none, or its day was deleted.
+    /// The message that a reference names ([`crate::reference`]); none if there is none, or its
+    /// day was deleted. A node's own log knows ids alone.
     ///
     /// # Errors
     /// If the log cannot be read, or the record is damaged.
-    fn get(&self, id: &str) -> Result<Option<LoggedMessage>, StoreError>;
+    fn get(&self, reference: &str) -> Result<Option<LoggedMessage>, StoreError>;
 
     /// Messages received in `[since_ms, until_ms)`, in spans of `span_minutes`: in order of time,
     /// class and disposition.

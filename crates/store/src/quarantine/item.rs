@@ -5,6 +5,7 @@ use gauntlet_verdict::{Class, ReleasedBy};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Event;
+use crate::reference;
 
 /// A message to be held, for some or all of its recipients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,20 +102,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What names the item wherever it is held: its id, in an array followed by `@` and its node.
-    /// Ids are made from the time, so two nodes give the same one now and then.
+    /// What names the item wherever it is held ([`reference`]).
     pub fn reference(&self) -> String {
-        match self.node.as_str() {
-            "" => self.item.id.clone(),
-            node => format!("{}@{node}", self.item.id),
-        }
-    }
-}
-
-/// Id and node of a reference ([`Held::reference`]); no node where it names none.
-pub fn split_reference(reference: &str) -> (&str, Option<&str>) {
-    match reference.split_once('@') {
-        Some((id, node)) => (id, Some(node)),
-        None => (reference, None),
+        reference::join(&self.item.id, &self.node)
     }
 }
