@@ -97,7 +97,9 @@ fn files_of(config: &Config) -> anyhow::Result<FileProblems> {
     let policy = gauntlet_gateway::admin::policy_source::load(config).map(drop);
     let texts = crate::digest::texts(config).map(drop);
     found.errors.extend([policy, texts].into_iter().filter_map(Result::err));
-    found.errors.extend(judge::file_errors(config));
+    let judging = judge::file_problems(config);
+    found.errors.extend(judging.errors);
+    found.warnings.extend(judging.warnings);
     Ok(found)
 }
 

@@ -47,6 +47,23 @@ fn files_that_a_start_would_miss_are_errors() {
     assert!(!folder.path().join("data").exists(), "a check makes nothing");
 }
 
+/// A start reads the rules that it understands, and logs the others; who checks sees them before.
+#[test]
+fn faults_of_rule_files_are_warnings_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("own.cf");
+    let text = "body GOOD_ONE /fine/\nscore GOOD_ONE 1.5\nbody BAD_ONE /(unclosed/\nscor X 1\n";
+    std::fs::write(&rules, text).unwrap();
+    let out = check(folder.path(), &format!("[rules]\npaths = [{rules:?}]"), &[]);
+    assert!(out.status.success(), "{out:?}");
+    for line in ["own.cf:3", "own.cf:4"] {
+        let named =
+            said(&out).lines().any(|l| l.starts_with("warning: rules:") && l.contains(line));
+        assert!(named, "{line}: {}", said(&out));
+    }
+    assert!(!said(&out).contains("GOOD_ONE"), "{}", said(&out));
+}
+
 #[test]
 fn values_that_a_start_would_refuse_are_errors() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use gauntlet_engine::{Settings, Snapshot, own_rules};
 use gauntlet_gateway::Judge;
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::{Config, EngineKind, RuleSettings};
+use gauntlet_gateway::node::files::FileProblems;
 use gauntlet_gateway::scan::data_loss::DataLossPrevention;
 use gauntlet_gateway::scan::engines::EngineHost;
 use gauntlet_gateway::scan::probes::Probes;
@@ -26,8 +27,8 @@ use crate::content_process::Processes;
 use crate::learning;
 use crate::url_lists::OpenLists;
 
-/// Problems of rule files that are logged one by one.
-const PROBLEMS_LOGGED_MAX: usize = 20;
+/// Faults of rule files that are named one by one.
+const FAULTS_NAMED_MAX: usize = 20;
 
 /// Loads rules, lists and policy.
 pub(super) fn judge_of(
@@ -39,7 +40,7 @@ pub(super) fn judge_of(
     let mut settings = settings_of(config, lists)?;
     add_listed_senders(users, &mut settings)?;
     channels.add_to(&mut settings);
-    let snapshot = snapshot_of(config, settings, channels)?;
+    let snapshot = snapshot_of(config, settings, channels, &mut log_loaded)?;
     let policy = policy_source::load_at_start(config, users)?;
     let probes = Probes::of(config)?;
     let unpacking = unpacking_of(config, processes, channels)?;
@@ -66,11 +67,15 @@ fn settings_of(config: &Config, lists: &OpenLists) -> anyhow::Result<Settings> {
 
 /// What is wrong with the files that a configuration names for what judges, by the functions that
 /// read them at a start. Starts no process and writes nothing.
-pub(crate) fn file_errors(config: &Config) -> Vec<anyhow::Error> {
-    let judging = || {
+pub(crate) fn file_problems(config: &Config) -> FileProblems {
+    let mut warnings = Vec::new();
+    let mut judging = || {
         let settings = settings_of(config, &OpenLists::default())?;
-        snapshot_of(config, settings, &Contents::default()).map(drop)
+        let mut faults =
+            |_: &gauntlet_rules::Ruleset, report: &LoadReport| warnings.extend(faults_of(report));
+        snapshot_of(config, settings, &Contents::default(), &mut faults).map(drop)
     };
+    let judging = judging();
     let engines = || {
         // A command is only known to the process that starts it.
         let mut engines = config.engine.clone();
@@ -81,14 +86,17 @@ pub(crate) fn file_errors(config: &Config) -> Vec<anyhow::Error> {
         }
     };
     let dictionaries = || Ok(DataLossPrevention::names_of(&config.dlp).map(drop)?);
-    [judging(), engines(), dictionaries()].into_iter().filter_map(Result::err).collect()
+    let all = [judging, engines(), dictionaries()];
+    FileProblems { errors: all.into_iter().filter_map(Result::err).collect(), warnings }
 }
 
-/// Rules, model, lists and what was learned, of configuration and channels.
+/// Rules, model, lists and what was learned, of configuration and channels. Says what was loaded,
+/// and its faults.
 fn snapshot_of(
     config: &Config,
     mut settings: Settings,
     channels: &Contents,
+    loaded: &mut dyn FnMut(&gauntlet_rules::Ruleset, &LoadReport),
 ) -> anyhow::Result<Snapshot> {
     let RuleSettings { paths, own, strict, network, early_stop, order_by_hits } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
@@ -112,7 +120,7 @@ fn snapshot_of(
         if ruleset.rules().is_empty() {
             return Err(without_rules(paths).context("rules.paths"));
         }
-        log_loaded(&ruleset, &report);
+        loaded(&ruleset, &report);
         let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
         snapshot.thresholds = settings.thresholds;
         snapshot.url_lists = settings.url_lists.lists;
@@ -121,14 +129,14 @@ fn snapshot_of(
     let texts = channels.own_rules();
     if !sources.is_empty() || !texts.is_empty() {
         let (own, own_report) = own_rules::with(&sources, &texts, &options)?;
-        log_loaded(&own, &own_report);
+        loaded(&own, &own_report);
         if !sources.is_empty() {
             let (ruleset, mut report) = Ruleset::load(&sources, &options)?;
             // Scores for our own rules in these files are no error: the own rules were loaded with
             // them.
             let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
             report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
-            log_loaded(&ruleset, &report);
+            loaded(&ruleset, &report);
             settings.rules = Some(ruleset.into());
         }
         settings.own_rules = Some(own.into());
@@ -153,13 +161,22 @@ fn unpacking_of(
     Ok(Some(Arc::new(unpacking)))
 }
 
-/// Logs what was loaded, and its problems.
+/// The faults of rule files, one by one, and how many more there are.
+fn faults_of(report: &LoadReport) -> Vec<String> {
+    let faults = report.problems.iter().filter(|p| p.severity > Severity::Note);
+    let named = faults.clone().take(FAULTS_NAMED_MAX).map(|fault| format!("rules: {fault}"));
+    let more = faults.count().saturating_sub(FAULTS_NAMED_MAX);
+    let more = (more > 0).then(|| format!("rules: {more} more faults: see gauntlet rules check"));
+    named.chain(more).collect()
+}
+
+/// Logs what was loaded, and its faults.
 fn log_loaded(ruleset: &gauntlet_rules::Ruleset, report: &LoadReport) {
-    let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
-    for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
-        tracing::warn!("rules: {problem}");
+    for fault in faults_of(report) {
+        tracing::warn!("{fault}");
     }
-    let (rules, files, problems) = (ruleset.rules().len(), report.files.len(), bad.count());
+    let problems = report.problems.iter().filter(|p| p.severity > Severity::Note).count();
+    let (rules, files) = (ruleset.rules().len(), report.files.len());
     tracing::info!(rules, files, problems, version = ruleset.version(), "rules loaded");
 }
 
