@@ -153,6 +153,10 @@ pub(crate) fn examine(
     sandbox(config, running.map(|node| node.sandbox), &mut found);
     unpacking(config, &mut found);
     engines::engines(config, secrets.is_some(), &mut found);
+    // A node that runs has logged it when it read them.
+    if running.is_none() {
+        data::rules(config, &mut found);
+    }
     data::conditions(config, &mut found);
     resources::disk(config, &mut found);
     resources::certificates(config, secrets, &mut found);

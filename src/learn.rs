@@ -34,7 +34,7 @@ mail in DATA/signatures, and does not train the classifier. Each message counts 
 given.
 
 Examples:
-  gauntlet learn --config /etc/gauntlet/gauntlet.toml --spam missed.eml
+  gauntlet learn --config /etc/gauntlet/gauntlet.toml --spam missed.eml another.eml
   gauntlet learn --data /var/lib/gauntlet --ham ~/Maildir/.NotSpam --reporter ann@example.org
   gauntlet learn --data /var/lib/gauntlet --forget missed.eml";
 
@@ -46,16 +46,16 @@ const BATCH: usize = 256;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// These are unwanted: messages, folders, Maildirs, mailboxes or archives
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["ham", "forget", "probe"])]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["ham", "forget", "probe"])]
     spam: Vec<PathBuf>,
     /// These are wanted, in the same forms
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     ham: Vec<PathBuf>,
     /// Take back what was said about these
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     forget: Vec<PathBuf>,
     /// These came to probe accounts: remember them as known bad
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     probe: Vec<PathBuf>,
     /// Days that signatures of --probe are believed
     #[arg(long, value_name = "DAYS", default_value_t = gauntlet_engine::signatures::known::DAYS_DEFAULT)]

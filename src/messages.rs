@@ -11,7 +11,7 @@ use gauntlet_gateway::text::one_line;
 use gauntlet_mail::date::{DAY_MS, day_name, day_number, time_of_day};
 use gauntlet_store::log::{Cursor, MessageLog};
 use gauntlet_store::{Log, Outcome, Query, Summary};
-use gauntlet_verdict::Class;
+use gauntlet_verdict::{Class, Final};
 
 use crate::array_access as access;
 use crate::node_args::NodeArgs;
@@ -27,10 +27,6 @@ Examples:
   gauntlet messages --recipient ann@example.org --since 2026-11-01 --json
   gauntlet messages --sender @shop.example --action quarantine --limit 200
   gauntlet messages --array --class spam --since 2026-11-21";
-
-/// Names of dispositions.
-const ACTIONS: [&str; 8] =
-    ["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
 
 /// Arguments of `gauntlet messages`.
 #[derive(Debug, clap::Args)]
@@ -54,10 +50,10 @@ pub(crate) struct Args {
     #[arg(long = "class")]
     classes: Vec<Class>,
     /// Disposition of a recipient
-    #[arg(long, value_parser = ACTIONS)]
+    #[arg(long, value_parser = Final::NAMES)]
     action: Option<String>,
     /// What became of a delivery, now or earlier: what was deferred once was queued
-    #[arg(long, value_parser = Outcome::ALL.map(Outcome::name))]
+    #[arg(long, value_parser = Outcome::NAMES)]
     outcome: Option<String>,
     /// A rule that hit
     #[arg(long, default_value = "", hide_default_value = true)]

@@ -1,10 +1,11 @@
-//! What the policy asks data loss prevention for.
+//! What judges: rule files, and what the policy asks data loss prevention for.
 
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::scan::data_loss::DataLossPrevention;
 
 use super::{Findings, Status};
+use crate::serve::judge;
 
 /// Name of this check.
 const CHECK: &str = "data loss";
@@ -32,5 +33,25 @@ pub(super) fn conditions(config: &Config, found: &mut Findings) {
     if never.is_empty() {
         let text = format!("all names of {conditions} conditions of the policy are known");
         found.add(Status::Ok, CHECK, text);
+    }
+}
+
+/// Rule files, lists and models that the configuration names can be read, and have no faults.
+/// Nothing is said of a configuration without rule files.
+pub(super) fn rules(config: &Config, found: &mut Findings) {
+    const CHECK: &str = "rules";
+    if config.rules.paths.is_empty() {
+        return;
+    }
+    let problems = judge::file_problems(config);
+    for error in &problems.errors {
+        found.add(Status::Error, CHECK, format!("{error:#}: the node does not start"));
+    }
+    for fault in &problems.warnings {
+        let fault = fault.trim_start_matches("rules: ");
+        found.add(Status::Warning, CHECK, fault.to_owned());
+    }
+    if problems.errors.is_empty() && problems.warnings.is_empty() {
+        found.add(Status::Ok, CHECK, "the files of rules.paths have no faults".to_owned());
     }
 }

@@ -230,12 +230,12 @@ mod tests {
 
     use gauntlet_policy::edit::{ENDS, LIST_FIELDS};
     use gauntlet_store::quarantine::State;
+    use gauntlet_store::record::Outcome;
     use gauntlet_store::users::Role;
-    use gauntlet_verdict::Class;
+    use gauntlet_verdict::{Class, Final};
     use maud::html;
 
     use super::*;
-    use crate::pages::messages::{ACTIONS, OUTCOMES};
 
     const GERMAN: &str = "language = \"de\"\n[text]\n\"Messages\" = \"Nachrichten\"\n\
                           \"{} of {}\" = \"{} von <{}>\"\n\"Back to the start\" = \"\"\n";
@@ -310,8 +310,8 @@ mod tests {
             .chain(states.map(State::name))
             .chain(Role::ALL.map(Role::name))
             .chain(auth)
-            .chain(ACTIONS)
-            .chain(OUTCOMES)
+            .chain(Final::NAMES)
+            .chain(Outcome::NAMES)
             .chain(["OK", "warning", "error", "every domain", "all else, outbound"])
             .chain([
                 "made here",

@@ -52,8 +52,19 @@ impl Outcome {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name).unwrap_or_default()
     }
 
+    /// Their names, in the order of [`Outcome::ALL`].
+    pub const NAMES: [&str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Self::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// Name in logs and pages: `queued`, `delivered`, ...
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Outcome::Queued => "queued",
             Outcome::Delivered => "delivered",

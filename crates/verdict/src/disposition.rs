@@ -47,6 +47,10 @@ pub enum Final {
 }
 
 impl Final {
+    /// All names ([`Final::name`]).
+    pub const NAMES: [&str; 8] =
+        ["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
+
     /// Name in logs and pages: `deliver`, `spam_folder`, ...
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,15 +1,13 @@
 //! Fields of requests that several operations have, or that are many.
 
+use gauntlet_store::record::Outcome;
+use gauntlet_verdict::Final;
+
 use super::operation::Kind::{Choice, Choices, Day, Integer, Lines, Number, Text, Texts};
 use super::operation::{Field, optional, required};
 
 pub(super) const CLASSES: &[&str] =
     &["ham", "bulk", "suspect", "spam", "phishing", "malware", "unscannable"];
-pub(super) const ACTIONS: &[&str] =
-    &["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
-pub(super) const OUTCOMES: &[&str] =
-    &["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted", "moved"];
-
 const fn after() -> Field {
     optional("after", Integer(i64::MIN, i64::MAX), "`next` of the page before")
 }
@@ -26,8 +24,8 @@ pub(super) const MESSAGES: &[Field] = &[
     optional("message_id", Text, "Message-ID field"),
     optional("id", Text, "id on this node: the reference code of replies"),
     optional("class", Choices(CLASSES), "any of these classes"),
-    optional("action", Choice(ACTIONS), "disposition of a recipient"),
-    optional("outcome", Choice(OUTCOMES), "what became of a delivery"),
+    optional("action", Choice(&Final::NAMES), "disposition of a recipient"),
+    optional("outcome", Choice(&Outcome::NAMES), "what became of a delivery"),
     optional("rule", Text, "a rule that hit"),
     optional("policy_rule", Text, "a rule of the policy that matched"),
     optional("client", Text, "address of the client"),

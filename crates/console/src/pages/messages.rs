@@ -4,8 +4,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_mail::date::{DAY_MS, day_number};
 use gauntlet_store::log::Cursor;
+use gauntlet_store::record::Outcome;
 use gauntlet_store::{Page, Query, Summary};
-use gauntlet_verdict::Class;
+use gauntlet_verdict::{Class, Final};
 use maud::{Markup, html};
 
 use super::searches;
@@ -16,13 +17,6 @@ use crate::layout;
 use crate::request::RequestContext;
 use crate::response;
 use crate::text::t;
-
-/// Names of final dispositions, for the filter.
-pub(crate) const ACTIONS: [&str; 8] =
-    ["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
-/// Names of outcomes, for the filter.
-pub(crate) const OUTCOMES: [&str; 8] =
-    ["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted", "moved"];
 
 /// Reads a query from the fields of a request.
 pub(crate) fn query(request: &RequestContext) -> Result<Query, RequestError> {
@@ -107,14 +101,14 @@ fn filter(request: &RequestContext) -> Markup {
         (layout::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
         (layout::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
         (select("class", t("Class"), &Class::ALL.map(Class::name)))
-        (select("action", t("Disposition"), &ACTIONS))
+        (select("action", t("Disposition"), &Final::NAMES))
     };
     let more = layout::More {
         names: &["domain", "rule", "outcome", "since", "until", "message_id", "id", "client"],
         fields: html! {
             (search("domain", t("Domain, either side"), "example.com"))
             (search("rule", t("Rule that hit"), "URL_TEXT_MISMATCH"))
-            (select("outcome", t("Delivery"), &OUTCOMES))
+            (select("outcome", t("Delivery"), &Outcome::NAMES))
             (day("since", t("From day")))
             (day("until", t("To day")))
             (search("message_id", t("Message-ID"), ""))

@@ -58,6 +58,16 @@ function live() {
   setTimeout(renew, 4000);
 }
 
+// Where the navigation is wider than the screen, the current part is in sight.
+function showCurrent() {
+  const current = document.querySelector(".top nav [aria-current]");
+  if (!current) return;
+  const nav = current.parentElement;
+  const [one, all] = [current.getBoundingClientRect(), nav.getBoundingClientRect()];
+  nav.scrollLeft += one.left - all.left - (all.width - one.width) / 2;
+}
+
 localTimes(document);
 pickAll(document);
+showCurrent();
 live();
