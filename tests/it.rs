@@ -5,6 +5,7 @@ mod array_tools;
 mod backup_command;
 mod bad_input;
 mod bench_compare;
+mod bench_compare_packets;
 mod bench_gateway;
 mod bench_machine;
 mod bench_send;

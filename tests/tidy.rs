@@ -61,6 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "spamassassin",
             "engine",
             "inputs",
+            "packet",
             "policy",
             "store",
             "smtp",

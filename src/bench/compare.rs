@@ -1,6 +1,7 @@
 //! `gauntlet bench compare`: peers from the system's packages beside this program, in one run.
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use gauntlet_inputs::bodies::{Bodies, body_hash};
 
 use super::weight;
 
+mod packets;
 mod web;
 
 const AFTER_HELP: &str = "\
@@ -24,6 +26,13 @@ With --workload web the peers are proxies, and no DIR is needed: each has the sa
 --entries domains and forwards the same requests to one nginx (Debian: nginx-light), over kept
 connections and through tunnels, with TLS in them too; Squid and mitmproxy decrypt as well, and
 one large download is made. Ratios are of requests a CPU second.
+
+With --workload packets the arguments are captures (pcap or pcapng, also compressed with gzip or
+zstd), and the peer is Suricata: `ips replay` and `suricata -r` take the same unpacked file in
+turn, with the same --rules and settings, one thread each, alerts as their only output; and once
+more without rules. CPU time, time and memory are of the whole process; starting (a run over the
+first packet alone) is measured apart and subtracted. --copies repeats a capture with other
+addresses in place of its private ones (RFC 1918). Alerts of both are compared.
 
 Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has
 learned from: on other mail the figures would flatter.
@@ -38,17 +47,23 @@ Examples:
   gauntlet bench compare mail/ --judge labelled/ --markdown >> README.md
   gauntlet bench compare --workload web
   gauntlet bench compare --workload web --peers squid,nginx --connections 64 --report beside/
+  gauntlet bench compare --workload packets capture.pcap --rules local.rules
+  gauntlet bench compare --workload packets capture.pcap --copies 12 --rounds 5 --report beside/
   gauntlet train --list all/labels.tsv --exclude-source labelled -o other.model
   gauntlet bench compare mail/ --judge labelled/ --model other.model";
+
+/// Where Debian's package has SpamAssassin's rules.
+const SPAMASSASSIN_RULES: &str = "/usr/share/spamassassin";
 
 /// Arguments of `gauntlet bench compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Folders of messages, one a file; a labels.tsv there says which are ham and spam
-    #[arg(value_name = "DIR")]
-    folders: Vec<PathBuf>,
-    /// What the programs do: judge and pass on mail, or forward requests
+    /// Folders of messages, one a file; a labels.tsv there says which are ham and spam. With
+    /// --workload packets: captures
+    #[arg(value_name = "DIR|CAPTURE")]
+    inputs: Vec<PathBuf>,
+    /// What the programs do: judge and pass on mail, forward requests, or inspect packets
     #[arg(long, value_name = "NAME", default_value = "mail")]
     workload: Workload,
     /// Programs to compare with [default: all of the workload]
@@ -93,9 +108,20 @@ pub(crate) struct Args {
     /// Another build of this program, which takes the same messages in turn
     #[arg(long, value_name = "PATH")]
     beside: Option<PathBuf>,
-    /// SpamAssassin's rules, for the contest in which both judge by the same ones
-    #[arg(long, value_name = "DIR", default_value = "/usr/share/spamassassin")]
-    rules: PathBuf,
+    /// SpamAssassin's rules, for the contest in which both judge by the same ones [default:
+    /// /usr/share/spamassassin]. Of packets: a file of Suricata's rules; may be repeated
+    #[arg(long, value_name = "PATH")]
+    rules: Vec<PathBuf>,
+    /// Suricata's program, if it is not the system's
+    #[arg(long, value_name = "PATH")]
+    suricata: Option<PathBuf>,
+    /// Suricata's settings, which we take, too [default: suricata.yaml beside its program or in
+    /// /etc/suricata]
+    #[arg(long, value_name = "FILE")]
+    suricata_yaml: Option<PathBuf>,
+    /// Copies of a capture, one after the other, with other addresses in place of its private ones
+    #[arg(long, value_name = "N", default_value = "1")]
+    copies: NonZeroU32,
     /// Write report.html, report.md and report.json into this folder
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -113,6 +139,8 @@ enum Workload {
     Mail,
     /// Requests through proxies
     Web,
+    /// Packets of captures through rules
+    Packets,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -141,6 +169,8 @@ enum PeerName {
     Nginx,
     /// Web: mitmproxy, the list in an addon
     Mitmproxy,
+    /// Packets: Suricata, by its rules
+    Suricata,
 }
 
 impl PeerName {
@@ -173,10 +203,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.rounds == 0 {
         bail!("--rounds 0: nothing would be counted");
     }
-    if args.workload == Workload::Web {
-        return web::run(args, time);
+    match args.workload {
+        Workload::Mail => {}
+        Workload::Web => return web::run(args, time),
+        Workload::Packets => return packets::run(args),
     }
-    if args.folders.is_empty() {
+    if args.inputs.is_empty() {
         bail!("no folder of messages was named: gauntlet bench compare <DIR>");
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -188,12 +220,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         rounds: args.rounds,
         time,
         connections: args.connections.unwrap_or(cpus),
-        rules: args.rules.clone(),
+        rules: spamassassin_rules(&args.rules)?,
         model: args.model.as_deref().map(std::path::absolute).transpose()?,
         rspamd: args.rspamd.as_deref().map(std::path::absolute).transpose()?,
         beside: args.beside.as_deref().map(std::path::absolute).transpose()?,
     };
-    let corpus = Corpus::load(&args.folders)?;
+    let corpus = Corpus::load(&args.inputs)?;
     let corpus = if args.mix.is_empty() { corpus } else { corpus.of_mix(&args.mix)? };
     let held_out = if args.judge.is_empty() {
         None
@@ -215,6 +247,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         write!(out, "{}", page::markdown(&report))?;
     }
     Ok(if report.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+}
+
+/// The folder of SpamAssassin's rules.
+fn spamassassin_rules(named: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    match named {
+        [] => Ok(PathBuf::from(SPAMASSASSIN_RULES)),
+        [one] => Ok(one.clone()),
+        _ => bail!(
+            "--rules: SpamAssassin's are one folder; several files are for --workload packets"
+        ),
+    }
 }
 
 fn today() -> String {

@@ -7,6 +7,7 @@
 
 mod amavis;
 pub mod batch;
+pub mod packets;
 pub mod page;
 pub mod peers;
 pub mod server;

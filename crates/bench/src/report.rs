@@ -57,6 +57,25 @@ impl Table {
         }
     }
 
+    fn markdown(&self, out: &mut String) {
+        let line = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |", cells.join(" | "))
+        };
+        let _ = writeln!(out, "**{}**\n", self.title);
+        if !self.heads.is_empty() {
+            let _ = writeln!(out, "{}\n|{}", line(&self.heads), "---|".repeat(self.heads.len()));
+            for row in &self.rows {
+                let _ = writeln!(out, "{}", line(row));
+            }
+            out.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "- {note}");
+        }
+        out.push('\n');
+    }
+
     fn html(&self, out: &mut String) {
         let cells = |cells: &[String], tag: &str| -> String {
             cells.iter().map(|c| format!("<{tag}>{}</{tag}>", plot::escape(c))).collect()
@@ -127,6 +146,17 @@ impl Page {
         }
         for why in &self.invalid {
             let _ = writeln!(out, "INVALID: {why}");
+        }
+        out
+    }
+
+    /// The report in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = String::new();
+        self.tables.iter().for_each(|table| table.markdown(&mut out));
+        let invalid = self.invalid.iter().map(|why| format!("INVALID: {why}"));
+        for line in self.conditions().into_iter().chain(invalid) {
+            let _ = writeln!(out, "- {line}");
         }
         out
     }
@@ -203,6 +233,11 @@ mod tests {
         let text = sheet.text();
         assert!(text.contains("  4 KB     1.5\n   64 KB   12.25\n") || text.contains("4 KB"));
         assert!(text.contains("INVALID: time was stolen"), "{text}");
+        let markdown = sheet.markdown();
+        let rows = "**Reads <cold>**\n\n| buffer | GB/s |\n|---|---|\n| 4 KB | 1.5 |\n";
+        assert!(markdown.starts_with(rows), "{markdown}");
+        assert!(markdown.contains("\n- of one file\n"), "{markdown}");
+        assert!(markdown.ends_with("\n- INVALID: time was stolen\n"), "{markdown}");
         let page = sheet.html();
         assert!(page.contains("Reads &lt;cold&gt;") && page.contains("</svg>"));
         let folder = tempfile::tempdir().unwrap();
