@@ -30,8 +30,8 @@ one large download is made. Ratios are of requests a CPU second.
 With --workload packets the arguments are captures (pcap or pcapng, also compressed with gzip or
 zstd), and the peer is Suricata: `ips replay` and `suricata -r` take the same unpacked file in
 turn, with the same --rules and settings, one thread each, alerts as their only output; and once
-more without rules. CPU time, time and memory are of the whole process; starting (a run over the
-first packet alone) is measured apart and subtracted. --copies repeats a capture with other
+more without rules. CPU time and memory are of the whole process; starting (a run over the first
+packet alone) is measured apart and subtracted. --copies repeats a capture with other
 addresses in place of its private ones (RFC 1918). Alerts of both are compared.
 
 Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has

@@ -13,6 +13,27 @@ pub fn children_cpu_seconds() -> f64 {
     seconds(&usage(libc::RUSAGE_CHILDREN))
 }
 
+/// CPU seconds so far of a child that runs, threads that have ended included; none if the system
+/// does not say.
+#[cfg(target_os = "linux")]
+pub fn cpu_seconds_of(child: &Child) -> Option<f64> {
+    let number = libc::pid_t::try_from(child.id()).ok()?;
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: both write one value to a pointer that is valid for it, and the second is called
+    // with the clock that the first has written.
+    let is_known = unsafe {
+        libc::clock_getcpuclockid(number, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    is_known.then_some(time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
+}
+
+/// CPU seconds so far of a child that runs: this system does not say.
+#[cfg(not(target_os = "linux"))]
+pub fn cpu_seconds_of(_child: &Child) -> Option<f64> {
+    None
+}
+
 fn seconds(usage: &libc::rusage) -> f64 {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)

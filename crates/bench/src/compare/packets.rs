@@ -2,8 +2,10 @@
 //! settings, one thread each, in turn (A B A B), alerts as their only output.
 //!
 //! What counts is the CPU time that the system saw a whole process use, less that of the same
-//! command over a capture of the first packet alone: loading rules and starting, which is told
-//! apart. Ratios are by round. With rules, the alerts of both are compared.
+//! command over a capture of the first packet alone: loading rules, starting and ending, which is
+//! told apart. Loading may vary by more than packets take, so it is measured in both runs (until
+//! the capture is opened), and each run's own is subtracted. Ratios are by round. With rules, the
+//! alerts of both are compared.
 
 mod alerts;
 mod capture;
@@ -105,7 +107,7 @@ pub struct Entry {
     pub cpu_seconds: Spread,
     /// Seconds that packets took, without starting.
     pub seconds: Spread,
-    /// CPU seconds of starting: a run over the first packet alone.
+    /// CPU seconds of starting and ending: a run over the first packet alone.
     pub start_cpu_seconds: Spread,
     /// Seconds of starting.
     pub start_seconds: Spread,
@@ -380,7 +382,8 @@ mod tests {
     use program::Usage;
 
     fn run(cpu_seconds: f64, alerts: u64, disturbed: &[&str]) -> Run {
-        let usage = |cpu_seconds| Usage { cpu_seconds, seconds: cpu_seconds, peak_bytes: 1 };
+        let usage =
+            |cpu_seconds| Usage { cpu_seconds, seconds: cpu_seconds, loading: None, peak_bytes: 1 };
         Run {
             start: usage(1.0),
             whole: usage(1.0 + cpu_seconds),

@@ -36,7 +36,8 @@ pub fn sheet(report: &Report) -> Page {
             report.date, report.rounds
         ),
         "CPU s: user and system time of the whole process, less what the same command takes over \
-         the first packet alone (starting), measured right before; rates are of what is left"
+         the first packet alone (starting), measured right before; of loading, which is until the \
+         capture is opened, each run's own is subtracted; rates are of what is left"
             .to_owned(),
     ];
     notes.extend(pressure(report));

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -20,6 +20,8 @@ use crate::usage;
 const QUOTED_BYTES: usize = 600;
 /// Where Suricata's package has its settings.
 const STOCK_SETTINGS: &str = "/etc/suricata/suricata.yaml";
+/// How often it is looked whether a process has opened its capture.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// What records of alerts contain, and no other.
 const ALERT: &str = "\"event_type\":\"alert\"";
 
@@ -89,8 +91,19 @@ pub struct Usage {
     pub cpu_seconds: f64,
     /// Seconds from its start to its end.
     pub seconds: f64,
+    /// Of these, until it opened the capture; none if that was not seen.
+    pub loading: Option<Loading>,
     /// Largest resident memory, in bytes.
     pub peak_bytes: u64,
+}
+
+/// What a process took until it opened the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Loading {
+    /// CPU seconds of all its threads.
+    pub cpu_seconds: f64,
+    /// Seconds since its start.
+    pub seconds: f64,
 }
 
 /// One run of a program, and one over the first packet alone right before.
@@ -109,14 +122,24 @@ pub struct Run {
 }
 
 impl Run {
-    /// CPU seconds that packets took.
+    /// CPU seconds that packets took. Loading varies by more than that, so each run's own is taken
+    /// from it; what is left of the first packet's run is the end of a process.
     pub fn cpu_seconds(&self) -> f64 {
-        self.whole.cpu_seconds - self.start.cpu_seconds
+        let all = self.whole.cpu_seconds - self.start.cpu_seconds;
+        all - self.later(|loading| loading.cpu_seconds)
     }
 
     /// Seconds that packets took.
     pub fn seconds(&self) -> f64 {
-        self.whole.seconds - self.start.seconds
+        self.whole.seconds - self.start.seconds - self.later(|loading| loading.seconds)
+    }
+
+    /// How much more loading took in the whole run.
+    fn later(&self, of: fn(Loading) -> f64) -> f64 {
+        // A first packet that was done with between two looks took no time to speak of.
+        let Usage { cpu_seconds, seconds, .. } = self.start;
+        let start = self.start.loading.unwrap_or(Loading { cpu_seconds, seconds });
+        self.whole.loading.map_or(0.0, |whole| of(whole) - of(start))
     }
 }
 
@@ -234,6 +257,10 @@ impl Program {
         Around::default().apply(&mut command);
         let clock = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {}", self.name))?;
+        let loading = until_open(&child, capture).map(|cpu_seconds| {
+            let seconds = clock.elapsed().as_secs_f64();
+            Loading { cpu_seconds, seconds }
+        });
         let ended = usage::wait(child)?;
         let seconds = clock.elapsed().as_secs_f64();
         if !ended.status.success() {
@@ -243,7 +270,8 @@ impl Program {
             let tail = text.get(tail..).unwrap_or_default().trim();
             bail!("{} ({}): {}: {tail}", self.name, self.shown(job), ended.status);
         }
-        Ok(Usage { cpu_seconds: ended.cpu_seconds, seconds, peak_bytes: ended.peak_rss_bytes })
+        let (cpu_seconds, peak_bytes) = (ended.cpu_seconds, ended.peak_rss_bytes);
+        Ok(Usage { cpu_seconds, seconds, loading, peak_bytes })
     }
 
     fn alerts(&self, job: &Job<'_>) -> anyhow::Result<u64> {
@@ -262,9 +290,64 @@ impl Program {
     }
 }
 
+/// Waits until a process has opened a file; the CPU seconds that it had used then, or none if it
+/// ended before that was seen, or the system does not tell.
+fn until_open(child: &Child, file: &Path) -> Option<f64> {
+    let file = std::fs::canonicalize(file).ok()?;
+    let folder = format!("/proc/{}/fd", child.id());
+    loop {
+        let mut is_alive = false;
+        for opened in std::fs::read_dir(&folder).ok()?.flatten() {
+            is_alive = true;
+            if std::fs::read_link(opened.path()).is_ok_and(|path| path == file) {
+                return usage::cpu_seconds_of(child);
+            }
+        }
+        if !is_alive {
+            return None;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loading_is_what_a_run_took_itself() {
+        let usage = |cpu_seconds, loading: Option<f64>| Usage {
+            cpu_seconds,
+            seconds: cpu_seconds * 2.0,
+            loading: loading.map(|cpu| Loading { cpu_seconds: cpu, seconds: cpu * 2.0 }),
+            peak_bytes: 1,
+        };
+        let packets = |start, whole| {
+            let (disturbed, cpu_pressure_share) = (Vec::new(), None);
+            let run = Run { start, whole, alerts: 0, disturbed, cpu_pressure_share };
+            (run.cpu_seconds(), run.seconds())
+        };
+        // 20 and 25 s of loading, 1 s of ending.
+        assert_eq!(packets(usage(21.0, Some(20.0)), usage(29.0, Some(25.0))), (3.0, 6.0));
+        // It was not seen that the first packet's run opened its file.
+        assert_eq!(packets(usage(20.0, None), usage(29.0, Some(25.0))), (4.0, 8.0));
+        assert_eq!(packets(usage(21.0, Some(20.0)), usage(29.0, None)), (8.0, 16.0));
+    }
+
+    #[test]
+    fn a_process_that_opens_a_file_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "").unwrap();
+        let mut sleeper = Command::new("sleep");
+        let mut child = sleeper.arg("60").stdin(File::open(&file).unwrap()).spawn().unwrap();
+        assert!(until_open(&child, &file).is_some() || !cfg!(target_os = "linux"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let child = Command::new("true").spawn().unwrap();
+        assert_eq!(until_open(&child, &file), None);
+        usage::wait(child).unwrap();
+    }
 
     #[test]
     fn rules_are_counted_as_programs_print_them() {
