@@ -117,7 +117,7 @@ class Node:
         config = self.folder / "gauntlet.toml"
         config.write_text(f"""
 [node]
-name = "mx{n}.test"
+name = "mx{n}-{folder.name.lower()}.test"
 data = "{self.folder}/data"
 [[listener]]
 address = "127.0.0.1:0"
@@ -175,7 +175,7 @@ class Pages:
         text = self.person.ask("GET", f"/api/v1/messages?since={day}&until={day}&limit=1")[1]
         found = (json.loads(text).get("messages") or [{}])[0]
         sender = found.get("sender") or "x@y.z"
-        recipient = (found.get("recipients") or ["x@y.z"])[0]
+        recipient = (found.get("recipients") or [{"recipient": "x@y.z"}])[0]["recipient"]
         self.filled = {"day": day, "sender": sender, "recipient": recipient, "domain": sender.split("@")[-1],
                        "id": found.get("id", "none")}
         self.thread = threading.Thread(target=self.read, daemon=True)
@@ -214,7 +214,7 @@ TABLES = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM 
 
 
 def run(args, count):
-    folder = pathlib.Path(tempfile.mkdtemp())
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="array-"))
     if args.database:
         from urllib.parse import urlsplit
         there, server, port = urlsplit(args.database), None, args.database
@@ -233,6 +233,8 @@ def run(args, count):
     others = max(map(int, args.nodes.split(","))) - count if args.beside else 0
     alone = [Node(args.gauntlet, folder, count + n, None, sink_port, args.share) for n in range(others)]
     time.sleep(3)
+    if not all(node.metric("array_connected") for node in nodes):
+        sys.exit("a node takes no part in the array: see its log in " + str(folder))
     pages = Pages(nodes[0], args.pages) if args.pages else None
     rows = ask(port, "SELECT coalesce(sum(messages), 0)::bigint FROM gauntlet.log_pack")
     before, start = list(counter.bytes), time.time()

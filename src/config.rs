@@ -9,7 +9,8 @@ use gauntlet_gateway::config::{Config, Loaded, mask};
 use gauntlet_gateway::node::files::{self, FileProblems};
 
 use crate::environment::environment;
-use crate::serve::{is_denied, judge};
+use crate::judge;
+use crate::serve::is_denied;
 
 /// Arguments of `gauntlet config`.
 #[derive(Debug, clap::Args)]

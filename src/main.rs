@@ -25,6 +25,7 @@ mod examples;
 mod facts;
 mod installed;
 mod ips;
+mod judge;
 mod learn;
 mod learning;
 mod man;

@@ -3,7 +3,6 @@
 mod console_connections;
 mod data_folder;
 mod handle;
-pub(crate) mod judge;
 pub(crate) mod node_state;
 mod packets;
 pub(crate) mod secrets_process;
@@ -34,7 +33,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
-use self::judge::judge_of;
 use self::node_state::EffectiveSettings;
 use self::packets::{PacketProcess, Packets};
 use self::service_manager::ServiceManager;
@@ -45,6 +43,7 @@ use crate::channel::content::Contents;
 use crate::channel::watch::{Channels, MakeJudge};
 use crate::content_process::{self, Processes};
 use crate::doctor::Confinement;
+use crate::judge::judge_of;
 use crate::node_args::NodeArgs;
 use crate::url_lists::OpenLists;
 use crate::web::{WebPath, WebSockets};
@@ -343,8 +342,9 @@ fn reload(
             let denied = is_denied(&error) && node.config().node.sandbox != Sandbox::Off;
             let hint = "the sandbox (node.sandbox) lets the node read the files that the configuration named at \
                         the start; a file that is new, or that was replaced in a folder with keys or the data \
-                        folder below it, needs a restart: write into the file instead of replacing it, or keep \
-                        keys and data in other folders";
+                        folder below it, needs a restart; where keys and data are in other folders, files can be \
+                        replaced (a compiled list of URLs must be: a node reads it where it is, so never write \
+                        into it)";
             let error = match denied {
                 true => format!("{error:#}; {hint}"),
                 false => format!("{error:#}"),

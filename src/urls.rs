@@ -135,10 +135,15 @@ fn compile_lists(input: &Input, out: &Path) -> anyhow::Result<ExitCode> {
     // What is in force stays until there is something better.
     let made = out.with_added_extension("new");
     let (built, report) = compile(&sources.files, &made)?;
-    if built.entries == 0 && report.problems.total() > 0 {
+    // A download that failed often leaves an empty file: it must not end what a list blocks.
+    if built.entries == 0 && (report.problems.total() > 0 || out.exists()) {
         std::fs::remove_file(&made).with_context(|| made.display().to_string())?;
         print_report(&mut std::io::stderr().lock(), &report, &sources)?;
-        bail!("no line of the sources is an entry: {} is left as it was", out.display());
+        bail!(
+            "no line of the sources is an entry: {} is left as it was; remove it first if an empty \
+             list is meant",
+            out.display()
+        );
     }
     std::fs::rename(&made, out).with_context(|| out.display().to_string())?;
     let mut to = std::io::stdout().lock();

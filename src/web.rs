@@ -140,7 +140,7 @@ impl WebPath {
         let releases = asked.store();
         let judge = policy_judge(node, &quotas, asked);
         let content = content(node, &judge, processes, of_channels)?;
-        let runtime = runtime()?;
+        let runtime = NestedRuntime::start()?;
         let resolver = resolver(node, &config);
         let logins = logins::logins(node, &config).context("proxy.login")?;
         warn_of_few_files(&config);
@@ -308,12 +308,28 @@ impl WebPath {
 type Column = (&'static str, &'static str, fn(&QuotaSums) -> u64);
 
 /// Threads of the web path, so that mail and web do not wait for each other.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("web")
-        .build()
-        .context("cannot start the runtime of the web path")
+/// The runtime of the web path, until its thread has it. What ends before that drops it within the
+/// runtime of the node, which one that waits for its threads would not survive.
+struct NestedRuntime(Option<tokio::runtime::Runtime>);
+
+impl NestedRuntime {
+    fn start() -> anyhow::Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.enable_all().thread_name("web").build();
+        Ok(NestedRuntime(Some(runtime.context("cannot start the runtime of the web path")?)))
+    }
+
+    fn enter(&self) -> Option<tokio::runtime::EnterGuard<'_>> {
+        self.0.as_ref().map(tokio::runtime::Runtime::enter)
+    }
+}
+
+impl Drop for NestedRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Judges by the node's policy, as it is at that time, and the lists of URLs that it has opened.
@@ -369,7 +385,7 @@ fn listener_settings(proxy: &Settings, listener: &ListenerSettings, config: &Con
 /// Serves on a thread of its own until it is stopped; the log is retained, and quotas are kept,
 /// beside that.
 fn serve_on_thread(
-    runtime: tokio::runtime::Runtime,
+    mut runtime: NestedRuntime,
     servers: Vec<Listening>,
     stopped: oneshot::Receiver<()>,
     retaining: impl Future<Output = ()> + Send + 'static,
@@ -377,6 +393,7 @@ fn serve_on_thread(
 ) -> std::io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name("web".to_owned());
     thread.spawn(move || {
+        let Some(runtime) = runtime.0.take() else { return };
         runtime.spawn(retaining);
         runtime.spawn(keeping);
         runtime.block_on(serve(servers, stopped));

@@ -5,7 +5,7 @@ use gauntlet_gateway::config::Config;
 use gauntlet_gateway::scan::data_loss::DataLossPrevention;
 
 use super::{Findings, Status};
-use crate::serve::judge;
+use crate::judge;
 
 /// Name of this check.
 const CHECK: &str = "data loss";

@@ -264,7 +264,8 @@ impl Pipeline {
     }
 
     fn packet(&mut self, packet: &Packet, observer: &mut dyn Observer) {
-        let lookup = if packet.wants_flow && !packet.invalid {
+        // A packet with bad options is invalid, and yet the receiver may take its payload.
+        let lookup = if packet.wants_flow {
             self.flows.sweep_early(self.stages.streams.is_filling());
             self.flows.handle(packet, &self.stages.streams.settings)
         } else {

@@ -4,6 +4,7 @@
 //! expect are made from what is found here, in the crate that needs them.
 
 mod canonical;
+mod escapes;
 mod host;
 pub(crate) mod nested;
 pub(crate) mod normalized;
@@ -137,6 +138,8 @@ pub struct CanonicalUrl {
     path: u32,
     port: Option<u16>,
     traits: u16,
+    /// [`CanonicalUrl::path_for_look_up`] where it does not follow from the path.
+    look_up: Option<Box<str>>,
 }
 
 impl CanonicalUrl {
@@ -168,7 +171,10 @@ impl CanonicalUrl {
     /// Path and query with what most servers take for one slash as one: runs of slashes and `%2F`.
     /// Dot segments are resolved after that. What a list or a rule says of paths is asked of this.
     pub fn path_for_look_up(&self) -> Cow<'_, str> {
-        path::for_look_up(self.path_and_query())
+        match &self.look_up {
+            Some(path) => Cow::Borrowed(path),
+            None => path::for_look_up(self.path_and_query()),
+        }
     }
 
     /// The port, if it is not the scheme's own.

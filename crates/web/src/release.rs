@@ -47,6 +47,8 @@ pub enum ReleaseTarget {
     Domain(String),
     /// URLs that begin so: host, port if one is written, and a path at whose end a segment ends.
     Prefix {
+        /// It is an `https` URL: tunnels to host and port pass, too.
+        is_https: bool,
         /// The host.
         host: String,
         /// The port, if it is not the scheme's own.
@@ -73,8 +75,8 @@ impl FromStr for ReleaseTarget {
         if text.contains("://") {
             let url = canonical(text).ok_or_else(wrong)?;
             let (host, port) = (host_of(&url).ok_or_else(wrong)?, url.port());
-            let path = url.path_for_look_up().into_owned();
-            return Ok(ReleaseTarget::Prefix { host, port, path });
+            let (is_https, path) = (url.scheme() == "https", url.path_for_look_up().into_owned());
+            return Ok(ReleaseTarget::Prefix { is_https, host, port, path });
         }
         let (name, is_domain) = match text.strip_prefix('.') {
             Some(name) => (name, true),
@@ -107,9 +109,13 @@ impl fmt::Display for ReleaseTarget {
         match self {
             ReleaseTarget::Host(host) => f.write_str(host),
             ReleaseTarget::Domain(domain) => write!(f, ".{domain}"),
-            ReleaseTarget::Prefix { host, port: None, path } => write!(f, "http://{host}{path}"),
-            ReleaseTarget::Prefix { host, port: Some(port), path } => {
-                write!(f, "http://{host}:{port}{path}")
+            ReleaseTarget::Prefix { is_https, host, port, path } => {
+                f.write_str(if *is_https { "https://" } else { "http://" })?;
+                f.write_str(host)?;
+                if let Some(port) = port {
+                    write!(f, ":{port}")?;
+                }
+                f.write_str(path)
             }
         }
     }
@@ -124,8 +130,8 @@ impl ReleaseTarget {
         }
     }
 
-    /// A tunnel has no path, and is needed for whatever is inside it: a prefix takes it as far as
-    /// its host.
+    /// A tunnel has no path, and is needed for whatever is inside it: the beginning of an `https`
+    /// URL takes it as far as its host and port, that of an `http` URL needs none.
     fn has(&self, url: &CanonicalUrl, is_tunnel: bool) -> bool {
         match self {
             ReleaseTarget::Host(host) => url.host() == host,
@@ -133,10 +139,11 @@ impl ReleaseTarget {
                 let rest = url.host().strip_suffix(domain.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
-            ReleaseTarget::Prefix { host, port, path } => {
+            ReleaseTarget::Prefix { is_https, host, port, path } => {
+                let has_path = || begins_with(&url.path_for_look_up(), path);
                 url.host() == host
-                    && (is_tunnel || *port == url.port())
-                    && (is_tunnel || begins_with(&url.path_for_look_up(), path))
+                    && *port == url.port()
+                    && if is_tunnel { *is_https } else { has_path() }
             }
         }
     }
@@ -320,6 +327,13 @@ mod tests {
         let asked = Asked { url: &url, is_tunnel: true, client, user: None, now_ms: 0 };
         assert!(set.find(&asked).is_some());
         assert!(set.find(&Asked { is_tunnel: false, ..asked }).is_none());
+        let elsewhere = canonical("https://c.example:8443").unwrap();
+        assert!(set.find(&Asked { url: &elsewhere, ..asked }).is_none(), "another port");
+        // What was released without encryption needs no tunnel, which would open the whole host.
+        for target in ["http://c.example/docs", "http://c.example:8081/", "http://c.example/"] {
+            let set = WebExceptions::new([exception(target, ReleasedFor::Everybody)], 1);
+            assert!(set.find(&asked).is_none(), "{target}");
+        }
     }
 
     #[test]

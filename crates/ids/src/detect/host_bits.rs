@@ -25,9 +25,9 @@ pub(crate) struct HostBitTable {
     bits: Arc<Mutex<Bits>>,
 }
 
-/// Bits with the second in which they end.
+/// Bits with the time at which they end. One that has ended is there until somebody asks for it.
 #[derive(Debug, Default)]
-struct Bits(HashMap<Key, i64>);
+struct Bits(HashMap<Key, Time>);
 
 impl HostBitTable {
     /// Tests or changes a bit; whether the rule's condition holds (changes always do).
@@ -47,18 +47,18 @@ impl HostBitTable {
         };
         let key = Key { bit: check.bit, addresses };
         let mut bits = lock(&self.bits);
-        let is_set = bits.is_set(&key, now);
         match check.command {
-            BitCommand::IsSet => return is_set,
-            BitCommand::IsNotSet => return !is_set,
+            BitCommand::IsSet => return bits.is_set(&key, now),
+            BitCommand::IsNotSet => return !bits.is_set(&key, now),
             BitCommand::Set => bits.set(key, now, check.expire_seconds),
             BitCommand::Unset => {
                 bits.0.remove(&key);
             }
-            BitCommand::Toggle if is_set => {
-                bits.0.remove(&key);
+            BitCommand::Toggle => {
+                if bits.0.remove(&key).is_none() {
+                    bits.set(key, now, check.expire_seconds);
+                }
             }
-            BitCommand::Toggle => bits.set(key, now, check.expire_seconds),
         }
         true
     }
@@ -67,7 +67,7 @@ impl HostBitTable {
 impl Bits {
     fn is_set(&mut self, key: &Key, now: Time) -> bool {
         match self.0.get(key) {
-            Some(end) if *end < now.seconds => {
+            Some(end) if *end < now => {
                 self.0.remove(key);
                 false
             }
@@ -76,12 +76,15 @@ impl Bits {
         }
     }
 
+    /// Sets a bit that is not there. One that is keeps its end, as in Suricata, also if that has
+    /// passed: only who asks for it removes it.
     fn set(&mut self, key: Key, now: Time, seconds: u32) {
         if self.0.len() >= BITS_MAX {
-            self.0.retain(|_, end| *end >= now.seconds);
+            self.0.retain(|_, end| *end >= now);
         }
-        if self.0.len() < BITS_MAX || self.0.contains_key(&key) {
-            self.0.insert(key, now.seconds + i64::from(seconds));
+        if self.0.len() < BITS_MAX {
+            let end = Time { seconds: now.seconds.saturating_add(i64::from(seconds)), ..now };
+            self.0.entry(key).or_insert(end);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gauntlet_packet::{Direction, IpVersion, Packet, PacketSource, Time, Transport};
+use gauntlet_packet::{Direction, Ip, IpVersion, Packet, PacketSource, Time, Transport};
 use gauntlet_protocols::Protocol;
 
 use super::flow_state::FlowState;
@@ -229,15 +229,19 @@ fn number_of(number: PacketNumber, facts: &Facts<'_>) -> Option<u64> {
         Transport::Icmp(icmp) => Some(icmp),
         _ => None,
     };
+    let is_v4 = |ip: &&Ip| ip.version == IpVersion::V4;
     let of_flow = |value: u64| facts.direction.is_some().then_some(value);
     match number {
         PacketNumber::Ttl => Some(ip?.ttl.into()),
-        PacketNumber::Tos => Some(ip?.tos.into()),
-        PacketNumber::IpId => {
-            let ip = ip.filter(|ip| ip.version == IpVersion::V4)?;
-            Some(ip.id.into())
+        PacketNumber::Tos => Some(ip.filter(is_v4)?.tos.into()),
+        PacketNumber::IpId => Some(ip.filter(is_v4)?.id.into()),
+        // In units of eight bytes, and of IPv6 in bytes, if it has a fragment header.
+        PacketNumber::FragmentOffset if ip.is_some_and(|ip| is_v4(&ip)) => {
+            Some(u64::from(ip?.fragment_offset) / 8)
         }
-        PacketNumber::FragmentOffset => Some(u64::from(ip?.fragment_offset) / 8),
+        PacketNumber::FragmentOffset => {
+            ip.filter(|ip| ip.is_fragment()).map(|ip| ip.fragment_offset.into())
+        }
         PacketNumber::IpProtocol => Some(ip?.protocol.into()),
         PacketNumber::Sequence => Some(tcp?.sequence.into()),
         PacketNumber::Acknowledgement => Some(tcp?.acknowledgement.into()),
@@ -365,9 +369,11 @@ fn checksum(packet: &Packet, of: ChecksumOf) -> Option<bool> {
     match (of, &packet.transport) {
         (ChecksumOf::Ipv4, _) => Some(ip.checksum_ok),
         (ChecksumOf::TcpV4 | ChecksumOf::TcpV6, Transport::Tcp(tcp)) => Some(tcp.checksum_ok),
-        (ChecksumOf::UdpV4 | ChecksumOf::UdpV6, Transport::Udp(udp)) => {
+        (ChecksumOf::UdpV4, Transport::Udp(udp)) => {
             (!udp.checksum_absent).then_some(udp.checksum_ok)
         }
+        // Without a checksum it is wrong there (RFC 8200, section 8.1).
+        (ChecksumOf::UdpV6, Transport::Udp(udp)) => Some(udp.checksum_ok),
         (ChecksumOf::IcmpV4 | ChecksumOf::IcmpV6, Transport::Icmp(icmp)) => Some(icmp.checksum_ok),
         _ => None,
     }

@@ -1,6 +1,6 @@
 //! Rules on packets and their streams, and what all kinds of rules share.
 
-use gauntlet_packet::{Direction, Transport};
+use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::ProtocolSet;
 
 use super::alert::Alert;
@@ -220,6 +220,15 @@ pub(crate) fn packet_matches(
     matches(program, number, scene, of_transaction) != Matched::No
 }
 
+/// Whether a rule looks at such a packet at all: without an IP header (ARP, LLDP, what cannot be
+/// decoded) only rules of events and of link layers do. Others would find no address that differs
+/// from theirs, and an inline one would cut the network off.
+fn sees(rule: &Rule, packet: &Packet) -> bool {
+    packet.ip.is_some()
+        || rule.kind == RuleKind::DecodeEventOnly
+        || rule.header.protocols.link.is_some()
+}
+
 fn matches(program: &Program, number: u32, scene: &mut Scene<'_>, of_transaction: bool) -> Matched {
     let (Some(rule), Some(made)) =
         (program.rules.rules.get(number as usize), program.compiled.get(number as usize))
@@ -229,6 +238,7 @@ fn matches(program: &Program, number: u32, scene: &mut Scene<'_>, of_transaction
     let has_variables = scene.flow.as_deref().is_none_or(|flow| flow.has_variables);
     if made.needs.flow_variable && !has_variables
         || !faces(rule, scene.facts)
+        || !sees(rule, scene.facts.packet)
         || !header::holds(&rule.header, scene.facts.packet)
     {
         return Matched::No;

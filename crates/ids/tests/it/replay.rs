@@ -18,6 +18,8 @@ const SERVER: [u8; 4] = [192, 0, 2, 2];
 struct Talk {
     capture: Vec<u8>,
     count: u32,
+    /// Seconds from the first packet to the next one.
+    seconds: u32,
     ports: [u16; 2],
     /// Sequence numbers of the client and of the server.
     next: [u32; 2],
@@ -30,7 +32,7 @@ impl Talk {
         for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1] {
             capture.extend_from_slice(&word.to_le_bytes());
         }
-        Self { capture, count: 0, ports: [40_000, server_port], next: [1_000, 2_000] }
+        Self { capture, count: 0, seconds: 0, ports: [40_000, server_port], next: [1_000, 2_000] }
     }
 
     fn packet(&mut self, from_client: bool, protocol: u8, segment: &[u8]) {
@@ -42,11 +44,15 @@ impl Talk {
         frame.extend_from_slice(&from);
         frame.extend_from_slice(&to);
         frame.extend_from_slice(segment);
+        self.frame(&frame);
+    }
+
+    fn frame(&mut self, frame: &[u8]) {
         let size = u32::try_from(frame.len()).unwrap();
-        for word in [1_700_000_000, self.count * 1_000, size, size] {
+        for word in [1_700_000_000 + self.seconds, self.count * 1_000, size, size] {
             self.capture.extend_from_slice(&word.to_le_bytes());
         }
-        self.capture.extend_from_slice(&frame);
+        self.capture.extend_from_slice(frame);
         self.count += 1;
     }
 
@@ -65,11 +71,18 @@ impl Talk {
     }
 
     fn tcp(&mut self, from_client: bool, flags: u8, payload: &[u8]) {
+        self.tcp_with(from_client, flags, &[], payload);
+    }
+
+    /// With options, a multiple of four bytes.
+    fn tcp_with(&mut self, from_client: bool, flags: u8, options: &[u8], payload: &[u8]) {
         let (own, other) = if from_client { (0, 1) } else { (1, 0) };
         let mut segment = self.ends(from_client);
         segment.extend_from_slice(&self.next[own].to_be_bytes());
         segment.extend_from_slice(&self.next[other].to_be_bytes());
-        segment.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        let words = u8::try_from(5 + options.len() / 4).unwrap();
+        segment.extend_from_slice(&[words << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        segment.extend_from_slice(options);
         segment.extend_from_slice(payload);
         let len = u32::try_from(payload.len()).unwrap();
         self.next[own] += len + u32::from(flags & 3 != 0);
@@ -296,4 +309,50 @@ fn addresses_are_in_countries() {
     let database = database(CLIENT, 32, &country);
     let found = talk.alerts_beside(&rules, &settings, false, &database);
     assert_eq!(found, [(1, 1), (1, 3), (1, 6)]);
+}
+
+/// An `ip` rule that drops must not cut the network off: ARP has no addresses that it could mean.
+#[test]
+fn frames_without_an_ip_header_are_for_rules_of_events_and_links() {
+    let mut talk = Talk::new(53);
+    let arp = [
+        &[0xff_u8; 6][..],
+        &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1],
+        &CLIENT,
+        &[0; 6],
+        &SERVER,
+    ];
+    talk.frame(&arp.concat());
+    talk.udp(true, b"x");
+    let rules = "drop ip ![10.0.0.0/8] any -> 192.0.2.0/24 any (dsize:<9; sid:1;)\n\
+                 alert ip any any -> any any (dsize:<9; sid:2;)\n";
+    assert_eq!(talk.alerts(rules, &[], true), [(2, 1), (2, 2)]);
+}
+
+/// A receiver ignores an option that it cannot read, and takes the payload.
+#[test]
+fn a_segment_with_bad_options_stays_in_its_stream() {
+    let mut talk = Talk::new(80);
+    talk.handshake();
+    talk.tcp_with(true, 0x18, &[2, 0, 1, 1], b"alpha");
+    talk.says(true, b"bravo");
+    let rules =
+        "alert tcp any any -> any any (flow:established,to_server; content:\"alphabravo\"; sid:1;)";
+    let found = talk.alerts(rules, &[], false);
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+/// As Suricata has it: setting a bit again does not prolong it.
+#[test]
+fn bits_of_addresses_end_when_they_were_first_set_to() {
+    let mut talk = Talk::new(53);
+    for (seconds, payload) in [(0, "set"), (20, "set"), (35, "ask"), (100, "turn"), (300, "ask")] {
+        talk.seconds = seconds;
+        talk.udp(true, payload.as_bytes());
+    }
+    let rules = "alert udp any any -> any any (content:\"set\"; xbits:set,a,track ip_src,expire 30; sid:1;)\n\
+                 alert udp any any -> any any (content:\"ask\"; xbits:isset,a,track ip_src; sid:2;)\n\
+                 alert udp any any -> any any (content:\"turn\"; hostbits:toggle,b,src; sid:3;)\n\
+                 alert udp any any -> any any (content:\"ask\"; hostbits:isset,b,src; sid:4;)\n";
+    assert_eq!(talk.alerts(rules, &[], false), [(1, 1), (2, 1), (4, 3), (5, 4)]);
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{CanonicalUrl, URL_BYTES_MAX, UrlTraits, host};
+use super::escapes::push_escaped;
+use super::{CanonicalUrl, URL_BYTES_MAX, UrlTraits, host, path};
 use crate::public_suffix;
 
 /// The canonical form of `input`, if it names a host: a URL with a scheme, `//host/path`, or (as
@@ -43,7 +44,9 @@ pub fn canonical(input: &str) -> Option<CanonicalUrl> {
     }
     let path = out.len();
     push_path(tail, web, &mut out, &mut traits);
+    let look_up = path::of_written(tail, web, &out[path..]);
     Some(CanonicalUrl {
+        look_up,
         text: out,
         host: (host_start as u32, host_end as u32),
         registrable: registrable as u32,
@@ -62,6 +65,7 @@ fn mailto(rest: &str, mut traits: UrlTraits) -> Option<CanonicalUrl> {
     let end = out.len();
     let registrable = registrable_start(&out[host_start..], traits) + host_start;
     Some(CanonicalUrl {
+        look_up: None,
         text: out,
         host: (host_start as u32, end as u32),
         registrable: registrable as u32,
@@ -228,49 +232,6 @@ fn is_dots(segment: &str, count: usize) -> bool {
         rest = next;
     }
     rest.is_empty()
-}
-
-/// Appends `text` with escapes in one form.
-fn push_escaped(text: &str, out: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let escape = |byte: u8, out: &mut String| {
-        out.push('%');
-        out.push(char::from(HEX[usize::from(byte >> 4)]));
-        out.push(char::from(HEX[usize::from(byte & 15)]));
-    };
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let byte = bytes[at];
-        at += 1;
-        match byte {
-            b'%' => {
-                let pair = match bytes[at..] {
-                    [a, b, ..] => crate::encoding::hex(a).zip(crate::encoding::hex(b)),
-                    _ => None,
-                };
-                match pair {
-                    Some((high, low)) => {
-                        let value = high << 4 | low;
-                        at += 2;
-                        if is_unreserved(value) {
-                            out.push(char::from(value));
-                        } else {
-                            escape(value, out);
-                        }
-                    }
-                    None => escape(b'%', out),
-                }
-            }
-            b' ' | b'"' | b'<' | b'>' | b'`' | 0..=0x1f | 0x7f.. => escape(byte, out),
-            _ => out.push(char::from(byte)),
-        }
-    }
-}
-
-/// RFC 3986 section 2.3.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 #[cfg(test)]

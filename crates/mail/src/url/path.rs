@@ -8,6 +8,8 @@
 
 use std::borrow::Cow;
 
+use super::escapes::push_escaped;
+
 /// What servers take for a slash beside it, in any case.
 const SLASHES: [&[u8]; 2] = [b"%2f", b"%5c"];
 
@@ -47,6 +49,34 @@ pub(super) fn for_look_up(path_and_query: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The form for look-ups of a path as it was written, where it is another than that of the
+/// canonical one. A `..` takes the empty segment of `//` away there, and for servers that join
+/// slashes first the segment before: `/a//../b` is `/a/b` or `/b`.
+pub(super) fn of_written(tail: &str, web: bool, canonical: &str) -> Option<Box<str>> {
+    let tail = tail.split('#').next().unwrap_or_default();
+    let (path, query) = match tail.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (tail, None),
+    };
+    // Both are rare, and most paths are done with here.
+    let has_dots = path.contains("..") || path.contains("%2");
+    let has_slashes = path.contains("//") || path.contains(['\\', '%']);
+    if !has_dots || !has_slashes {
+        return None;
+    }
+    let slashed = if web { path.replace('\\', "/") } else { path.to_owned() };
+    let mut written = String::with_capacity(tail.len() + 1);
+    written.push('/');
+    push_escaped(slashed.strip_prefix('/').unwrap_or(&slashed), &mut written);
+    if let Some(query) = query {
+        written.push('?');
+        push_escaped(query, &mut written);
+    }
+    let resolved = for_look_up(&written);
+    let differs = matches!(resolved, Cow::Owned(_)) && resolved != for_look_up(canonical);
+    differs.then(|| resolved.into_owned().into_boxed_str())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::url::canonical;
@@ -72,6 +102,16 @@ mod tests {
             ("/x%252fy", "/x%252fy"),
             ("/go?to=http://a.example//b%2Fc", "/go?to=http://a.example//b%2Fc"),
             ("//go?a//b", "/go?a//b"),
+            ("/x//../secret/", "/secret/"),
+            ("/x//..//secret/?a/../b", "/secret/?a/../b"),
+            ("/a//%2e%2e/secret/", "/secret/"),
+            ("/a//%2E./secret/", "/secret/"),
+            ("/x//./../secret/", "/secret/"),
+            ("/x\\/../secret/", "/secret/"),
+            ("/a//b/../../secret/", "/secret/"),
+            ("/x/%2f/../secret", "/secret"),
+            ("/x/y//../..//secret/#//..", "/secret/"),
+            ("/a//b/../c", "/a/c"),
         ] {
             let url = canonical(&format!("http://a.example{path}")).unwrap();
             assert_eq!(url.path_for_look_up(), expected, "{path}");

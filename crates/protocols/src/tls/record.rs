@@ -40,7 +40,10 @@ pub(super) fn write(session: &Session, fields: &mut Fields) {
         ("session_resumed", flag::RESUMED | flag::SERVER_HELLO),
         ("certificates_hidden", flag::CERTIFICATES_HIDDEN),
     ] {
-        if session.flags & flag == flag {
+        // In TLS 1.3 the server sends the client's session id back whatever it does (RFC 8446,
+        // section 4.1.3).
+        let says_nothing = flag & flag::RESUMED != 0 && version_name(session) == "TLS 1.3";
+        if session.flags & flag == flag && !says_nothing {
             tls.truth(name, true);
         }
     }

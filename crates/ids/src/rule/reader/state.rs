@@ -248,6 +248,9 @@ fn transaction_list(draft: &mut Draft<'_>) -> Outcome<List> {
     Ok(List::Buffer(draft.key(name)))
 }
 
+/// How long a bit of `hostbits` stays set.
+const HOSTBITS_SECONDS: u32 = 300;
+
 fn host_bits(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let mut parts = value.splitn(3, ',').map(str::trim);
     let command = parts.next().unwrap_or_default();
@@ -267,13 +270,8 @@ fn host_bits(draft: &mut Draft<'_>, value: &str) -> Outcome {
         return Err("the name is missing or has spaces".into());
     }
     let bit = draft.shared.xbits.of(name);
-    let bits = HostBits {
-        command,
-        bit,
-        track,
-        expire_seconds: if command == BitCommand::Set { 300 } else { 0 },
-        is_hostbits: true,
-    };
+    let bits =
+        HostBits { command, bit, track, expire_seconds: HOSTBITS_SECONDS, is_hostbits: true };
     draft.append(list_of(command), Match::HostBits(bits)).map(|_| ())
 }
 

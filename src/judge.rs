@@ -31,7 +31,7 @@ use crate::url_lists::OpenLists;
 const FAULTS_NAMED_MAX: usize = 20;
 
 /// Loads rules, lists and policy.
-pub(super) fn judge_of(
+pub(crate) fn judge_of(
     config: &Config,
     users: &Users,
     (processes, lists): (&Processes, &OpenLists),
