@@ -342,9 +342,9 @@ fn reload(
             let denied = is_denied(&error) && node.config().node.sandbox != Sandbox::Off;
             let hint = "the sandbox (node.sandbox) lets the node read the files that the configuration named at \
                         the start; a file that is new, or that was replaced in a folder with keys or the data \
-                        folder below it, needs a restart; where keys and data are in other folders, files can be \
-                        replaced (a compiled list of URLs must be: a node reads it where it is, so never write \
-                        into it)";
+                        folder below it, needs a restart: write into the file instead of replacing it (never \
+                        into a compiled list of URLs, which a node reads where it is), or keep keys and data in \
+                        other folders";
             let error = match denied {
                 true => format!("{error:#}; {hint}"),
                 false => format!("{error:#}"),
