@@ -10,6 +10,7 @@ use gauntlet_gateway::node::files::{self, FileProblems};
 
 use crate::environment::environment;
 use crate::judge;
+use crate::policy::warnings as policy_warnings;
 use crate::serve::is_denied;
 
 /// Arguments of `gauntlet config`.
@@ -95,9 +96,13 @@ fn files_of(config: &Config) -> anyhow::Result<FileProblems> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _within = runtime.enter();
     let mut found = files::problems(config);
-    let policy = gauntlet_gateway::admin::policy_source::load(config).map(drop);
+    let policy = gauntlet_gateway::admin::policy_source::load(config).map(|policy| {
+        let warnings = policy_warnings::of(&policy, config);
+        found.warnings.extend(warnings.iter().map(policy_warnings::line));
+    });
     let texts = crate::digest::texts(config).map(drop);
     found.errors.extend([policy, texts].into_iter().filter_map(Result::err));
+    found.errors.extend(crate::web::files::problems(config));
     let judging = judge::file_problems(config);
     found.errors.extend(judging.errors);
     found.warnings.extend(judging.warnings);

@@ -157,6 +157,7 @@ pub(crate) fn examine(
     if running.is_none() {
         data::rules(config, &mut found);
     }
+    data::policy(config, &mut found);
     data::conditions(config, &mut found);
     resources::disk(config, &mut found);
     resources::certificates(config, secrets, &mut found);

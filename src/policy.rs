@@ -4,9 +4,10 @@
 mod replay;
 mod unpacker;
 mod versions;
+pub(crate) mod warnings;
+mod web;
 
 pub(crate) use versions::author;
-mod web;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -172,21 +173,27 @@ fn read_policy(file: &Path) -> anyhow::Result<Policy> {
 
 fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     let policy = read_policy(file)?;
-    let known = DataLossPrevention::names_of(&dlp::config_of(config)?.dlp)?;
+    let settings = dlp::config_of(config)?;
+    let known = DataLossPrevention::names_of(&settings.dlp)?;
     let never: Vec<NeverFound> = known
         .never_found(&policy)
         .into_iter()
         .filter(|never| config.is_some() || never.field != "dictionary")
         .collect();
     let mut out = std::io::stdout().lock();
-    for warning in &policy.warnings {
+    let found = match config {
+        Some(_) => warnings::of(&policy, &settings),
+        // Which lists there are is not known.
+        None => policy.warnings.clone(),
+    };
+    for warning in &found {
         let (line, rule) = (warning.line, &warning.rule);
         writeln!(out, "{}:{line}: rule {rule:?}: {}", file.display(), warning.message)?;
     }
     for never in &never {
         writeln!(out, "{}:{}: {never}", file.display(), never.line)?;
     }
-    let warnings = policy.warnings.len() + never.len();
+    let warnings = found.len() + never.len();
     let web = match policy.web.len() {
         0 => String::new(),
         web => format!("{web} web rules, "),

@@ -1,7 +1,8 @@
 //! `gauntlet proxy`: the web path by itself.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+mod access_log;
+
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +13,6 @@ use anyhow::{Context, bail};
 use gauntlet_gateway::config::{proxy_settings_of, trust_roots};
 use gauntlet_mail::Network;
 use gauntlet_policy::{Groups, Policy};
-use gauntlet_proxy::access_log::{AccessLog, AccessRecord, NoLog, Outcome, Peer};
 use gauntlet_proxy::auth::Logins;
 use gauntlet_proxy::content::{ContentJudge, SafeSearchResolver, ScanDownload};
 use gauntlet_proxy::icap::IcapServer;
@@ -26,8 +26,8 @@ use gauntlet_proxy::tls::{ListenerCertificate, OriginTrust};
 use gauntlet_proxy::{Parts, Server, StartError};
 use gauntlet_urlfilter::UrlList;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
+use self::access_log::{Access, Format};
 use crate::web::quota_file::QuotaFile;
 use crate::web_content::DownloadScanner;
 use crate::{dlp, phrases, urls};
@@ -35,7 +35,8 @@ use crate::{dlp, phrases, urls};
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
 times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists, files of
-users, certificates and lists of revoked ones (tls.crls) anew.
+users, certificates, lists of revoked ones (tls.crls) and the access log anew; SIGUSR1 the access log
+alone, for programs that rotate it.
 
 Exit status: 0 it was stopped; 2 it could not start.
 
@@ -142,17 +143,6 @@ pub(crate) struct Args {
     settings: Option<PathBuf>,
 }
 
-/// How a line of the access log is written.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Format {
-    /// Squid's native format
-    Squid,
-    /// Apache's combined format
-    Combined,
-    /// All that is known, with what was found in content, as a JSON object
-    Json,
-}
-
 fn upstream(text: &str) -> Result<Upstream, String> {
     let parts = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let (host, port) = parts.ok_or("write HOST:PORT, as in proxy.example.com:8080")?;
@@ -180,28 +170,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     judge.replace_bypass(urls::open(&args.bypass, &[])?);
     let content = content(args, &settings, judge.clone())?;
     // What is still to be written when the proxy stops is written when this is dropped.
-    let (log, _writing) = access_log(args)?;
+    let access = Access::open(args.access_log.as_deref(), args.log_format)?;
     let logins = settings.login.is_on().then(|| Logins::new(&settings.login, None)).transpose()?;
     let logins = logins.map(Arc::new);
     let certificate = certificate(args)?;
     let parts = Parts {
         judge: content.clone(),
         resolver: resolver(&settings),
-        log,
+        log: Arc::clone(&access.log),
         logins: logins.clone(),
         tls: certificate.as_ref().map(ListenerCertificate::config).transpose()?,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let lists = settings.content.phrases.clone();
     let reload = || {
+        access.open_anew();
         renew(certificate.as_deref());
         reload(args, &judge, &lists, &content, logins.as_deref());
     };
     if let Some(file) = &quota_file {
         runtime.spawn(Arc::clone(file).keep(write_every));
     }
-    let numbers = runtime.block_on(serve(settings, parts, &reload))?;
+    let mut numbers = runtime.block_on(serve(settings, parts, (&reload, &access)))?;
     quota_file.iter().for_each(|file| file.write());
+    numbers.push(("access_log_lines_lost".to_owned(), access.lost()));
     report(&numbers);
     Ok(ExitCode::SUCCESS)
 }
@@ -367,73 +359,15 @@ fn reload(
     }
 }
 
-/// Lines of a format, by way of a thread: sockets do not wait for a disk. If it cannot keep up,
-/// lines are lost.
-struct Lines {
-    writer: NonBlocking,
-    format: Format,
-}
-
-impl AccessLog for Lines {
-    fn record(&self, record: &AccessRecord) {
-        let line = match self.format {
-            Format::Squid => record.squid(),
-            Format::Combined => record.combined(),
-            Format::Json => json(record),
-        };
-        // The thread has nobody to tell of an error, either.
-        let _ = self.writer.clone().write_all(format!("{line}\n").as_bytes());
-    }
-}
-
-/// A record as JSON.
-fn json(record: &AccessRecord) -> String {
-    let since = record.at.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let outcome = match record.outcome {
-        Outcome::Passed => "passed",
-        Outcome::Tunnel => "tunnel",
-        Outcome::Denied => "denied",
-        Outcome::Failed => "failed",
-        Outcome::Aborted => "aborted",
-        Outcome::Unmodified => "unmodified",
-    };
-    let server = match &record.peer {
-        Peer::None => None,
-        Peer::Direct(host) | Peer::Parent(host) => Some(host),
-    };
-    serde_json::json!({
-        "at": since.as_secs_f64(), "seconds": record.took.as_secs_f64(),
-        "client": record.client, "user": record.user, "method": record.method, "url": record.url,
-        "version": record.version, "status": record.status, "bytes_out": record.bytes_out,
-        "bytes_in": record.bytes_in, "outcome": outcome, "server": server,
-        "content_type": record.content_type, "referer": record.referer,
-        "user_agent": record.user_agent, "refusal": record.refusal, "rule": record.rule,
-        "notes": record.notes, "reference": record.reference,
-    })
-    .to_string()
-}
-
-fn access_log(args: &Args) -> anyhow::Result<(Arc<dyn AccessLog>, Option<WorkerGuard>)> {
-    let (writer, guard) = match &args.access_log {
-        None => return Ok((Arc::new(NoLog), None)),
-        Some(file) if file.as_os_str() == "-" => tracing_appender::non_blocking(io::stdout()),
-        Some(file) => {
-            let open = OpenOptions::new().create(true).append(true).open(file);
-            let open = open.with_context(|| format!("cannot write {}", file.display()))?;
-            tracing_appender::non_blocking(open)
-        }
-    };
-    Ok((Arc::new(Lines { writer, format: args.log_format }), Some(guard)))
-}
-
 async fn serve(
     settings: Settings,
     parts: Parts,
-    reload: &(dyn Fn() + Sync),
+    (reload, access): (&(dyn Fn() + Sync), &Access),
 ) -> anyhow::Result<Vec<(String, u64)>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut rotate = signal(SignalKind::user_defined1())?;
     let (judge, log) = (Arc::clone(&parts.judge), Arc::clone(&parts.log));
     let icap = IcapServer::bind(settings.clone(), Parts { judge, log, ..Parts::default() }).await?;
     let is_proxy = !settings.listen.is_empty() || !settings.transparent.listen.is_empty();
@@ -459,6 +393,7 @@ async fn serve(
             ended = running.as_mut() => break ended?,
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            _ = rotate.recv() => access.open_anew(),
             // Reading a list may take long; requests are served by other threads meanwhile.
             _ = hangup.recv() => tokio::task::block_in_place(|| {
                 trust_anew(trust.as_ref());

@@ -1,6 +1,7 @@
 //! The web path of a node: its listeners, what judges requests, and the web log.
 
 mod certificates;
+pub(crate) mod files;
 mod listening;
 mod logins;
 mod look_up;

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use gauntlet_content::engines::{Contents, EngineSet};
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::process::supervisor::Settings;
-use gauntlet_content::{Limits, Object, OnFailure, Password, PropertyKind, Root, Tree};
+use gauntlet_content::{DefectKind, Limits, Object, OnFailure, Password, PropertyKind, Root, Tree};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::config::Config;
 use gauntlet_proxy::content::{Download, ScanDownload, ScanVerdict};
@@ -133,13 +133,17 @@ impl Parts {
     }
 }
 
-/// A finding goes before what could not be read.
+/// A finding goes before a bomb, and both before what could not be read.
 fn verdict(tree: &Tree) -> ScanVerdict {
     let properties = tree.objects.iter().flat_map(|object| &object.properties);
     let findings = properties.filter(|p| p.kind == PropertyKind::EngineFinding);
     let names: Vec<&str> = findings.map(|p| p.detail.as_str()).take(NAMES_MAX).collect();
     if !names.is_empty() {
         return ScanVerdict::Found { name: names.join(", ") };
+    }
+    let bomb = tree.unread().find(|(_, defect)| defect.kind == DefectKind::Bomb);
+    if let Some((object, _)) = bomb {
+        return ScanVerdict::Bomb(object.path.clone());
     }
     let mut failed = tree.engines.iter();
     let failed = failed.find(|r| !r.error.is_empty() && r.on_failure != OnFailure::Accept);
@@ -150,8 +154,15 @@ fn verdict(tree: &Tree) -> ScanVerdict {
         None => ScanVerdict::Clean,
         Some((object, defect)) => {
             let kind = serde_json::to_value(defect.kind).unwrap_or_default();
-            let kind = kind.as_str().unwrap_or("unread").to_owned();
-            ScanVerdict::Failed(format!("{} is not read: {kind}", object.path))
+            let kind = kind.as_str().unwrap_or("unread").replace('_', " ");
+            let why = format!("{} is not read: {kind}", object.path);
+            match defect.kind {
+                // Another time it may go better.
+                DefectKind::OutOfTime | DefectKind::DecoderFailed | DefectKind::ToolMissing => {
+                    ScanVerdict::Failed(why)
+                }
+                _ => ScanVerdict::Unreadable(why),
+            }
         }
     }
 }

@@ -37,6 +37,21 @@ fn files_that_a_start_would_miss_are_errors() {
              key = [\"/nope.key\"]",
             "listener.certificate /nope.pem",
         ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:0\"\nrole = \"proxy\"\n\
+             [proxy.content]\nphrases = [\"/nope.txt\"]",
+            "proxy.content.phrases: cannot read /nope.txt",
+        ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:0\"\nrole = \"proxy\"\n\
+             [proxy.login]\nmethods = [\"basic\"]\npassword_file = \"/nope.users\"",
+            "/nope.users",
+        ),
+        (
+            "[[listener]]\naddress = \"127.0.0.1:0\"\nrole = \"proxy\"\n\
+             [proxy.tls]\nca_certificate = \"/nope.ca\"\nca_key = \"/nope.key\"",
+            "/nope.ca",
+        ),
     ] {
         let out = check(folder.path(), text, &[]);
         assert_eq!(out.status.code(), Some(2), "{text}: {out:?}");
@@ -101,4 +116,32 @@ fn what_only_others_may_read_is_a_warning() {
     let out = check(folder.path(), &text, &[]);
     assert!(out.status.success(), "{out:?}");
     assert!(said(&out).contains("not checked"), "{}", said(&out));
+}
+
+/// A rule of the policy that asks for what there is not does nothing: who checks is told.
+#[test]
+fn rules_that_do_nothing_are_warnings_with_their_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    let text = "[[web_rule]]\nname = \"games\"\nwhen.url = { host = \".games.example\", \
+                list = \"games\" }\ndo = { block = \"Not here.\" }\n";
+    std::fs::write(&policy, text).unwrap();
+    let config = format!("[policy]\npath = {policy:?}");
+    let out = check(folder.path(), &config, &[]);
+    assert!(out.status.success(), "{out:?}");
+    for part in [
+        "policy, line 1: rule \"games\": url.host = \".games.example\" fits no host",
+        "url.list = \"games\": no [[url_list]] has it",
+    ] {
+        assert!(said(&out).contains(part), "{part}: {}", said(&out));
+    }
+    let out = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["policy", "check"])
+        .arg(&policy)
+        .args(["--config"])
+        .arg(folder.path().join("gauntlet.toml"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(told.contains("no [[url_list]] has it") && told.contains("2 warnings"), "{told}");
 }

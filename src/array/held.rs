@@ -44,16 +44,9 @@ impl EitherHeld {
         &self,
         question: impl FnOnce(&SharedQuarantine) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        let Some(held) = self.array.held.as_ref().filter(|_| self.array.state().is_connected)
-        else {
-            return Ok(None);
-        };
-        match question(held) {
-            Err(StoreError::Remote { message, retry: true }) => {
-                tracing::warn!(error = message, "the array's held mail cannot be asked for");
-                Ok(None)
-            }
-            answer => answer.map(Some),
+        match &self.array.held {
+            Some(held) => self.array.answer("held mail", || question(held)),
+            None => Ok(None),
         }
     }
 

@@ -125,6 +125,24 @@ impl Membership {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The array's answer; none if its database is away. `what` cannot be asked then, for the log.
+    pub(crate) fn answer<T>(
+        &self,
+        what: &str,
+        question: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        if !self.state().is_connected {
+            return Ok(None);
+        }
+        match question() {
+            Err(StoreError::Remote { message, retry: true }) => {
+                tracing::warn!(error = message, "the array's {what} cannot be asked");
+                Ok(None)
+            }
+            answer => answer.map(Some),
+        }
+    }
+
     /// Since when the database is away, in Unix milliseconds; none while it is there, or before it
     /// was tried.
     pub(crate) fn away_since_ms(&self) -> Option<i64> {
@@ -378,18 +396,9 @@ impl EitherLog {
     /// Asks the array; none if it cannot be asked.
     fn of_array<T>(
         &self,
-        question: impl Fn(&dyn MessageLog) -> Result<T, StoreError>,
+        question: impl FnOnce(&dyn MessageLog) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        if !self.array.state().is_connected {
-            return Ok(None);
-        }
-        match question(&*self.array.log) {
-            Err(StoreError::Remote { message, retry: true }) => {
-                tracing::warn!(error = message, "the array's log cannot be asked");
-                Ok(None)
-            }
-            answer => answer.map(Some),
-        }
+        self.array.answer("log", || question(&*self.array.log))
     }
 }
 

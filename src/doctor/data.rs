@@ -6,6 +6,7 @@ use gauntlet_gateway::scan::data_loss::DataLossPrevention;
 
 use super::{Findings, Status};
 use crate::judge;
+use crate::policy::warnings;
 
 /// Name of this check.
 const CHECK: &str = "data loss";
@@ -33,6 +34,23 @@ pub(super) fn conditions(config: &Config, found: &mut Findings) {
     if never.is_empty() {
         let text = format!("all names of {conditions} conditions of the policy are known");
         found.add(Status::Ok, CHECK, text);
+    }
+}
+
+/// No rule of the policy in force does nothing.
+pub(super) fn policy(config: &Config, found: &mut Findings) {
+    const CHECK: &str = "policy";
+    // A node does not start with one that cannot be read: its own message says more.
+    let Ok(policy) = policy_source::load(config) else { return };
+    let warnings = warnings::of(&policy, config);
+    for warning in &warnings {
+        let text = warnings::line(warning);
+        let text = text.trim_start_matches("policy, ");
+        found.add(Status::Warning, CHECK, text.to_owned());
+    }
+    if warnings.is_empty() {
+        let (rules, web) = (policy.rules.len(), policy.web.len());
+        found.add(Status::Ok, CHECK, format!("no faults in {rules} rules, {web} web rules"));
     }
 }
 

@@ -130,7 +130,7 @@ async fn read(
     let day = i32::try_from(day).unwrap_or(i32::MAX);
     for row in session.rows(DOING, sql, &[&day, &nodes, &numbers]).await? {
         let (number, node, body): (i64, i16, &[u8]) = (row.get(0), row.get(1), row.get(2));
-        let unpacked = Unpacked::new(body)?;
+        let mut unpacked = Unpacked::new(body)?;
         for at in 0.. {
             let Some(cursor) = unpacked.cursor(at) else { break };
             let known = pending.get(&(cursor, node));

@@ -15,10 +15,13 @@
 //! Numbers are LEB128.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
 
 use gauntlet_store::log::{Cursor, LoggedMessage, terms_of};
 use gauntlet_store::record::{Event, LogRecord};
 use serde::{Deserialize, Serialize};
+use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 use crate::error::ArrayError;
 
@@ -28,6 +31,8 @@ pub const MESSAGES_MAX: usize = 256;
 const RECORD_BYTES: usize = 1 << 20;
 /// Most bytes that a pack may unfold to: more is damage.
 const UNPACKED_BYTES_MAX: usize = 256 << 20;
+/// So much is unfolded for the directory at first: a block of Zstandard is no longer.
+const DIRECTORY_BYTES: usize = 128 << 10;
 /// Leading byte of format 1.
 const FORMAT: u8 = 1;
 
@@ -193,51 +198,119 @@ fn two_digits(number: u64) -> u64 {
     number.saturating_add(unit / 2) / unit * unit
 }
 
-/// An unfolded pack.
-#[derive(Debug)]
-pub struct Unpacked {
+/// A pack, unfolded as far as it is read: of many packs a search needs the directory alone, and of
+/// others one message.
+pub struct Unpacked<'b> {
+    frame: &'b [u8],
+    /// Bytes of the frame that are unfolded.
+    read: usize,
+    decoder: DCtx<'static>,
+    /// As long as all that it unfolds to; `filled` bytes of it are there.
     plain: Vec<u8>,
+    filled: usize,
     messages: Vec<Packed>,
 }
 
-/// One message of an unfolded pack.
+impl fmt::Debug for Unpacked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (messages, filled) = (self.messages.len(), self.filled);
+        f.debug_struct("Unpacked")
+            .field("messages", &messages)
+            .field("filled", &filled)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One message of a pack.
 #[derive(Debug)]
 struct Packed {
     cursor: i64,
-    /// Places of its terms in the pack's list.
-    terms: Vec<u32>,
-    /// Its record's bytes.
-    start: usize,
-    end: usize,
+    /// Bytes of the places of its terms in the pack's list.
+    terms: Range<usize>,
+    /// Bytes of its record.
+    record: Range<usize>,
 }
 
-impl Unpacked {
-    /// Unfolds the body of a pack.
+impl<'b> Unpacked<'b> {
+    /// Opens the body of a pack and reads its directory.
     ///
     /// # Errors
     /// If it is damaged, or of a format that a newer program made.
-    pub fn new(body: &[u8]) -> Result<Self, ArrayError> {
-        let plain = unfold(body)?;
-        let messages = directory(&plain).ok_or_else(|| damaged("its directory is cut short"))?;
-        Ok(Unpacked { plain, messages })
+    pub fn new(body: &'b [u8]) -> Result<Self, ArrayError> {
+        let (frame, bytes) = frame_of(body)?;
+        let plain = vec![0; bytes];
+        let decoder = DCtx::create();
+        let mut unpacked =
+            Unpacked { frame, read: 0, decoder, plain, filled: 0, messages: Vec::new() };
+        let mut wanted = DIRECTORY_BYTES;
+        loop {
+            unpacked.unfold(wanted.min(bytes))?;
+            let known = unpacked.plain.get(..unpacked.filled).unwrap_or_default();
+            match directory(known, bytes) {
+                Some(messages) => {
+                    unpacked.messages = messages;
+                    return Ok(unpacked);
+                }
+                None if wanted < bytes => wanted = wanted.saturating_mul(2),
+                None => return Err(damaged("its directory is cut short")),
+            }
+        }
+    }
+
+    /// Unfolds the first `wanted` bytes, if they are not there yet.
+    fn unfold(&mut self, wanted: usize) -> Result<(), ArrayError> {
+        while self.filled < wanted {
+            let Some(room) = self.plain.get_mut(self.filled..wanted) else {
+                return Err(damaged("it ends too early"));
+            };
+            let mut output = OutBuffer::around(room);
+            let mut input = InBuffer::around(self.frame.get(self.read..).unwrap_or_default());
+            self.decoder
+                .decompress_stream(&mut output, &mut input)
+                .map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
+            let (made, taken) = (output.pos(), input.pos());
+            if made == 0 && taken == 0 {
+                return Err(damaged("it ends too early"));
+            }
+            (self.filled, self.read) = (self.filled + made, self.read + taken);
+        }
+        Ok(())
     }
 
     /// Places of messages that have, for each of these lists, at least one of the keys, newest
     /// first. `terms` are those of the pack's row.
     pub fn find(&self, terms: &[i32], required: &[Vec<i32>]) -> Vec<usize> {
-        let place = |key: &i32| terms.binary_search(key).ok().map(|at| at as u32);
-        let lists: Vec<Vec<u32>> =
+        let place = |key: &i32| terms.binary_search(key).ok();
+        let lists: Vec<Vec<usize>> =
             required.iter().map(|any| any.iter().filter_map(place).collect()).collect();
-        let has = |message: &Packed, any: &Vec<u32>| {
-            any.iter().any(|place| message.terms.binary_search(place).is_ok())
+        let mut seen = vec![false; lists.len()];
+        let mut has_all = |message: &Packed| {
+            seen.fill(false);
+            for place in self.places(message) {
+                for (list, seen) in lists.iter().zip(&mut seen) {
+                    *seen |= list.contains(&place);
+                }
+            }
+            seen.iter().all(|seen| *seen)
         };
-        let mut found: Vec<usize> = (0..self.messages.len())
-            .filter(|&at| {
-                self.messages.get(at).is_some_and(|m| lists.iter().all(|any| has(m, any)))
-            })
-            .collect();
+        let mut found: Vec<usize> = Vec::new();
+        for (at, message) in self.messages.iter().enumerate() {
+            if has_all(message) {
+                found.push(at);
+            }
+        }
         found.sort_by_key(|&at| std::cmp::Reverse(self.messages.get(at).map(|m| m.cursor)));
         found
+    }
+
+    /// Places of a message's terms in the pack's list, ascending.
+    fn places(&self, message: &Packed) -> impl Iterator<Item = usize> {
+        let mut rest = self.plain.get(message.terms.clone()).unwrap_or_default();
+        let mut place = 0_usize;
+        std::iter::from_fn(move || {
+            place = place.checked_add(take_number(&mut rest)?)?;
+            Some(place)
+        })
     }
 
     /// The cursor of the message at this place.
@@ -249,13 +322,15 @@ impl Unpacked {
     ///
     /// # Errors
     /// If it is damaged.
-    pub fn message(&self, place: usize) -> Result<LoggedMessage, ArrayError> {
+    pub fn message(&mut self, place: usize) -> Result<LoggedMessage, ArrayError> {
         let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
-        let record = self.plain.get(packed.start..packed.end).unwrap_or_default();
+        let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
+        self.unfold(record.end)?;
+        let record = self.plain.get(record).unwrap_or_default();
         let stored: Stored =
             rmp_serde::from_slice(record).map_err(|error| damaged(&error.to_string()))?;
         let Stored { record, events } = stored;
-        Ok(LoggedMessage { cursor: Cursor(packed.cursor), record, events, node: String::new() })
+        Ok(LoggedMessage { cursor, record, events, node: String::new() })
     }
 }
 
@@ -263,44 +338,43 @@ fn damaged(cause: &str) -> ArrayError {
     ArrayError::Damaged { what: "a pack of the array's log".to_owned(), cause: cause.to_owned() }
 }
 
-fn unfold(body: &[u8]) -> Result<Vec<u8>, ArrayError> {
+/// The frame of a body, and the number of bytes that it unfolds to.
+fn frame_of(body: &[u8]) -> Result<(&[u8], usize), ArrayError> {
     let (&format, frame) = body.split_first().ok_or_else(|| damaged("it is empty"))?;
     if format != FORMAT {
         return Err(damaged(&format!("format {format} is of a newer program")));
     }
     let length = zstd_safe::get_frame_content_size(frame).map_err(|_| damaged("no frame"))?;
     let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    if length > UNPACKED_BYTES_MAX {
-        return Err(damaged(&format!("it claims {length} bytes")));
+    match length > UNPACKED_BYTES_MAX {
+        true => Err(damaged(&format!("it claims {length} bytes"))),
+        false => Ok((frame, length)),
     }
-    let mut plain = Vec::with_capacity(length);
-    zstd_safe::decompress(&mut plain, frame)
-        .map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
-    Ok(plain)
 }
 
-fn directory(plain: &[u8]) -> Option<Vec<Packed>> {
-    let mut rest = plain;
-    let count = take_number(&mut rest)?;
+/// The messages of a pack of `bytes` bytes, of which the first are known; none if the directory is
+/// longer than those, or wrong.
+fn directory(known: &[u8], bytes: usize) -> Option<Vec<Packed>> {
+    let mut rest = known;
+    let at = |rest: &[u8]| known.len() - rest.len();
     let mut lengths = Vec::new();
     let mut messages = Vec::new();
-    for _ in 0..count {
+    for _ in 0..take_number(&mut rest)? {
         let (cursor, after) = rest.split_first_chunk::<8>()?;
         rest = after;
-        let mut terms = Vec::new();
-        let mut place = 0_u32;
-        for _ in 0..take_number(&mut rest)? {
-            place = place.checked_add(u32::try_from(take_number(&mut rest)?).ok()?)?;
-            terms.push(place);
+        let terms = take_number(&mut rest)?;
+        let start = at(rest);
+        for _ in 0..terms {
+            take_number(&mut rest)?;
         }
+        let terms = start..at(rest);
         lengths.push(take_number(&mut rest)?);
-        let cursor = i64::from_le_bytes(*cursor);
-        messages.push(Packed { cursor, terms, start: 0, end: 0 });
+        messages.push(Packed { cursor: i64::from_le_bytes(*cursor), terms, record: 0..0 });
     }
-    let mut start = plain.len() - rest.len();
+    let mut start = at(rest);
     for (message, length) in messages.iter_mut().zip(lengths) {
-        let end = start.checked_add(length).filter(|end| *end <= plain.len())?;
-        (message.start, message.end) = (start, end);
+        let end = start.checked_add(length).filter(|end| *end <= bytes)?;
+        message.record = start..end;
         start = end;
     }
     Some(messages)
@@ -353,7 +427,7 @@ mod tests {
         let packs = pack(&messages, Effort::Tight).unwrap();
         assert_eq!(packs.iter().map(|p| p.messages).collect::<Vec<_>>(), [256, 44]);
         assert_eq!((packs[0].first, packs[0].last), (0, 255 * 4096));
-        let unpacked = Unpacked::new(&packs[0].body).unwrap();
+        let mut unpacked = Unpacked::new(&packs[0].body).unwrap();
         for (at, place) in (0..256).zip(0..) {
             assert_eq!(unpacked.message(place).unwrap(), messages[at]);
         }
@@ -391,13 +465,20 @@ mod tests {
     fn damage_is_an_error_and_no_panic() {
         let packs = pack(&(0..20).map(message).collect::<Vec<_>>(), Effort::Fast).unwrap();
         let body = &packs[0].body;
+        let read = |body: &[u8]| {
+            let mut unpacked = Unpacked::new(body)?;
+            (0..20).try_for_each(|place| unpacked.message(place).map(drop))
+        };
+        read(body).unwrap();
         for end in 0..body.len() {
-            assert!(Unpacked::new(&body[..end]).is_err(), "cut at {end}");
+            // Its last block ends behind the last record.
+            let is_whole = read(&body[..end]).is_ok();
+            assert!(!is_whole || end + 4 > body.len(), "cut at {end} of {}", body.len());
         }
         for at in 0..body.len() {
             let mut wrong = body.clone();
             wrong[at] ^= 0x55;
-            if let Ok(unpacked) = Unpacked::new(&wrong) {
+            if let Ok(mut unpacked) = Unpacked::new(&wrong) {
                 for place in 0..30 {
                     let _read_or_refused = unpacked.message(place);
                 }

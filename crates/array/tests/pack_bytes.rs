@@ -5,7 +5,7 @@ use gauntlet_array::pack::Unpacked;
 
 /// Unfolds the bytes, and reads every message that they claim to hold.
 pub(crate) fn read(bytes: &[u8]) {
-    let Ok(unpacked) = Unpacked::new(bytes) else { return };
+    let Ok(mut unpacked) = Unpacked::new(bytes) else { return };
     for place in unpacked.find(&[], &[]) {
         assert!(unpacked.cursor(place).is_some());
         let _read_or_refused = unpacked.message(place);

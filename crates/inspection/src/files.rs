@@ -119,7 +119,12 @@ impl Files {
         let scanned = runtime.block_on(self.scanner.scan(download));
         let (class, verdict, detail) = match (scanned, kept.problem) {
             (ScanVerdict::Found { name }, _) => (Class::Malware, "found", Some(name)),
-            (ScanVerdict::Failed(why), _) => (Class::Unscannable, "failed", Some(why)),
+            (ScanVerdict::Bomb(path), _) => {
+                (Class::Unscannable, "failed", Some(format!("{path}: decompression bomb")))
+            }
+            (ScanVerdict::Failed(why) | ScanVerdict::Unreadable(why), _) => {
+                (Class::Unscannable, "failed", Some(why))
+            }
             (ScanVerdict::Clean, Some(why)) => (Class::Unscannable, "failed", Some(why.to_owned())),
             (ScanVerdict::Clean, None) => (Class::Ham, "clean", None),
         };

@@ -178,8 +178,7 @@ fn condition_problem(when: &Condition, groups: &Groups) -> Option<String> {
             return Some(format!("`{name}` is an empty list"));
         }
     }
-    let inner = [&when.all, &when.any].into_iter().flatten().flatten().chain(when.not.as_deref());
-    inner.into_iter().find_map(|c| condition_problem(c, groups))
+    when.inner().find_map(|c| condition_problem(c, groups))
 }
 
 /// Rules behind one that stops and matches wherever they do.

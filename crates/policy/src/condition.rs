@@ -242,10 +242,13 @@ impl Condition {
 
     /// How deep `all`, `any` and `not` nest; 1 for a flat table.
     pub fn depth(&self) -> usize {
+        1 + self.inner().map(Condition::depth).max().unwrap_or(0)
+    }
+
+    /// The conditions right inside this one.
+    pub(crate) fn inner(&self) -> impl Iterator<Item = &Condition> {
         let lists = [&self.all, &self.any];
-        let inner = lists.into_iter().flatten().flatten();
-        let inner = inner.chain(self.not.as_deref()).map(Condition::depth).max();
-        1 + inner.unwrap_or(0)
+        lists.into_iter().flatten().flatten().chain(self.not.as_deref())
     }
 }
 

@@ -9,16 +9,11 @@ use crate::rule::Rule;
 
 /// The conditions on data of a table, and of those inside it.
 fn conditions(when: &Condition) -> Vec<&DataCondition> {
-    let lists = [&when.all, &when.any];
-    let inner = lists.into_iter().flatten().flatten().chain(when.not.as_deref());
-    when.dlp.iter().chain(inner.flat_map(conditions)).collect()
+    when.dlp.iter().chain(when.inner().flat_map(conditions)).collect()
 }
 
 fn asks(when: &Condition) -> bool {
-    let lists = [&when.all, &when.any];
-    when.dlp.is_some()
-        || lists.into_iter().flatten().flatten().any(asks)
-        || when.not.as_deref().is_some_and(asks)
+    when.dlp.is_some() || when.inner().any(asks)
 }
 
 impl Policy {

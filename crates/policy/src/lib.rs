@@ -22,6 +22,7 @@ pub mod finding;
 pub mod groups;
 pub mod input;
 mod language;
+pub mod listed;
 pub mod objects;
 pub mod packets;
 pub mod pattern;

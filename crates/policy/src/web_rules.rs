@@ -10,6 +10,7 @@
 
 mod check;
 pub mod condition;
+mod never;
 mod quota;
 mod rule;
 

@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hyper::{Request, Version};
+
 use crate::reason::Note;
+use crate::refusal::Refusal;
 
 /// What is known of a request when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +136,37 @@ impl AccessRecord {
         }
     }
 
+    /// A request that was answered by the HTTP library, since it could not be read: nothing else is
+    /// known of it.
+    pub(crate) fn unread(client: IpAddr, refusal: &Refusal) -> Self {
+        AccessRecord {
+            status: refusal.status().as_u16(),
+            refusal: Some(refusal.name()),
+            outcome: Outcome::Failed,
+            ..AccessRecord::begun(client, String::new(), "HTTP/1.1", String::new())
+        }
+    }
+
+    /// A request of a client that the proxy does not take, or not at this time.
+    pub(crate) fn refused_at_once<B>(
+        client: IpAddr,
+        request: &Request<B>,
+        url: &str,
+        refusal: &Refusal,
+    ) -> Self {
+        let outcome = match refusal {
+            Refusal::Client => Outcome::Denied,
+            _ => Outcome::Failed,
+        };
+        AccessRecord {
+            url: url.to_owned(),
+            outcome,
+            method: request.method().to_string(),
+            version: version_name(request.version()),
+            ..AccessRecord::unread(client, refusal)
+        }
+    }
+
     /// Squid's native format (`logformat squid`): `time elapsed client code/status bytes method URL
     /// user hierarchy/peer type`.
     pub fn squid(&self) -> String {
@@ -188,6 +222,15 @@ impl AccessRecord {
             quoted(self.referer.as_deref().unwrap_or("-")),
             quoted(self.user_agent.as_deref().unwrap_or("-")),
         )
+    }
+}
+
+/// A version of HTTP as logs have it.
+pub(crate) fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
     }
 }
 

@@ -11,7 +11,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::time::timeout;
 
+use crate::access_log::AccessRecord;
 use crate::client::{Client, Socket, Stage};
+use crate::refusal::Refusal;
 use crate::service::Service;
 use crate::settings::Settings;
 use crate::stop::Phase;
@@ -43,7 +45,7 @@ pub(crate) async fn serve_socket(
         (service.stop.clone().begun(Phase::Draining), service.stop.clone().begun(Phase::Ended));
     let (mut draining, mut ended) = (pin!(draining), pin!(ended));
     let each = {
-        let client = Arc::clone(&client);
+        let (client, service) = (Arc::clone(&client), Arc::clone(&service));
         service_fn(move |mut request| {
             let (service, client) = (Arc::clone(&service), Arc::clone(&client));
             tunneled.iter().for_each(|tunneled| tunneled.mark(&mut request));
@@ -77,6 +79,13 @@ pub(crate) async fn serve_socket(
         && error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
     {
         counters.protocol_errors.add(1);
+        let is_too_large =
+            error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse_too_large);
+        let refusal = match is_too_large {
+            true => Refusal::HeaderTooLarge,
+            false => Refusal::Malformed("it could not be read"),
+        };
+        service.log.record(&AccessRecord::unread(client.address, &refusal));
         tracing::debug!(client = %client.address, %error, "request could not be read");
     }
 }

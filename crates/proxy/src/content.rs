@@ -7,6 +7,7 @@
 mod chain;
 mod decode;
 mod evidence;
+mod fields;
 pub mod group;
 mod inspector;
 mod judge;
@@ -21,6 +22,7 @@ mod stream;
 mod text;
 
 pub use crate::settings::content::{ContentSettings, ContentSettingsError};
+pub(crate) use fields::media_types;
 pub use inspector::ContentInspector;
 pub use judge::ContentJudge;
 pub use mapped::SafeSearchResolver;

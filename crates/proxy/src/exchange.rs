@@ -11,12 +11,13 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, Uri, Version};
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, AccessRecord, Outcome};
+use crate::access_log::{AccessLog, AccessRecord, Outcome, version_name};
 use crate::body::{AnyBody, BodyError};
 use crate::client::{Busy, Client};
 use crate::counters::Counters;
 use crate::meter::Metered;
 use crate::refusal::Refusal;
+use crate::request::without_user;
 
 /// What inspectors say of a request's bodies, for its record.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +71,7 @@ impl Exchange {
     /// A request that was not understood is named as it came.
     fn name(&mut self) {
         if self.record.url.is_empty() {
-            self.record.url = self.uri.to_string();
+            self.record.url = without_user(&self.uri);
         }
     }
 
@@ -128,14 +129,6 @@ impl Drop for Exchange {
 /// Bytes of a body by its header.
 fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
-}
-
-fn version_name(version: Version) -> &'static str {
-    match version {
-        Version::HTTP_10 => "HTTP/1.0",
-        Version::HTTP_2 => "HTTP/2.0",
-        _ => "HTTP/1.1",
-    }
 }
 
 /// The body of an answer on its way to the client; the exchange ends with it.

@@ -20,9 +20,10 @@ use gauntlet_web::{
     Listed, RELEASED_ACTION, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebListed,
     WebResponse,
 };
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::header::CONTENT_LENGTH;
 use hyper::{HeaderMap, Uri};
 
+use crate::content::media_types;
 use crate::judge::{
     BlockReason, Decision, Judge, Note, ResponseDecision, ResponseHead, TlsDecision, Warning,
 };
@@ -301,27 +302,28 @@ impl Judge for PolicyJudge {
         if !concerns_responses(policy) {
             return ResponseDecision::Pass;
         }
-        let text = |name| head.headers.get(name).and_then(|v| v.to_str().ok());
-        let media = text(CONTENT_TYPE).and_then(|v| v.split(';').next());
-        let media = media.map(|v| v.trim().to_ascii_lowercase());
-        let response = WebResponse {
-            status: head.status.as_u16(),
-            content_type: media.as_deref(),
-            bytes: text(CONTENT_LENGTH).and_then(|v| v.parse().ok()),
-        };
-        let (disposition, _) = self.dispose(policy, request, Some(response));
-        let rate = disposition.changes.iter().filter_map(|change| match change {
-            WebChange::LimitRate { bytes_per_second } => Some(*bytes_per_second),
-            WebChange::Strip { .. } | WebChange::BypassTls => None,
-        });
-        let rule = disposition.decided_by.unwrap_or_default();
-        match (disposition.action, rate.min()) {
+        let length = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+        let bytes = length.and_then(|v| v.parse().ok());
+        let mut least: Option<u64> = None;
+        // Programs differ in which of several types they take: the strictest counts.
+        for media_type in media_types(head.headers) {
+            let content_type = Some(media_type.as_str()).filter(|name| !name.is_empty());
+            let response = WebResponse { status: head.status.as_u16(), content_type, bytes };
+            let (disposition, _) = self.dispose(policy, request, Some(response));
+            let rule = disposition.decided_by.unwrap_or_default();
             // It is too late to go elsewhere; the rules are checked for it.
-            (WebAction::Block { text } | WebAction::Warn { text, .. }, _) => {
-                ResponseDecision::Block(BlockReason { rule, text })
+            if let WebAction::Block { text } | WebAction::Warn { text, .. } = disposition.action {
+                return ResponseDecision::Block(BlockReason { rule, text });
             }
-            (_, Some(rate)) => ResponseDecision::Inspect(Box::new(RateLimit::new(rate))),
-            (_, None) => ResponseDecision::Pass,
+            let rates = disposition.changes.iter().filter_map(|change| match change {
+                WebChange::LimitRate { bytes_per_second } => Some(*bytes_per_second),
+                WebChange::Strip { .. } | WebChange::BypassTls => None,
+            });
+            least = rates.chain(least).min();
+        }
+        match least {
+            Some(rate) => ResponseDecision::Inspect(Box::new(RateLimit::new(rate))),
+            None => ResponseDecision::Pass,
         }
     }
 }

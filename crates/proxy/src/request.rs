@@ -241,6 +241,15 @@ impl Fields {
     }
 }
 
+/// What was asked for, for logs and pages: a URL may have a name and a password in it.
+pub(crate) fn without_user(uri: &Uri) -> String {
+    let text = uri.to_string();
+    match uri.authority().and_then(|authority| authority.as_str().rsplit_once('@')) {
+        Some((user, _)) => text.replacen(&format!("{user}@"), "", 1),
+        None => text,
+    }
+}
+
 fn uri_bytes(uri: &Uri) -> usize {
     let authority = uri.authority().map_or(0, |a| a.as_str().len() + "http://".len());
     authority + uri.path_and_query().map_or(0, |p| p.as_str().len())

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 
-use crate::access_log::{AccessLog, NoLog};
+use crate::access_log::{AccessLog, AccessRecord, NoLog};
 use crate::auth::{LoginError, Logins};
 use crate::client::Client;
 use crate::connection::{builder, serve_stream};
@@ -27,6 +27,7 @@ use crate::forward::Forwarder;
 use crate::interception;
 use crate::judge::{AllowAll, Judge};
 use crate::refusal::Refusal;
+use crate::request::without_user;
 use crate::resolve::{Resolve, SystemResolver};
 use crate::service::{References, Service};
 use crate::settings::{Settings, SettingsError};
@@ -317,10 +318,12 @@ async fn refuse(
     service: &Arc<Service>,
 ) {
     let (settings, counters) = (Arc::clone(&service.settings), Arc::clone(&service.counters));
+    let log = Arc::clone(&service.log);
     let each = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         counters.refused(&refusal);
-        let url = request.uri().to_string();
+        let url = without_user(request.uri());
         let client = peer.ip().to_canonical();
+        log.record(&AccessRecord::refused_at_once(client, &request, &url, &refusal));
         let about = About {
             url: &url,
             client,

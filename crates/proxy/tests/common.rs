@@ -135,6 +135,11 @@ impl Proxy {
         until(|| self.log.0.lock().unwrap().first().cloned()).await
     }
 
+    /// The first `count` records of requests, as they ended.
+    pub(crate) async fn records(&self, count: usize) -> Vec<AccessRecord> {
+        until(|| Some(self.log.all()).filter(|log| log.len() >= count)).await
+    }
+
     /// Runs curl with this proxy; none if curl is missing.
     pub(crate) async fn curl(&self, args: &[&str]) -> Option<Output> {
         let curl = program("curl")?;

@@ -145,6 +145,12 @@ async fn types_and_names_are_blocked() {
     let origin = origin(|path| match path {
         "/program" => answer(&b"MZ\x90\0 a program"[..], &[("content-type", "image/png")]),
         "/video" => answer("a video", &[("content-type", "Video/mp4")]),
+        "/two" => answer("x", &[("content-type", "text/plain"), ("content-type", "video/mp4")]),
+        "/list" => answer("x", &[("content-type", "text/plain, video/mp4")]),
+        "/named-twice" => {
+            let second = ("content-disposition", "attachment; filename=a.scr");
+            answer("x", &[("content-disposition", "inline"), second])
+        }
         "/named" => answer("x", &[("content-disposition", "attachment; filename=\"a.SCR\"")]),
         "/a.scr" => answer("x", &[]),
         "/large" => answer(vec![b'x'; 200_000], &[]),
@@ -156,7 +162,10 @@ async fn types_and_names_are_blocked() {
     for (path, rule) in [
         ("/program", "content: blocked_types: application/x-dosexec (type image/png, by its"),
         ("/video", "content: blocked_types: video/* (type video/mp4"),
-        ("/named", "content: blocked_extensions: SCR"),
+        ("/two", "content: blocked_types: video/* (type text/plain and video/mp4"),
+        ("/list", "content: blocked_types: video/* (type text/plain and video/mp4"),
+        ("/named", "content: blocked_extensions: scr"),
+        ("/named-twice", "content: blocked_extensions: scr"),
         ("/a.scr", "content: blocked_extensions: scr"),
         ("/large", "content: size_max"),
     ] {
@@ -389,6 +398,27 @@ async fn a_scanner_that_fails_follows_the_setting() {
         let record = last(&proxy, 1).await;
         let told = format!("{:?} {:?}", record.rule, record.notes);
         assert!(told.contains("the scan failed: "), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_bomb_is_blocked_whatever_is_set_and_what_cannot_be_read_is_not_to_be_tried_again() {
+    let origin = archives().await;
+    for (verdict, fail, code, told) in [
+        (ScanVerdict::Bomb("a.zip".to_owned()), Fail::Open, "403", "decompression bomb: a.zip"),
+        (ScanVerdict::Bomb("a.zip".to_owned()), Fail::Closed, "403", "decompression bomb: a.zip"),
+        (ScanVerdict::Unreadable("encrypted".to_owned()), Fail::Open, "200", "encrypted"),
+        (ScanVerdict::Unreadable("encrypted".to_owned()), Fail::Closed, "403", "encrypted"),
+    ] {
+        let content = ContentSettings { fail, ..ContentSettings::default() };
+        let (scanner, _) = scanner(verdict, Duration::ZERO);
+        let proxy = proxy(content, None, Some(scanner)).await;
+        let Some(out) = proxy.curl(&["-i", &origin.url("/")]).await else { return };
+        assert!(out.text.starts_with(&format!("HTTP/1.1 {code} ")), "{told}: {}", out.text);
+        assert!(!out.text.contains("Try again"), "{}", out.text);
+        let record = last(&proxy, 1).await;
+        let noted = format!("{:?} {:?}", record.rule, record.notes);
+        assert!(noted.contains(told), "{noted}");
     }
 }
 

@@ -59,12 +59,30 @@ async fn headers_have_limits() {
     let answer = proxy.talk(ask(format!("X: {}\r\n", "a".repeat(70_000)))).await;
     assert!(answer.starts_with("HTTP/1.1 431 ") || answer.is_empty(), "{answer}");
     until(|| (proxy.counters.protocol_errors.get() == 2).then_some(())).await;
+    proxy.talk("no request at all\r\n\r\n".to_owned()).await;
+    // Nothing is known of them but that they came.
+    let records = proxy.records(3).await;
+    let told: Vec<_> = records.iter().map(|r| (r.status, r.refusal, r.url.as_str())).collect();
+    let large = (431, Some("header_too_large"), "");
+    assert_eq!(told, [large, large, (400, Some("malformed"), "")]);
 
     let long = "a".repeat(20_000);
     let request = format!("GET http://127.0.0.1:1/{long} HTTP/1.1\r\nHost: x\r\n");
     let answer = proxy.talk(format!("{request}Connection: close\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 414 "), "{answer}");
     assert!(answer.contains("longer than 16384 bytes"), "{answer}");
+}
+
+#[tokio::test]
+async fn no_password_of_a_url_is_in_the_log() {
+    let proxy = Proxy::start(settings()).await;
+    for target in ["http://ann:secret@127.0.0.1:1/x", "http://ann:secret@[/", "ftp://a:secret@x/"] {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        proxy.talk(head).await;
+    }
+    for record in proxy.records(3).await {
+        assert!(!record.url.contains("secret"), "{record:?}");
+    }
 }
 
 #[tokio::test]

@@ -114,7 +114,7 @@ pub(super) async fn get(
     let rows = asked;
     for row in rows {
         let (terms, body, node): (Vec<i32>, &[u8], i16) = (row.get(0), row.get(1), row.get(2));
-        let unpacked = Unpacked::new(body)?;
+        let mut unpacked = Unpacked::new(body)?;
         for place in unpacked.find(&terms, std::slice::from_ref(&key)) {
             let mut message = unpacked.message(place)?;
             if message.record.id == id {
@@ -314,7 +314,7 @@ impl Day<'_> {
         if !self.required.iter().all(has_all) {
             return Ok(());
         }
-        let unpacked = Unpacked::new(&pack.body)?;
+        let mut unpacked = Unpacked::new(&pack.body)?;
         let (since, until) = self.matcher.range();
         for place in unpacked.find(&pack.terms, &self.required) {
             let Some(cursor) = unpacked.cursor(place) else { continue };
@@ -379,7 +379,7 @@ async fn renew(session: &Session, page: &mut [((i64, i16), Found)]) -> Result<()
         ).await?;
         for row in asked {
             let pack = StoredPack::read(&row)?;
-            let unpacked = Unpacked::new(&pack.body)?;
+            let mut unpacked = Unpacked::new(&pack.body)?;
             for place in unpacked.find(&pack.terms, std::slice::from_ref(&keys)) {
                 let Some(cursor) = unpacked.cursor(place) else { continue };
                 let shown = page.iter_mut().find(|(key, _)| *key == (cursor, pack.place.node));

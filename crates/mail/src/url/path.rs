@@ -58,10 +58,12 @@ pub(super) fn of_written(tail: &str, web: bool, canonical: &str) -> Option<Box<s
         Some((path, query)) => (path, Some(query)),
         None => (tail, None),
     };
-    // Both are rare, and most paths are done with here.
-    let has_dots = path.contains("..") || path.contains("%2");
-    let has_slashes = path.contains("//") || path.contains(['\\', '%']);
-    if !has_dots || !has_slashes {
+    // Both are rare, and most paths are done with after the first look.
+    let has_escapes = memchr::memchr2(b'%', b'\\', path.as_bytes()).is_some();
+    if !has_escapes && !path.contains("//") {
+        return None;
+    }
+    if !path.contains("..") && !path.contains("%2") {
         return None;
     }
     let slashed = if web { path.replace('\\', "/") } else { path.to_owned() };

@@ -3,6 +3,7 @@
 use gauntlet_web::{WebAction, WebChange};
 
 use super::condition::WebCondition;
+use super::never;
 use super::quota::{QUOTAS_MAX, WebQuota};
 use super::rule::{WEB_RULES_MAX, WebRule};
 use crate::condition::CONDITION_DEPTH_MAX;
@@ -39,6 +40,8 @@ pub(crate) fn check(
         if let Some(problem) = problem(rule, groups) {
             return Err(finding(rule, problem).into());
         }
+        let never = rule.when.iter().flat_map(never::of);
+        warnings.extend(never.map(|message| finding(rule, message)));
         if let Some(before) = rules[..i].iter().find(|r| r.stop && r.when.is_none()) {
             let message =
                 format!("never tried: {:?} (line {}) stops before it", before.name, before.line);
@@ -55,6 +58,7 @@ fn check_quotas(
     groups: &Groups,
 ) -> Result<Vec<Finding>, PolicyError> {
     let found = |quota: &WebQuota, message| Finding::new(&quota.name, quota.line, message);
+    let mut warnings = Vec::new();
     if let Some(quota) = quotas.get(QUOTAS_MAX) {
         return Err(found(quota, format!("more than {QUOTAS_MAX} quotas")).into());
     }
@@ -65,6 +69,8 @@ fn check_quotas(
         if let Some(problem) = quota_problem(quota, groups) {
             return Err(found(quota, problem).into());
         }
+        let never = quota.when.iter().flat_map(never::of);
+        warnings.extend(never.map(|message| found(quota, message)));
     }
     let mut asked = Vec::new();
     for rule in rules {
@@ -81,7 +87,8 @@ fn check_quotas(
     }
     let unasked = quotas.iter().filter(|quota| !asked.contains(&quota.name.as_str()));
     let message = "it is counted, but no web rule asks for it (when = { quota = \"NAME\" })";
-    Ok(unasked.map(|quota| found(quota, message.to_owned())).collect())
+    warnings.extend(unasked.map(|quota| found(quota, message.to_owned())));
+    Ok(warnings)
 }
 
 /// Names of quotas that a condition asks for.

@@ -24,11 +24,9 @@ fn shown(text: &str) -> String {
 
 /// What the header says, and what the bytes say.
 pub(super) fn types(declared: &Declared, kind: FileKind) -> String {
-    let said = match declared.media_type.as_str() {
-        "" => "none",
-        media_type => media_type,
-    };
-    format!("type {}, by its bytes {}", shown(said), kind.media_type())
+    let name = |one: &String| if one.is_empty() { "none".to_owned() } else { one.clone() };
+    let said: Vec<String> = declared.types.essences.iter().map(name).collect();
+    format!("type {}, by its bytes {}", shown(&said.join(" and ")), kind.media_type())
 }
 
 /// Points and the phrases with the most of them.
@@ -94,6 +92,11 @@ pub(super) fn found(name: &str) -> BlockReason {
 pub(super) fn bomb() -> BlockReason {
     let text = "This content unpacks to far more than it seems to be.";
     reason("content: decompression bomb (ratio_max)".to_owned(), text)
+}
+
+/// An archive that unpacks to far more than it is; `path` names what in it does.
+pub(super) fn packed_bomb(path: &str) -> BlockReason {
+    BlockReason { rule: format!("content: scan: decompression bomb: {}", shown(path)), ..bomb() }
 }
 
 pub(super) fn too_large(limit: &str) -> BlockReason {

@@ -307,15 +307,21 @@ impl ContentInspector {
         if let Some(extension) = extension.filter(|_| !is_shown || self.declared.is_attachment) {
             return Err(Stop::Block(evidence::blocked_extension(extension)));
         }
-        let form = match kind == FileKind::Html || self.declared.media_type != "text/plain" {
-            true => Form::Html,
-            false => Form::Plain,
-        };
+        let is_plain = self.declared.types.are_all(|one| one == "text/plain");
+        let form = if is_plain && kind != FileKind::Html { Form::Plain } else { Form::Html };
         if self.is_passed(kind)? {
             return Ok(());
         }
-        let charset = self.declared.charset.clone();
         let set = self.set.as_ref().filter(|_| is_page);
+        let charset = match &self.declared.types.charsets[..] {
+            [] => None,
+            [one] => Some(one.clone()),
+            // Read in the one it has words, and in the other none.
+            [..] if set.is_some() => {
+                return Err(Stop::Unreadable("charsets differ".to_owned()));
+            }
+            [..] => None,
+        };
         if is_page && self.is_sample {
             let (bytes, charset) = (Vec::new(), charset.clone());
             let options = self.shared.score_options();
@@ -365,7 +371,7 @@ impl ContentInspector {
         let settings = &self.shared.settings;
         let (action, what, reason) = match stop {
             Stop::Block(reason) => return Step::Block(reason),
-            Stop::Failed(why) => return self.without_verdict(why),
+            Stop::Failed(why) => return self.without_verdict(evidence::failed(why)),
             Stop::TooLarge(limit) => (
                 settings.on_too_large,
                 format!("not judged whole: {limit}"),
@@ -399,10 +405,11 @@ impl ContentInspector {
     }
 
     /// Without a verdict of what could have judged it.
-    fn without_verdict(&mut self, why: &str) -> Step {
+    fn without_verdict(&mut self, reason: BlockReason) -> Step {
         match self.shared.settings.fail {
-            Fail::Closed => Step::Block(evidence::failed(why)),
+            Fail::Closed => Step::Block(reason),
             Fail::Open => {
+                let why = reason.rule.trim_start_matches("content: ");
                 self.notes.push(format!("not judged: {why}"));
                 self.stage = Stage::Passing;
                 Step::Pass(self.all_held())
@@ -498,7 +505,7 @@ impl ContentInspector {
         let download = Download {
             bytes,
             name: self.declared.name().to_owned(),
-            declared_type: self.declared.media_type.clone(),
+            declared_type: self.declared.types.first().to_owned(),
             kind: *kind,
             url: self.url.clone(),
         };
@@ -533,9 +540,10 @@ impl ContentInspector {
                     Step::Pass(self.all_held())
                 }
                 ScanVerdict::Found { name } => Step::Block(evidence::found(&name)),
+                ScanVerdict::Bomb(path) => Step::Block(evidence::packed_bomb(&path)),
+                ScanVerdict::Unreadable(why) => self.without_verdict(evidence::unreadable(&why)),
                 ScanVerdict::Failed(why) => {
-                    let why = format!("the scan failed: {why}");
-                    self.without_verdict(&why)
+                    self.without_verdict(evidence::failed(&format!("the scan failed: {why}")))
                 }
             };
         }

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method, StatusCode, Uri};
 
 use super::chain::Chain;
 use super::inspector::ContentInspector;
-use super::kind::{self, Declared};
+use super::kind::Declared;
 use super::part::Part;
 use super::scan::ScanDownload;
 use super::shadow::PageShadow;
@@ -100,7 +100,7 @@ impl ContentJudge {
         part: Part,
     ) -> ResponseDecision {
         let settings = &self.shared.settings;
-        let is_media = kind::is_media(&declared.media_type);
+        let is_media = declared.is_media();
         let (note, media_only) = match settings.partial {
             _ if !head.is_part_asked_for => {
                 return ResponseDecision::Block(evidence::part_not_asked_for());

@@ -2,18 +2,12 @@
 
 use gauntlet_sniff::FileKind;
 use hyper::HeaderMap;
-use hyper::header::{
-    CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName,
-};
+use hyper::header::CONTENT_LENGTH;
 
+use super::fields::{ContentTypes, Disposition, codings, file_name, percent_decoded};
 use super::group::group;
 use super::stream::{self, Watch};
 use crate::settings::content::ContentSettings;
-
-/// Content codings that are applied on top of each other; more are a trap.
-const CODINGS_MAX: usize = 4;
-/// Bytes of a name that are kept.
-const NAME_BYTES_MAX: usize = 255;
 
 /// Ends of names of what runs when it is opened, and of texts.
 const FILE_EXTENSIONS: [&str; 38] = [
@@ -45,10 +39,8 @@ const TEXT_FILE_TYPES: [&str; 17] = [
 /// What the header says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Declared {
-    /// Media type in lower case, without parameters; empty if none.
-    pub(super) media_type: String,
-    /// Parameter `charset`.
-    pub(super) charset: Option<String>,
+    /// Media types; a program takes one of them, and the strictest counts here.
+    pub(super) types: ContentTypes,
     /// Content codings in the order in which they were applied, without `identity`.
     pub(super) codings: Vec<String>,
     /// Names that a program may save it by; the last one is that of the URL.
@@ -59,8 +51,6 @@ pub(super) struct Declared {
     pub(super) length: Option<u64>,
     /// It may be a stream: it does not say how long it is, and is not to be saved.
     is_endless: bool,
-    /// Parameter `boundary`.
-    boundary: Option<String>,
 }
 
 /// What is done with it.
@@ -74,32 +64,26 @@ pub(super) struct Class {
 
 impl Declared {
     pub(super) fn read(headers: &HeaderMap, path_and_query: &str) -> Self {
-        let text =
-            |name: HeaderName| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()));
-        let content_type = text(CONTENT_TYPE).unwrap_or_default();
-        let disposition = text(CONTENT_DISPOSITION).unwrap_or_default();
-        let mut names = names(&disposition);
+        let mut disposition = Disposition::read(headers);
         let path = path_and_query.split(['?', '#']).next().unwrap_or_default();
-        names.extend(Some(file_name(&percent_decoded(path))).filter(|name| !name.is_empty()));
-        let kind = disposition.split(';').next().unwrap_or_default().trim();
+        let name = file_name(&percent_decoded(path));
+        disposition.names.extend(Some(name).filter(|name| !name.is_empty()));
+        let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
         Declared {
-            media_type: essence(&content_type),
-            charset: parameter(&content_type, "charset"),
+            types: ContentTypes::read(headers),
             codings: codings(headers),
-            names,
-            is_attachment: kind.eq_ignore_ascii_case("attachment"),
-            length: text(CONTENT_LENGTH).and_then(|n| n.trim().parse().ok()),
-            is_endless: !headers.contains_key(CONTENT_LENGTH)
-                && (kind.is_empty() || kind.eq_ignore_ascii_case("inline")),
-            boundary: parameter(&content_type, "boundary"),
+            names: disposition.names,
+            is_attachment: disposition.is_attachment,
+            length: length.and_then(|n| n.trim().parse().ok()),
+            is_endless: !headers.contains_key(CONTENT_LENGTH) && disposition.is_inline,
         }
     }
 
     /// What says whether its bytes are those of the stream that it says it is; none if it can be
     /// none: a stream has no length, and nobody saves it.
     pub(super) fn stream(&self) -> Option<Watch> {
-        let watch = Watch::of(&self.media_type, self.boundary.as_deref());
-        watch.filter(|_| self.is_endless)
+        let watch = Watch::of(self.types.first(), self.types.boundary.as_deref());
+        watch.filter(|_| self.is_endless && !self.types.is_repeated)
     }
 
     /// The name that a program would save it by.
@@ -108,10 +92,14 @@ impl Declared {
     }
 
     /// An extension of one of its names that is blocked.
-    pub(super) fn blocked_extension(&self, settings: &ContentSettings) -> Option<&str> {
-        let blocked = &settings.blocked_extensions;
-        let mut extensions = self.names.iter().filter_map(|name| extension(name));
-        extensions.find(|extension| blocked.iter().any(|b| b.eq_ignore_ascii_case(extension)))
+    pub(super) fn blocked_extension<'s>(&self, settings: &'s ContentSettings) -> Option<&'s str> {
+        let ends = |name: &String, blocked: &str| {
+            let dot = name.len().checked_sub(blocked.len() + 1);
+            dot.and_then(|dot| name.get(dot..)?.strip_prefix('.'))
+                .is_some_and(|end| end.eq_ignore_ascii_case(blocked))
+        };
+        let is_blocked = |blocked: &&String| self.names.iter().any(|name| ends(name, blocked));
+        settings.blocked_extensions.iter().find(is_blocked).map(String::as_str)
     }
 
     /// A type of `blocked_types` that it has, by its header or its bytes.
@@ -121,39 +109,54 @@ impl Declared {
         settings: &'s ContentSettings,
     ) -> Option<&'s str> {
         let is = |pattern: &&String| {
-            matches_type(pattern, &self.media_type)
+            self.types.are_any(|one| matches_type(pattern, one))
                 || media_types(sniffed).iter().any(|name| matches_type(pattern, name))
                 || group(sniffed) == Some(pattern.as_str())
         };
         settings.blocked_types.iter().find(is).map(String::as_str)
     }
 
-    /// What is done with it.
+    /// What is done with it: all that is done with any of its types.
     pub(super) fn class(&self, sniffed: FileKind, settings: &ContentSettings) -> Class {
+        let mut class = Class { is_page: false, is_download: false };
+        for media_type in &self.types.essences {
+            let of_type = self.class_as(media_type, sniffed, settings);
+            class.is_page |= of_type.is_page;
+            class.is_download |= of_type.is_download;
+        }
+        class
+    }
+
+    fn class_as(&self, media_type: &str, sniffed: FileKind, settings: &ContentSettings) -> Class {
         use FileKind as K;
-        let is_page_type = settings.page_types.iter().any(|t| matches_type(t, &self.media_type));
+        let is_page_type = settings.page_types.iter().any(|t| matches_type(t, media_type));
         let is_shown = !matches!(sniffed, K::Image | K::Media);
         // Without a type browsers go by the bytes.
-        let is_untyped =
-            matches!(self.media_type.as_str(), "" | "application/octet-stream" | "text/plain");
+        let is_untyped = matches!(media_type, "" | "application/octet-stream" | "text/plain");
         let is_text = matches!(sniffed, K::Text | K::Svg) && is_untyped;
         let is_page = sniffed == K::Html || (is_page_type && is_shown) || (is_text && is_shown);
         let is_file = group(sniffed).is_some_and(|group| !matches!(group, "image" | "media"));
         // Streams are passed on before this: what is here only has the type of one.
-        let is_no_stream = stream::is_type(&self.media_type) && !is_page;
+        let is_no_stream = stream::is_type(media_type) && !is_page;
         let is_download = is_file
             || self.is_attachment
             || is_no_stream
-            || self.is_file_type(sniffed)
+            || is_file_type(media_type, sniffed)
             || self.ends_like_a_file(sniffed)
-            || self.is_mislabelled(sniffed)
+            || is_mislabelled(media_type, sniffed)
             || matches!(sniffed, K::BinHex | K::Mbox | K::Message | K::Tnef | K::Cms);
         Class { is_page, is_download: is_download && sniffed != K::Empty }
     }
 
-    /// It says that it is a page.
+    /// It says that it is a page, and nothing else.
     pub(super) fn is_html(&self) -> bool {
-        matches!(self.media_type.as_str(), "text/html" | "application/xhtml+xml")
+        self.types.are_all(|one| matches!(one, "text/html" | "application/xhtml+xml"))
+    }
+
+    /// It says that it is sound or pictures, which players ask for in parts, and nothing else.
+    pub(super) fn is_media(&self) -> bool {
+        let begins = ["video/", "audio/", "image/"];
+        self.types.are_all(|one| begins.iter().any(|begin| one.starts_with(begin)))
     }
 
     /// One of its names says that it runs when it is opened, or is a text. A page whose address
@@ -166,48 +169,37 @@ impl Declared {
             FILE_EXTENSIONS.iter().any(|one| is(one) && (!is_page || *one == "hta"))
         })
     }
+}
 
-    /// It is said to be what no program runs, and its bytes say otherwise. Sound, video and fonts
-    /// have many forms whose bytes tell nothing, among them streams that never end.
-    fn is_mislabelled(&self, sniffed: FileKind) -> bool {
-        use FileKind as K;
-        let is_of = |begin: &str| self.media_type.starts_with(begin);
-        match sniffed {
-            K::Empty | K::Image | K::Media => false,
-            K::Svg => is_of("video/") || is_of("audio/") || is_of("font/"),
-            K::Unknown => is_of("image/"),
-            _ => {
-                ["image/", "video/", "audio/", "font/", "application/font"].iter().any(|b| is_of(b))
-            }
-        }
-    }
-
-    /// Types of files that are saved, not shown or run by a page.
-    fn is_file_type(&self, sniffed: FileKind) -> bool {
-        if self.media_type.is_empty() {
-            return matches!(sniffed, FileKind::Text | FileKind::Unknown);
-        }
-        if TEXT_FILE_TYPES.contains(&self.media_type.as_str()) {
-            return true;
-        }
-        let Some(subtype) = self.media_type.strip_prefix("application/") else { return false };
-        let of_pages = ["javascript", "x-javascript", "ecmascript", "json", "wasm", "xml"];
-        let is_of_pages = of_pages.contains(&subtype)
-            || ["+json", "+xml", "-stream"].iter().any(|end| subtype.ends_with(end))
-            || ["font", "grpc", "x-font", "x-www-form", "vnd.ms-fontobject", "x-ndjson", "dash"]
-                .iter()
-                .any(|begin| subtype.starts_with(begin));
-        !is_of_pages || subtype == "octet-stream"
+/// It is said to be what no program runs, and its bytes say otherwise. Sound, video and fonts have
+/// many forms whose bytes tell nothing, among them streams that never end.
+fn is_mislabelled(media_type: &str, sniffed: FileKind) -> bool {
+    use FileKind as K;
+    let is_of = |begin: &str| media_type.starts_with(begin);
+    match sniffed {
+        K::Empty | K::Image | K::Media => false,
+        K::Svg => is_of("video/") || is_of("audio/") || is_of("font/"),
+        K::Unknown => is_of("image/"),
+        _ => ["image/", "video/", "audio/", "font/", "application/font"].iter().any(|b| is_of(b)),
     }
 }
 
-/// Sound and pictures: what players ask for in parts.
-pub(super) fn is_media(media_type: &str) -> bool {
-    ["video/", "audio/", "image/"].iter().any(|begin| media_type.starts_with(begin))
-}
-
-fn essence(content_type: &str) -> String {
-    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+/// Types of files that are saved, not shown or run by a page.
+fn is_file_type(media_type: &str, sniffed: FileKind) -> bool {
+    if media_type.is_empty() {
+        return matches!(sniffed, FileKind::Text | FileKind::Unknown);
+    }
+    if TEXT_FILE_TYPES.contains(&media_type) {
+        return true;
+    }
+    let Some(subtype) = media_type.strip_prefix("application/") else { return false };
+    let of_pages = ["javascript", "x-javascript", "ecmascript", "json", "wasm", "xml"];
+    let is_of_pages = of_pages.contains(&subtype)
+        || ["+json", "+xml", "-stream"].iter().any(|end| subtype.ends_with(end))
+        || ["font", "grpc", "x-font", "x-www-form", "vnd.ms-fontobject", "x-ndjson", "dash"]
+            .iter()
+            .any(|begin| subtype.starts_with(begin));
+    !is_of_pages || subtype == "octet-stream"
 }
 
 /// `video/*` or a whole type.
@@ -253,112 +245,8 @@ const SINGLE: [(FileKind, &[&str]); 10] = [
     (FileKind::Apk, &["application/vnd.android.package-archive"]),
 ];
 
-/// Codings without those that mean nothing. Browsers ignore names that they do not know; those
-/// that are registered, or that some programs undo, and are not known here are kept, and named when
-/// they are met. Parameters mean nothing either: a program may look at the name alone.
-fn codings(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(CONTENT_ENCODING).iter().filter_map(|v| v.to_str().ok());
-    let name = |coding: &str| coding.split(';').next().unwrap_or_default().trim().to_lowercase();
-    let all = values.flat_map(|v| v.split(',')).map(name);
-    all.filter(|c| KNOWN.contains(&c.as_str())).take(CODINGS_MAX + 1).collect()
-}
-
-/// Registered content codings but `identity` (IANA), their old names, and those of wget2.
-const KNOWN: [&str; 20] = [
-    "gzip",
-    "x-gzip",
-    "deflate",
-    "br",
-    "zstd",
-    "compress",
-    "x-compress",
-    "exi",
-    "pack200-gzip",
-    "dcb",
-    "dcz",
-    "bzip2",
-    "x-bzip2",
-    "xz",
-    "x-xz",
-    "lzma",
-    "x-lzma",
-    "lzip",
-    "lz4",
-    "snappy",
-];
-
-/// A parameter of a field such as `Content-Type` (RFC 9110 section 5.6.6).
-fn parameter(value: &str, name: &str) -> Option<String> {
-    let mut all = parameters(value);
-    all.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-}
-
-fn parameters(value: &str) -> impl Iterator<Item = (String, String)> {
-    let mut parts = Vec::new();
-    let (mut part, mut is_quoted, mut is_escaped) = (String::new(), false, false);
-    for c in value.chars() {
-        match c {
-            _ if is_escaped => {
-                part.push(c);
-                is_escaped = false;
-            }
-            '\\' if is_quoted => is_escaped = true,
-            '"' => is_quoted = !is_quoted,
-            ';' if !is_quoted => parts.push(std::mem::take(&mut part)),
-            c => part.push(c),
-        }
-    }
-    parts.push(part);
-    parts.into_iter().skip(1).filter_map(|part| {
-        let (name, value) = part.split_once('=')?;
-        Some((name.trim().to_owned(), value.trim().to_owned()))
-    })
-}
-
-/// Names of `Content-Disposition` (RFC 6266): programs differ in which one they take.
-fn names(disposition: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for (name, value) in parameters(disposition) {
-        let value = match name.to_ascii_lowercase().as_str() {
-            "filename" => percent_decoded(&value),
-            // RFC 8187: charset'language'value.
-            "filename*" => percent_decoded(value.splitn(3, '\'').nth(2).unwrap_or(&value)),
-            _ => continue,
-        };
-        names.extend(Some(file_name(&value)).filter(|name| !name.is_empty()));
-    }
-    names
-}
-
-/// The last part of a path; what Windows cuts from its end is cut.
-fn file_name(path: &str) -> String {
-    let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
-    let shown = last.chars().filter(|c| !c.is_control()).take(NAME_BYTES_MAX);
-    shown.collect::<String>().trim_end_matches(['.', ' ']).trim_start().to_owned()
-}
-
 fn extension(name: &str) -> Option<&str> {
     name.rsplit_once('.').map(|(_, extension)| extension)
-}
-
-pub(super) fn percent_decoded(text: &str) -> String {
-    let hex = |byte: Option<&u8>| byte.and_then(|b| char::from(*b).to_digit(16));
-    let bytes = text.as_bytes();
-    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
-    while let Some(byte) = bytes.get(at) {
-        let digits = (hex(bytes.get(at + 1)), hex(bytes.get(at + 2)));
-        match (byte, digits) {
-            (b'%', (Some(high), Some(low))) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            (byte, _) => {
-                out.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]
@@ -368,7 +256,7 @@ mod tests {
     fn declared(fields: &[(&str, &str)], path: &str) -> Declared {
         let mut map = HeaderMap::new();
         for (name, value) in fields {
-            map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+            map.append(name.parse::<hyper::header::HeaderName>().unwrap(), value.parse().unwrap());
         }
         Declared::read(&map, path)
     }
@@ -384,7 +272,8 @@ mod tests {
             ],
             "/a/b.html?x=y.exe",
         );
-        assert_eq!((all.media_type.as_str(), all.charset.as_deref()), ("text/html", Some("UTF-8")));
+        let types = (all.types.first(), &all.types.charsets[..]);
+        assert_eq!(types, ("text/html", &["UTF-8".to_owned()][..]));
         assert_eq!((all.codings, all.length), (vec!["gzip".to_owned(), "br".to_owned()], Some(17)));
         assert_eq!(all.names, ["b.html"]);
     }
@@ -420,6 +309,18 @@ mod tests {
             assert_eq!(found.as_deref(), Some("exe"), "{disposition} {path}");
         }
         assert_eq!(declared(&[], "/exe?a.exe").blocked_extension(&settings), None);
+        let blocked_extensions = vec!["tar.gz".to_owned(), "Zip".to_owned()];
+        let settings = ContentSettings { blocked_extensions, ..settings };
+        for (path, extension) in [
+            ("/a.TAR.gz", Some("tar.gz")),
+            ("/a.zip", Some("Zip")),
+            ("/a.gz", None),
+            ("/star.gz", None),
+            ("/zip", None),
+            ("/\u{fc}zip", None),
+        ] {
+            assert_eq!(declared(&[], path).blocked_extension(&settings), extension, "{path}");
+        }
     }
 
     #[test]
@@ -529,5 +430,39 @@ mod tests {
             let class = declared(&fields, path).class(kind, &settings);
             assert_eq!(class.is_download, is_download, "{media_type} {path} {kind:?}");
         }
+    }
+
+    #[test]
+    fn of_several_types_the_strictest_counts() {
+        let settings = ContentSettings {
+            blocked_types: vec!["video/*".to_owned()],
+            blocked_extensions: vec!["exe".to_owned()],
+            ..ContentSettings::default()
+        };
+        let types = |all: &[&str]| {
+            let fields: Vec<_> = all.iter().map(|one| ("content-type", *one)).collect();
+            declared(&fields, "/")
+        };
+        for all in [
+            &["image/png", "text/html"][..],
+            &["text/css", "foo"],
+            &["text/css, application/octet-stream"],
+            &["foo"],
+        ] {
+            let class = types(all).class(FileKind::Text, &settings);
+            assert!(class.is_page, "{all:?}");
+        }
+        assert!(
+            types(&["text/css", "video/mp4"]).blocked_type(FileKind::Text, &settings).is_some()
+        );
+        assert!(types(&["text/event-stream", "text/event-stream"]).stream().is_none());
+        assert!(!types(&["text/html", "text/css"]).is_html());
+        assert!(!types(&["video/mp4", "text/html"]).is_media());
+        let two = [
+            ("content-disposition", "inline"),
+            ("content-disposition", "attachment; filename=a.exe"),
+        ];
+        let two = declared(&two, "/");
+        assert!(two.is_attachment && two.blocked_extension(&settings).is_some());
     }
 }

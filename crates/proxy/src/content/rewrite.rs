@@ -8,7 +8,7 @@
 use hyper::header::{ACCEPT_ENCODING, HeaderName, HeaderValue, IF_RANGE, RANGE};
 use hyper::{HeaderMap, Uri};
 
-use super::kind::percent_decoded;
+use super::fields::percent_decoded;
 use crate::request::WebRequest;
 use crate::settings::content::{ContentSettings, Partial, RemovedHeader, YouTube};
 

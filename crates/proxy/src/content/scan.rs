@@ -32,6 +32,10 @@ pub enum ScanVerdict {
         /// What was found, for the record and the rule on the page.
         name: String,
     },
+    /// It unpacks to far more than it is, and where: it does not pass, whatever `fail` says.
+    Bomb(String),
+    /// The file is such that it cannot be read, now or later, and why: `fail` decides.
+    Unreadable(String),
     /// There is no verdict, and why: the setting `fail` decides.
     Failed(String),
 }

@@ -11,7 +11,7 @@ use crate::access_log::{AccessLog, AccessRecord, Outcome};
 use crate::exchange::Notes;
 use crate::icap::counters::IcapCounters;
 use crate::refusal::Refusal;
-use crate::request::{Kind, WebRequest};
+use crate::request::{Kind, WebRequest, without_user};
 
 /// A request in progress. It is logged when dropped: whoever leaves early is logged, too.
 pub(crate) struct Transaction {
@@ -40,7 +40,7 @@ impl Transaction {
         let method = request.method().to_string();
         let record = AccessRecord {
             user,
-            url: request.uri().to_string(),
+            url: without_user(request.uri()),
             ..AccessRecord::begun(client, method, version, reference)
         };
         let (begun, notes) = (Instant::now(), Notes::default());

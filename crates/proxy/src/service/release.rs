@@ -15,6 +15,7 @@ use crate::error_page;
 use crate::exchange::Exchange;
 use crate::refusal::Refusal;
 use crate::releases::{self, FORM_BYTES_MAX};
+use crate::request::without_user;
 
 impl Service {
     /// The answer to a form; none if the request brings none. It is asked for on the site that
@@ -29,7 +30,7 @@ impl Service {
             return Ok(None);
         }
         let Some(desk) = self.judge.desk().map(Arc::clone) else { return Ok(None) };
-        exchange.record.url = request.uri().to_string();
+        exchange.record.url = without_user(request.uri());
         let body = Limited::new(request.body_mut(), FORM_BYTES_MAX).collect();
         let wait_max = Duration::from_secs(self.settings.times.header_seconds_max);
         let read = tokio::time::timeout(wait_max, body).await;

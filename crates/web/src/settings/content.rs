@@ -28,7 +28,7 @@ pub struct ContentSettings {
     /// Media types that are blocked, by what is declared and by the bytes: `video/*`,
     /// `application/x-dosexec`, or a group: `program`, `archive`, `document`, `image`, `media`.
     pub blocked_types: Vec<String>,
-    /// Extensions of names that are blocked, without the dot.
+    /// Extensions of names that are blocked, without the first dot: `exe`, `tar.gz`.
     pub blocked_extensions: Vec<String>,
     /// Bytes of a response's body; 0 sets no limit.
     pub size_max: u64,
@@ -182,7 +182,7 @@ pub enum ContentSettingsError {
     #[error("content.{0} = {1:?} is no media type such as video/* (or a group)")]
     Type(&'static str, String),
     /// Not an extension.
-    #[error("content.blocked_extensions = {0:?}: write it without a dot")]
+    #[error("content.blocked_extensions = {0:?}: write an extension such as exe or tar.gz")]
     Extension(String),
     /// A field that a request needs, or no field's name.
     #[error("content.remove: the field {0:?} cannot be removed")]
@@ -230,7 +230,11 @@ impl ContentSettings {
 
     fn check_names(&self) -> Result<(), ContentSettingsError> {
         let is_type = |text: &String| {
-            text.split_once('/').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty())
+            let is_mark = |b: u8| b"!#$&^_.+-".contains(&b);
+            let is_name = |part: &str| {
+                !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || is_mark(b))
+            };
+            text.split_once('/').is_some_and(|(a, b)| is_name(a) && (b == "*" || is_name(b)))
         };
         if let Some(wrong) = self.page_types.iter().find(|text| !is_type(text)) {
             return Err(ContentSettingsError::Type("page_types", wrong.clone()));
@@ -239,7 +243,9 @@ impl ContentSettings {
         if let Some(wrong) = self.blocked_types.iter().find(|text| !is_known(text)) {
             return Err(ContentSettingsError::Type("blocked_types", wrong.clone()));
         }
-        let is_wrong = |text: &&String| text.is_empty() || text.starts_with('.');
+        let is_odd = |c: char| c.is_whitespace() || c.is_control() || "/\\*?;,".contains(c);
+        let is_wrong =
+            |text: &&String| text.is_empty() || text.starts_with('.') || text.contains(is_odd);
         if let Some(wrong) = self.blocked_extensions.iter().find(is_wrong) {
             return Err(ContentSettingsError::Extension(wrong.clone()));
         }
@@ -272,6 +278,9 @@ mod tests {
             ("page_types = [\"html\"]", "content.page_types = \"html\" is no media type"),
             ("blocked_types = [\"exe\"]", "content.blocked_types = \"exe\" is no media type"),
             ("blocked_extensions = [\".exe\"]", "content.blocked_extensions = \".exe\": write"),
+            ("blocked_extensions = [\"*.e\"]", "content.blocked_extensions = \"*.e\": write"),
+            ("blocked_types = [\"video/*; x\"]", "content.blocked_types = \"video/*; x\" is no"),
+            ("page_types = [\"text/htm l\"]", "content.page_types = \"text/htm l\" is no media"),
             ("remove = [{ header = \"Host\", hosts = [\"*\"] }]", "content.remove: the field"),
             ("remove = [{ header = \"a b\", hosts = [\"*\"] }]", "content.remove: the field"),
         ] {
