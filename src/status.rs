@@ -95,7 +95,7 @@ fn write_array(out: &mut impl Write, array: &ArrayStatus) -> std::io::Result<()>
         (false, _) => writeln!(out, "array        {}, AWAY since {since}", array.server)?,
     }
     if let Some(problem) = &array.problem {
-        writeln!(out, "             {problem}")?;
+        writeln!(out, "             {}", problem.trim_start_matches("array: "))?;
     }
     let (log, held) = (array.behind, array.held_behind);
     if log + held > 0 {

@@ -303,3 +303,22 @@ fn settings_that_cannot_be_stop_the_start() {
         assert!(errors.contains(said), "{said}: {errors}");
     }
 }
+
+#[test]
+fn explain_says_what_the_proxy_refuses_by_its_settings() {
+    let explain = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        let out = command.args(["policy", "explain"]).args(args).output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    for (args, why) in [
+        (&["http://a.example:25/"][..], "refuses it: port 25 is not one of proxy.plain_ports"),
+        (&["https://a.example:8443/", "--method", "CONNECT"], "8443 is not one of proxy.connect"),
+        (&["http://[fd00::1]/"], "refuses it: fd00::1 is private"),
+    ] {
+        let told = explain(args);
+        assert!(told.contains(why), "{args:?}: {told}");
+    }
+    let told = explain(&["http://a.example/"]);
+    assert!(!told.contains("refuses it"), "{told}");
+}

@@ -11,6 +11,7 @@ use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
 use gauntlet_policy::web::{WebExplanation, WebInput};
 use gauntlet_policy::web_rules::{QuotaUse, WebQuota};
+use gauntlet_proxy::destination::Reach;
 use gauntlet_proxy::policy_judge::listed;
 use gauntlet_proxy::quotas::Quotas;
 use gauntlet_web::release::{Asked, WebExceptions};
@@ -93,7 +94,32 @@ pub(super) fn explain(
     let released = exceptions
         .find(&asked)
         .map(|exception| format!("{} by {}: {}", exception.rule(), exception.by, exception.target));
-    print(url.as_str(), (&found, released.as_deref()), &explained, json)
+    let refused = refused(&item, config);
+    let besides = Besides { listed: &found, released: released.as_deref(), refused };
+    print(url.as_str(), &besides, &explained, json)
+}
+
+/// What is said beside the rules.
+struct Besides<'a> {
+    /// Entries of lists.
+    listed: &'a [String],
+    released: Option<&'a str>,
+    refused: Option<String>,
+}
+
+/// Why the proxy refuses the request by its settings, whatever the policy says. Addresses of names
+/// are not looked up.
+fn refused(item: &WebItem<'_>, config: &Config) -> Option<String> {
+    let (setting, ports) = match item.kind {
+        RequestKind::Tunnel => ("proxy.connect_ports", &config.proxy.connect_ports),
+        _ => ("proxy.plain_ports", &config.proxy.plain_ports),
+    };
+    if !ports.iter().any(|range| range.contains(item.port)) {
+        return Some(format!("port {} is not one of {setting}", item.port));
+    }
+    let address: IpAddr = item.url.host().trim_matches(['[', ']']).parse().ok()?;
+    let is_reached = Reach::new(config.proxy.networks().ok()?).allows(address);
+    (!is_reached).then(|| format!("{address} is private, and in none of proxy.private_networks"))
 }
 
 /// What the person has used of quotas, as the node has written it last.
@@ -114,7 +140,7 @@ fn used(item: &WebItem<'_>, policy: &Policy, config: &Config) -> Vec<(String, Qu
 
 fn print(
     url: &str,
-    (listed, released): (&[String], Option<&str>),
+    besides: &Besides<'_>,
     explained: &WebExplanation,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -122,7 +148,8 @@ fn print(
     let WebExplanation { disposition, trace } = explained;
     if json {
         let line = json!({
-            "url": url, "listed": listed, "released": released, "disposition": disposition, "trace": trace,
+            "url": url, "listed": besides.listed, "released": besides.released,
+            "refused": besides.refused, "disposition": disposition, "trace": trace,
         });
         writeln!(out, "{line}")?;
         return Ok(ExitCode::SUCCESS);
@@ -133,11 +160,14 @@ fn print(
         WebAction::Redirect { to } => format!(" to {to}"),
     };
     let is_blocked = matches!(disposition.action, WebAction::Block { .. } | WebAction::Warn { .. });
-    if let Some(released) = released.filter(|_| is_blocked) {
+    if let Some(refused) = &besides.refused {
+        writeln!(out, "{url}: the proxy refuses it: {refused}; by the policy alone:")?;
+    }
+    if let Some(released) = besides.released.filter(|_| is_blocked) {
         writeln!(out, "{url}: passes by {released}; without it:")?;
     }
     writeln!(out, "{url}: {}{text}", disposition.action.name())?;
-    for entry in listed {
+    for entry in besides.listed {
         writeln!(out, "  listed: {entry}")?;
     }
     for change in &disposition.changes {

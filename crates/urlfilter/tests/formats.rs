@@ -229,6 +229,8 @@ fn formats_are_found_by_first_lines() {
         ("x", "[Adblock Plus 2.0]\nx\n", Format::AdBlock),
         ("x", ".a.example\n.b.example\nc.example\n", Format::SquidDomains),
         ("x", "^http://a\n\\.exe$\n", Format::SquidRegexes),
+        ("x", "(^|/)ads/\nbanner[0-9]+\na.example\n", Format::SquidRegexes),
+        ("x", "a.example/b(c)\n[::1]\nb.example\n", Format::Plain),
         ("x", "$TTL 60\n@ SOA x y 1 2 3 4 5\n", Format::Rpz),
         ("x", "a.example CNAME .\n", Format::Rpz),
         ("x", "a.example,news\nb.example,ads\n", Format::Csv),

@@ -64,7 +64,7 @@ pub fn script(pac: &Pac, proxy: &str, speaks: Speaks) -> Option<String> {
     }
     let mut script = String::from(
         "function FindProxyForURL(url, host) {\n\
-         \x20 host = host.toLowerCase();\n\
+         \x20 host = host.toLowerCase().replace(/\\.$|^\\[|\\]$/g, \"\");\n\
          \x20 var isIPv6 = host.indexOf(\":\") >= 0;\n\
          \x20 if (!isIPv6 && isPlainHostName(host)) return \"DIRECT\";\n",
     );
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn the_script_has_what_the_settings_say() {
         let expected = r#"function FindProxyForURL(url, host) {
-  host = host.toLowerCase();
+  host = host.toLowerCase().replace(/\.$|^\[|\]$/g, "");
   var isIPv6 = host.indexOf(":") >= 0;
   if (!isIPv6 && isPlainHostName(host)) return "DIRECT";
   if (host === "intranet.example" || dnsDomainIs(host, ".intranet.example")) return "DIRECT";

@@ -85,5 +85,9 @@ fn is_csv(line: &str) -> bool {
 }
 
 fn is_regex(line: &str) -> bool {
-    line.starts_with('^') || line.ends_with('$') || line.contains("\\.") || line.contains(".*")
+    line.starts_with(['^', '('])
+        || line.ends_with('$')
+        // What no host has, and hardly a URL.
+        || line.contains(['\\', '|'])
+        || [".*", "[0-9", "[a-z", "[A-Z"].iter().any(|sign| line.contains(sign))
 }
