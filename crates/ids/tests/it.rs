@@ -5,6 +5,8 @@
 mod ask;
 #[path = "it/checks.rs"]
 mod checks;
+#[path = "it/contents.rs"]
+mod contents;
 #[path = "it/eve.rs"]
 mod eve;
 #[path = "it/gate.rs"]
@@ -25,6 +27,8 @@ mod records;
 mod replay;
 #[path = "it/rules.rs"]
 mod rules;
+#[path = "it/talk.rs"]
+mod talk;
 #[path = "it/threads.rs"]
 mod threads;
 #[path = "it/wire.rs"]

@@ -18,6 +18,7 @@ mod dataset;
 mod draft;
 mod events;
 mod files;
+mod floor;
 mod head;
 mod keyword;
 pub(crate) mod limits;

@@ -2,6 +2,7 @@
 //! kind.
 
 use super::draft::{Draft, DraftBuffer, Entry, Outcome};
+use super::floor;
 use crate::rule::RuleKind;
 use crate::rule::buffers::{self, BufferKind};
 use crate::rule::header::{Direction, Hook};
@@ -171,16 +172,6 @@ fn check_sizes(draft: &mut Draft<'_>) -> Outcome {
     };
     if let Some(most) = most {
         check_fits(&draft.payload, most, "dsize")?;
-        for content in contents_mut(&mut draft.payload) {
-            let depth = match content.depth {
-                Some(Amount::Fixed(depth)) if depth > 0 => Some(depth),
-                Some(Amount::Variable(_)) => continue,
-                _ => None,
-            };
-            if depth.is_none_or(|depth| depth >= most as i64) {
-                content.depth = Some(Amount::Fixed(most as i64));
-            }
-        }
     }
     for buffer in &draft.buffers {
         let size = buffer.entries.iter().find_map(|entry| match &entry.item {
@@ -191,7 +182,26 @@ fn check_sizes(draft: &mut Draft<'_>) -> Outcome {
             check_fits(&buffer.entries, most, "bsize")?;
         }
     }
+    // Before `dsize` bounds contents: those that it bounds have no condition of their own.
+    floor::apply(draft);
+    if let Some(most) = most {
+        bound(&mut draft.payload, most as i64);
+    }
     Ok(())
+}
+
+/// Contents of a payload of so many bytes at most end within them.
+fn bound(entries: &mut [Entry], most: i64) {
+    for content in contents_mut(entries) {
+        let depth = match content.depth {
+            Some(Amount::Fixed(depth)) if depth > 0 => Some(depth),
+            Some(Amount::Variable(_)) => continue,
+            _ => None,
+        };
+        if depth.is_none_or(|depth| depth >= most) {
+            content.depth = Some(Amount::Fixed(most));
+        }
+    }
 }
 
 fn check_fits(entries: &[Entry], most: u64, keyword: &str) -> Outcome {
@@ -383,7 +393,9 @@ fn choose_tcp_data(draft: &mut Draft<'_>) {
         return;
     }
     draft.needs_stream = true;
-    let is_placed = contents(&draft.payload).any(|c| c.depth.is_some() || c.offset.is_some());
+    let has_place = |c: &Content| c.depth.is_some() || c.offset.is_some();
+    // An offset of a relative content is no condition that the rule names.
+    let is_placed = contents(&draft.payload).any(|c| !c.is_relative() && has_place(c));
     let is_size = |item: &Match| matches!(item, Match::Packet(PacketCheck::StreamSize { .. }));
     let has_size = draft.packet.iter().any(|entry| is_size(&entry.item));
     draft.needs_packet = is_placed || has_size;
