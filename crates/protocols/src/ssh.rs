@@ -182,7 +182,8 @@ impl Ssh {
             settings,
             client: Side::default(),
             server: Side::default(),
-            state: State::default(),
+            // Rules look at it once in each direction, whoever spoke: events may be there.
+            state: State { updated: [true, true], ..State::default() },
             removed: false,
         }
     }

@@ -223,3 +223,37 @@ fn bits_of_addresses_end_when_they_were_first_set_to() {
                  alert udp any any -> any any (content:\"ask\"; hostbits:isset,b,src; sid:4;)\n";
     assert_eq!(talk.alerts(rules, &[], false), [(1, 1), (2, 1), (4, 3), (5, 4)]);
 }
+
+/// Sids of a connection on port 22 in which each says something in turn.
+fn ssh_sids(lines: &[(bool, &str)]) -> Vec<u64> {
+    let mut talk = Talk::new(22);
+    talk.handshake();
+    for (from_client, line) in lines {
+        talk.says(*from_client, line.as_bytes());
+    }
+    let rules = "alert ssh any any -> any any (ssh.software; content:\"client\"; sid:1;)\n\
+        alert ssh any any -> any any (ssh.software; content:\"server\"; sid:2;)\n\
+        alert ssh any any -> any any (app-layer-event:ssh.invalid_banner; flow:to_client; sid:3;)\n\
+        alert ssh any any -> any any (app-layer-event:ssh.long_banner; flow:to_server; sid:4;)\n";
+    let mut sids: Vec<u64> =
+        talk.alerts(rules, &[], false).into_iter().map(|(_, sid)| sid).collect();
+    sids.sort_unstable();
+    sids.dedup();
+    sids
+}
+
+/// What a server says before its version is an event; the client's version is read nevertheless.
+#[test]
+fn ssh_servers_that_greet_before_their_version() {
+    let (client, server) = ("SSH-2.0-client\r\n", "SSH-2.0-server\r\n");
+    let long = format!("SSH-2.0-{}\r\n", "s".repeat(300));
+    for (lines, wanted) in [
+        (vec![(false, server), (true, client), (true, "\n")], &[1, 2][..]),
+        (vec![(false, "Hello\r\nSSH-2.0-server\r\n"), (true, client), (false, "\n")], &[1, 3]),
+        (vec![(false, "Hello\r\n"), (false, server), (true, client), (false, "\n")], &[1, 3]),
+        (vec![(true, client), (false, "Hello\r\nSSH-2.0-server\r\n"), (false, "\n")], &[1, 3]),
+        (vec![(false, &long), (true, "\n")], &[4]),
+    ] {
+        assert_eq!(ssh_sids(&lines), wanted, "{lines:?}");
+    }
+}

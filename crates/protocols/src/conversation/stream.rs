@@ -248,18 +248,33 @@ impl Conversation {
             orders.reverse = true;
             direction = direction.reverse();
         }
+        let mut is_over = false;
         if let First::Seen(first) = self.first
             && first != direction
         {
-            self.handle(direction.reverse(), orders);
-            if self.disabled {
-                return Step::Over;
-            }
+            is_over = self.other_first(direction, orders);
             if self.change.take().is_some() {
                 orders.events.push(PacketEvent::UnexpectedProtocol);
             }
         }
-        self.parse_first(direction, orders)
+        let step = self.parse_first(direction, orders);
+        if is_over {
+            self.disable(orders);
+            return Step::Over;
+        }
+        step
+    }
+
+    /// Handles what the other side said before this one was recognised; whether that ended
+    /// parsing. What was recognised is parsed nevertheless, once: a server that greets before its
+    /// version (RFC 4253 section 4.2) does not hide the client's.
+    fn other_first(&mut self, direction: Direction, orders: &mut Orders) -> bool {
+        let side = self.side_mut(direction);
+        let kept = (std::mem::take(&mut side.pending), side.ended);
+        self.handle(direction.reverse(), orders);
+        let side = self.side_mut(direction);
+        (side.pending, side.ended) = kept;
+        self.disabled
     }
 
     /// The first bytes for a parser, if the right side speaks first.
