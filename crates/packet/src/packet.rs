@@ -23,6 +23,9 @@ pub struct Packet {
     pub vlan: Vec<u16>,
     /// The IP header, if there is a valid one.
     pub ip: Option<Ip>,
+    /// Source and destination of an IPv4 header whose options are wrong, and which is no valid one
+    /// for that.
+    pub refused: Option<Box<[IpAddr; 2]>>,
     /// What IP carries.
     pub transport: Transport,
     /// The payload of the transport, or what follows the header of ESP. Empty of fragments and of
@@ -58,6 +61,7 @@ impl Packet {
             bytes,
             vlan: Vec::new(),
             ip: None,
+            refused: None,
             transport: Transport::None,
             payload: 0..0,
             events: Vec::new(),

@@ -9,6 +9,22 @@ pub(crate) fn holds(header: &Header, packet: &Packet) -> bool {
     protocols_hold(header, packet) && ports_hold(header, packet) && addresses_hold(header, packet)
 }
 
+/// Whether the header of a rule on addresses alone holds. Of a packet whose IP options are wrong
+/// the addresses are known and nothing else: neither protocol nor version, and it has no ports.
+pub(crate) fn holds_for_addresses(header: &Header, packet: &Packet) -> bool {
+    match (&packet.ip, &packet.refused) {
+        (Some(_), _) => holds(header, packet),
+        (None, Some(ends)) => {
+            let [source, destination] = **ends;
+            protocols_hold(header, packet)
+                && ports_hold(header, packet)
+                && (header.destination_is_any || header.destination.contains(destination))
+                && (header.source_is_any || header.source.contains(source))
+        }
+        (None, None) => false,
+    }
+}
+
 fn protocols_hold(header: &Header, packet: &Packet) -> bool {
     let protocols = &header.protocols;
     let version = packet.ip.as_ref().map(|ip| ip.version);

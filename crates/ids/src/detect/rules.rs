@@ -74,8 +74,7 @@ pub(crate) fn inspect_addresses(program: &Program, scene: &mut Scene<'_>, queue:
     for number in &program.prefilter.ip_only {
         let Some(rule) = program.rules.rules.get(*number as usize) else { continue };
         let begun = scene.begin();
-        let matched = scene.facts.packet.ip.is_some()
-            && header::holds(&rule.header, scene.facts.packet)
+        let matched = header::holds_for_addresses(&rule.header, scene.facts.packet)
             && checks_hold(rule, scene);
         scene.tried(*number, begun, matched);
         if matched {

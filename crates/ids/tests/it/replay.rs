@@ -257,3 +257,29 @@ fn ssh_servers_that_greet_before_their_version() {
         assert_eq!(ssh_sids(&lines), wanted, "{lines:?}");
     }
 }
+
+/// A packet whose IP options are wrong is for rules of its addresses, whatever it carries.
+#[test]
+fn packets_with_wrong_ip_options_have_addresses() {
+    let mut talk = Talk::new(53);
+    let datagram = [&talk.ends(true)[..], &[0, 12, 0, 0], b"word"].concat();
+    talk.packet_with(true, 17, &[7, 0, 1, 1], &datagram);
+    talk.packet_with(true, 17, &[1, 1, 1, 0], &datagram);
+    let rules = "alert ip any any -> any any (sid:1;)\n\
+        alert ip 192.0.2.1 any -> 192.0.2.2 any (sid:2;)\n\
+        alert ip 192.0.2.2 any -> any any (sid:3;)\n\
+        alert ip any any -> any any (ip_proto:!6; sid:4;)\n\
+        alert udp any any -> any any (sid:5;)\n\
+        alert ip any any -> any any (ttl:64; sid:6;)\n\
+        alert ip any any -> any any (content:\"word\"; sid:7;)\n\
+        alert ip any any -> any 53 (sid:8;)\n\
+        alert ip any any -> any any (decode-event:ipv4.opt_invalid_len; sid:9;)\n";
+    let of = |number: u64| {
+        let found = talk.alerts(rules, &[], false).into_iter();
+        found.filter(|(packet, _)| *packet == number).map(|(_, sid)| sid).collect::<Vec<_>>()
+    };
+    assert_eq!(of(1), [1, 2, 4, 9]);
+    assert_eq!(of(2), [1, 2, 4, 5, 6, 7, 8]);
+    let dropped = talk.alerts("drop ip any any -> 192.0.2.0/24 any (sid:1;)\n", &[], true);
+    assert_eq!(dropped, [(1, 1), (2, 1)]);
+}

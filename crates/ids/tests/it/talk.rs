@@ -31,13 +31,37 @@ impl Talk {
     }
 
     pub(crate) fn packet(&mut self, from_client: bool, protocol: u8, segment: &[u8]) {
+        self.packet_with(from_client, protocol, &[], segment);
+    }
+
+    /// With options of IP, a multiple of four bytes.
+    pub(crate) fn packet_with(
+        &mut self,
+        from_client: bool,
+        protocol: u8,
+        options: &[u8],
+        segment: &[u8],
+    ) {
+        self.ip(from_client, [0, 1, 0, 0, 64, protocol, 0, 0], options, segment);
+    }
+
+    /// `middle`: id, flags and offset, TTL, protocol, checksum.
+    pub(crate) fn ip(
+        &mut self,
+        from_client: bool,
+        middle: [u8; 8],
+        options: &[u8],
+        segment: &[u8],
+    ) {
         let (from, to) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
-        let len = u16::try_from(20 + segment.len()).unwrap();
-        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+        let words = u8::try_from(5 + options.len() / 4).unwrap();
+        let len = u16::try_from(20 + options.len() + segment.len()).unwrap();
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x40 | words, 0];
         frame.extend_from_slice(&len.to_be_bytes());
-        frame.extend_from_slice(&[0, 1, 0, 0, 64, protocol, 0, 0]);
+        frame.extend_from_slice(&middle);
         frame.extend_from_slice(&from);
         frame.extend_from_slice(&to);
+        frame.extend_from_slice(options);
         frame.extend_from_slice(segment);
         self.frame(&frame);
     }

@@ -30,6 +30,7 @@ pub(super) fn ipv4<'a>(draft: &mut Draft, counters: &mut Counters, data: View<'a
     let mut ip = ip;
     let options = data.first(ip.header.len()).after(HEADER_LEN_MIN);
     if options.len() > 0 && !ipv4_options::read(draft, &mut ip, options) {
+        draft.packet.refused = Some(Box::new([ip.source, ip.destination]));
         return Step::FAILED;
     }
     let payload = data.first(ip.payload.end - data.start()).after(ip.header.len());
