@@ -189,7 +189,8 @@ fn needs(rule: &Rule) -> Needs {
     let mut needs = Needs {
         payload: !rule.payload.is_empty(),
         real_packet: rule.needs_packet && !rule.needs_stream,
-        flow: rule.flow != Default::default() || !rule.app_protocols.is_empty(),
+        // A direction alone needs no flow: packets without one count as going to the server.
+        flow: rule.needs.flow || !rule.app_protocols.is_empty(),
         ..Needs::default()
     };
     for check in &rule.packet {

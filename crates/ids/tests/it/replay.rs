@@ -283,3 +283,25 @@ fn packets_with_wrong_ip_options_have_addresses() {
     let dropped = talk.alerts("drop ip any any -> 192.0.2.0/24 any (sid:1;)\n", &[], true);
     assert_eq!(dropped, [(1, 1), (2, 1)]);
 }
+
+/// A fragment belongs to no flow; with nothing but a direction, `flow` looks at it all the same.
+#[test]
+fn fragments_go_to_the_server() {
+    let mut talk = Talk::new(5000);
+    talk.udp(true, b"hello");
+    let datagram = [&talk.ends(false)[..], &[0, 20, 0, 0], b"AAAAAAAAword"].concat();
+    let (first, rest) = datagram.split_at(16);
+    talk.ip(false, [0, 9, 0x20, 0, 64, 17, 0, 0], &[], first);
+    talk.ip(false, [0, 9, 0, 2, 64, 17, 0, 0], &[], rest);
+    let rules = "alert ip any any -> any any (flow:to_server; fragoffset:0; sid:1;)\n\
+        alert ip any any -> any any (flow:to_server; fragoffset:2; sid:2;)\n\
+        alert ip any any -> any any (flow:to_client; fragoffset:0; sid:3;)\n\
+        alert ip any any -> any any (flow:stateless; fragoffset:>0; sid:4;)\n\
+        alert ip any any -> any any (flow:only_frag; content:\"AAAAword\"; sid:5;)\n\
+        alert ip any any -> any any (flow:to_server; content:\"word\"; sid:6;)\n\
+        alert ip any any -> any any (flow:to_client; content:\"word\"; sid:7;)\n\
+        alert ip any any -> any any (fragbits:M; sid:8;)\n";
+    // What the fragments make is a packet to the client, and has no number of its own.
+    let wanted = [(0, 3), (0, 5), (0, 7), (1, 1), (2, 1), (2, 8), (3, 2)];
+    assert_eq!(talk.alerts(rules, &[], false), wanted);
+}

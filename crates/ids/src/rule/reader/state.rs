@@ -34,6 +34,10 @@ fn flow(draft: &mut Draft<'_>, value: &str) -> Outcome {
     if words.len() > 3 {
         return Err("flow has at most three words".into());
     }
+    // A direction alone is not counted: it may be said before.
+    if draft.has_flow {
+        return Err("flow is there twice".into());
+    }
     let mut flow = Flow::default();
     for word in words {
         take_flow_word(&mut flow, &word.to_ascii_lowercase())?;
