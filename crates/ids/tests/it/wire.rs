@@ -10,6 +10,12 @@ use gauntlet_ids::config::Settings;
 use gauntlet_ids::rule::{RuleSet, reader::Reader};
 use serde_json::Value;
 
+/// Cases whose rules are not loaded as in Suricata, with the reason; each has to differ.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("dataset-hash-collisions", "its list of strings is not in the folder"),
+    ("nfs4-01", "nfs.version:4 is refused: of NFS 4 only the frames are read"),
+];
+
 fn wire() -> Option<PathBuf> {
     let wire = std::env::var_os("GAUNTLET_WIRE").map(PathBuf::from);
     if wire.is_none() {
@@ -68,8 +74,7 @@ fn cases_load_as_in_suricata() {
         fs::read_dir(wire.join("cases")).unwrap().map(|entry| entry.unwrap().path()).collect();
     cases.sort();
     let (mut different, mut compared) = (Vec::new(), 0);
-    // Its list of strings is not in the folder.
-    cases.retain(|path| !path.ends_with("dataset-hash-collisions"));
+    let is_exception = |path: &Path| EXCEPTIONS.iter().any(|(name, _)| path.ends_with(name));
     for path in &cases {
         let case: Value =
             serde_json::from_slice(&fs::read(path.join("case.json")).unwrap()).unwrap();
@@ -77,11 +82,12 @@ fn cases_load_as_in_suricata() {
         let set = load(&settings(&case), "test.rules", &rules, path);
         // Of a few cases it is not known how many load.
         let Some(wanted) = case["rules"]["loaded"].as_u64() else { continue };
-        compared += 1;
+        compared += usize::from(!is_exception(path));
         let failed = case["rules"]["failed"].as_u64().unwrap_or(0);
         let errors = set.problems.iter().filter(|problem| !problem.is_skip).count() as u64;
         let loaded = (set.read_count - set.problems.len()) as u64;
-        if loaded != wanted || errors != failed {
+        let differs = loaded != wanted || errors != failed;
+        if differs != is_exception(path) {
             let name = path.file_name().unwrap().display();
             different.push(format!("{name}: {loaded} of {wanted}, {errors} of {failed}"));
             different.extend(told(&set));
