@@ -42,7 +42,7 @@ pub(super) fn write(session: &Session, fields: &mut Fields) {
     ] {
         // In TLS 1.3 the server sends the client's session id back whatever it does (RFC 8446,
         // section 4.1.3).
-        let says_nothing = flag & flag::RESUMED != 0 && version_name(session) == "TLS 1.3";
+        let says_nothing = flag & flag::RESUMED != 0 && version(session) == version::TLS13;
         if session.flags & flag == flag && !says_nothing {
             tls.truth(name, true);
         }
@@ -55,11 +55,16 @@ pub(super) fn write(session: &Session, fields: &mut Fields) {
     fields.object("tls", tls);
 }
 
-fn version_name(session: &Session) -> String {
-    let number = match session.server.version {
+/// The version that the server chose, or, before it has, the client's.
+fn version(session: &Session) -> u16 {
+    match session.server.version {
         version::UNKNOWN => session.client.version,
         number => number,
-    };
+    }
+}
+
+fn version_name(session: &Session) -> String {
+    let number = version(session);
     version::name(number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
