@@ -20,6 +20,7 @@ mod events;
 mod files;
 mod floor;
 mod head;
+mod ip_names;
 mod keyword;
 pub(crate) mod limits;
 mod meta;
@@ -274,7 +275,7 @@ impl Reading {
                 requires::requires(value, shared)?;
                 continue;
             }
-            let sid = keyword::number("sid", value)?;
+            let sid = keyword::whole("sid", value)?;
             if sid == 0 || self.sid.is_some() {
                 return Err("it is 0 or there twice".into());
             }

@@ -190,3 +190,96 @@ fn a_higher_revision_replaces_and_the_same_is_told() {
     assert_eq!(set.problems.len(), 1);
     assert_eq!(set.problems[0].place.line, 3);
 }
+
+/// Spellings that Suricata 7.0.10 and 8.0.6 both load, in order with the rules' protocols.
+const LOADED: &[(&str, &str)] = &[
+    ("tcp", "seq:+5"),
+    ("ip", "fragbits:M+"),
+    ("ip", "fragbits:+ MD"),
+    ("ip", "fragbits:M D"),
+    ("ip", "ip_proto:>255"),
+    ("ip", "ip_proto:l2tp"),
+    ("ip", "ip_proto:>5; ip_proto:<9"),
+    ("tcp", "flags:! SA,CE"),
+    ("tcp", "flow:to_server; flow:established"),
+    ("tcp", "flowbits:set,a|b"),
+    ("tcp", "flowbits:isset,a||b"),
+    ("tcp", "flowint:ab,+1"),
+    ("tcp", "flowint:ab,==,1"),
+    ("tcp", "flowint:ab,isset"),
+    ("tcp", "content:\"||\""),
+    ("tcp", "content:\"a\"; byte_test:1,=,-1,0"),
+    ("tcp", "content:\"a\"; byte_test:1,=,0xZZ,0"),
+    ("tcp", "content:\"a\"; threshold:type limit,track by_src,count 1,seconds 1m"),
+    ("tcp", "content:\"a\"; threshold:type limit,track by_src,count 1,seconds 60,more"),
+    ("tcp", "content:\"a\"; base64_decode:bytes 5 offset 6, relative; base64_data; content:\"b\""),
+    ("tcp", "priority:4294967296"),
+    ("tls", "tls.version:0x7f12"),
+    ("tls", "ssl_state:client_hello|server_hello"),
+    ("dcerpc", "dce_iface:12345678-1234-1234-1234-123456789abc,>5,any_frag"),
+    ("krb5", "krb5.ticket_encryption:17, rc4-hmac"),
+    ("http2", "http2.settings:SETTINGS_MAX_FRAME_SIZE>5"),
+    ("ike", "ike.chosen_sa_attribute:alg_hash=2"),
+];
+
+/// Those that both refuse, with what the error has to name.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("tcp", "seq:5-10", "5-10"),
+    ("tcp", "ack:1kb", "1kb"),
+    ("ip", "id:+5", "+5"),
+    ("ip", "tos:+5", "+5"),
+    ("tcp", "window:+5", "+5"),
+    ("tcp", "flags:s", "'s'"),
+    ("tcp", "flags:S A", "spaces"),
+    ("ip", "ip_proto:tcp; ip_proto:tcp", "ip_proto"),
+    ("ip", "ip_proto:>9; ip_proto:<5", "ip_proto"),
+    ("tcp", "flow:established; flow:established", "twice"),
+    ("tcp", "flowint:a,=,1", "a,=,1"),
+    ("tcp", "hostbits:set,a,", "src"),
+    ("tcp", "content:\"a\"; byte_test:1,=,1,0,Big", "Big"),
+    ("tcp", "content:\"a\"; byte_jump:1,0,align 4", "align 4"),
+    ("tcp", "content:\"a\"; byte_jump:1,0,dce,from_beginning", "dce"),
+    ("tcp", "content:\"a\"; byte_extract:1,0,x,big,little", "twice"),
+    ("tcp", "content:\"a\"; byte_extract:1,0,x y", "spaces"),
+    ("tcp", "content:\"a\"; byte_math:bytes 1,offset 0,oper +,rvalue 1,result x,dce", "dce"),
+    ("tcp", "content:\"a\"; isdataat:5,rawbytes", "rawbytes"),
+    ("tcp", "content:\"a\"; threshold:type LIMIT,track by_src,count 1,seconds 60", "type"),
+    ("tcp", "content:\"a\"; threshold:type both,track by_src,count +1,seconds 60", "+1"),
+    ("tcp", "content:\"a\"; base64_decode:offset 5,bytes 5", "bytes"),
+    ("tcp", "tag:session,5,packets,", "side"),
+    ("tcp", "gid:1a", "1a"),
+    ("tcp", "rev:4294967295", "4294967295"),
+    ("udp", "rpc:1,1,1,1", "PROGRAM"),
+    ("tcp", "nfq_set_mark:1", "MARK/MASK"),
+    ("tls", "tls.version:1.4", "1.4"),
+    ("tls", "ssl_version:tls1.0,!tls1.1", "tls1.0,!tls1.1"),
+    ("tls", "ssl_state:client_hello|", "client_hello|"),
+    ("tls", "tls.fingerprint:\"ab\"", "20 pairs"),
+    ("dcerpc", "dce_iface:foo", "foo"),
+    ("dcerpc", "dce_opnum:5-1", "5-1"),
+    ("ike", "ike.chosen_sa_attribute:foo=1", "foo=1"),
+    ("krb5", "krb5_msg_type:>5", ">5"),
+    ("krb5", "krb5_err_code:-10", "-10"),
+    ("krb5", "krb5.ticket_encryption:weak,foo", "weak,foo"),
+    ("http2", "http2.frametype:!DATA", "!DATA"),
+    ("http2", "http2.settings:foo", "foo"),
+    ("mqtt", "mqtt.qos:>1", ">1"),
+    ("mqtt", "mqtt.connack.session_present:1", "1"),
+    ("ftp-data", "ftpdata_command:STOR", "STOR"),
+    ("tcp", "app-layer-protocol:HTTP", "HTTP"),
+    ("tcp", "app-layer-event:HTTP.missing_host_header", "HTTP"),
+];
+
+#[test]
+fn values_are_read_as_suricata_reads_them() {
+    let rule =
+        |protocol, options| format!("alert {protocol} any any -> any any ({options}; sid:1;)");
+    let refused = LOADED.iter().filter_map(|(protocol, options)| {
+        read(&rule(protocol, options)).err().map(|told| format!("{options}: {told}"))
+    });
+    let accepted = REFUSED
+        .iter()
+        .filter_map(|(protocol, options, words)| fault(&rule(protocol, options), words));
+    let faults: Vec<String> = refused.chain(accepted).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

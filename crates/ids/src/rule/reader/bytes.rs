@@ -44,8 +44,8 @@ struct Modifiers {
 impl Modifiers {
     /// Takes a modifier; `false` if it is none of these.
     fn take(&mut self, word: &str) -> bool {
-        match word.to_ascii_lowercase().as_str() {
-            "relative" if word == "relative" => self.relative = true,
+        match word {
+            "relative" => self.relative = true,
             "string" => self.text = true,
             "dec" => self.base = Some(10),
             "hex" => self.base = Some(16),
@@ -93,6 +93,22 @@ fn parts(value: &str) -> Vec<&str> {
     value.split(',').map(str::trim).collect()
 }
 
+/// A word that is there twice, if one may be there once only.
+fn check_once(parts: &[&str]) -> Outcome {
+    let name = |part: &str| part.split([' ', '\t']).next().unwrap_or_default().to_owned();
+    let same = |name: &str| match name {
+        "big" | "little" | "dce" => "endian".to_owned(),
+        "oct" | "dec" | "hex" => "base".to_owned(),
+        other => other.to_owned(),
+    };
+    let mut names: Vec<String> = parts.iter().map(|part| same(&name(part))).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some([name, ..]) => Err(format!("{name} is there twice").into()),
+        _ => Ok(()),
+    }
+}
+
 /// A number, or a variable of the list.
 fn amount(
     draft: &Draft<'_>,
@@ -113,16 +129,21 @@ fn count(text: &str) -> Option<i64> {
     text.parse::<u32>().ok().map(i64::from)
 }
 
-/// As `strtoull` with base 0 reads the number at the beginning.
+/// As `strtoull` with base 0 reads the number at the beginning: `-1` is the largest one, and `0x`
+/// without digits is 0.
 fn any_base(text: &str) -> Option<u64> {
+    let negative = text.starts_with('-');
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let hex = hex.filter(|hex| hex.starts_with(|c: char| c.is_ascii_hexdigit()));
     let (digits, base) = match hex {
         Some(hex) => (hex, 16),
         None if text.len() > 1 && text.starts_with('0') => (text, 8),
         None => (text, 10),
     };
     let end = digits.find(|c: char| !c.is_digit(base)).unwrap_or(digits.len());
-    u64::from_str_radix(digits.get(..end)?, base).ok()
+    let number = u64::from_str_radix(digits.get(..end)?, base).ok()?;
+    Some(if negative { number.wrapping_neg() } else { number })
 }
 
 fn offset(text: &str) -> Option<i64> {
@@ -162,6 +183,9 @@ fn byte_test(draft: &mut Draft<'_>, value: &str) -> Outcome {
             None if modifiers.take(word) => {}
             None => return Err(format!("{word:?} is not known").into()),
         }
+    }
+    if value.contains(char::is_whitespace) {
+        return Err(format!("{value:?} is not one number").into());
     }
     let (operator, negated) = test_operator(operator)?;
     modifiers.check_dce()?;
@@ -213,7 +237,7 @@ fn byte_jump(draft: &mut Draft<'_>, value: &str) -> Outcome {
         match name.to_ascii_lowercase().as_str() {
             "from_beginning" => begin = true,
             "from_end" => end = true,
-            "align" => align = true,
+            "align" if argument.is_empty() => align = true,
             "multiplier" => {
                 let factor = argument.trim().parse::<u16>().ok().filter(|&factor| factor > 0);
                 multiplier = factor.ok_or("the multiplier is 1 to 65535")?;
@@ -229,6 +253,9 @@ fn byte_jump(draft: &mut Draft<'_>, value: &str) -> Outcome {
     }
     if begin && end {
         return Err("from_beginning and from_end exclude each other".into());
+    }
+    if modifiers.dce && begin {
+        return Err("dce excludes from_beginning".into());
     }
     modifiers.check_dce()?;
     let (list, before) = place(draft, &modifiers)?;
@@ -274,6 +301,13 @@ fn byte_extract(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let [count_text, offset_text, name, rest @ ..] = parts.as_slice() else {
         return Err("it needs BYTES, OFFSET, NAME".into());
     };
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err("the name is missing or has spaces".into());
+    }
+    if offset_text.starts_with('+') {
+        return Err("the offset has no sign but -".into());
+    }
+    check_once(rest)?;
     let mut modifiers = Modifiers::default();
     let (mut multiplier, mut align) = (1, None);
     for word in rest {
@@ -340,7 +374,13 @@ struct MathParts<'v> {
 impl<'v> MathParts<'v> {
     fn read(value: &'v str) -> Outcome<Self> {
         let mut out = MathParts::default();
-        for word in parts(value) {
+        let parts = parts(value);
+        let endian = |part: &&&str| part.starts_with("endian") || **part == "dce";
+        if parts.iter().filter(endian).count() > 1 {
+            return Err("the order of bytes is there twice".into());
+        }
+        check_once(&parts)?;
+        for word in parts {
             let (name, argument) = word.split_once([' ', '\t']).unwrap_or((word, ""));
             let argument = argument.trim();
             let slot = match name {
@@ -387,6 +427,9 @@ impl<'v> MathParts<'v> {
 
 fn byte_math(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let parts = MathParts::read(value)?;
+    if parts.modifiers.dce {
+        return Err("dce cannot be used here, nor can it in Suricata".into());
+    }
     let needed = "it needs bytes, offset, oper, rvalue and result";
     let operator = match parts.operator.ok_or(needed)? {
         "+" => MathOperator::Add,
@@ -429,21 +472,34 @@ fn byte_math(draft: &mut Draft<'_>, value: &str) -> Outcome {
     Ok(())
 }
 
+/// `NAME NUMBER`, with a comma behind it or not, at the beginning of what is left.
+fn take_number(rest: &mut &str, name: &str) -> Outcome<Option<u32>> {
+    let Some(behind) = rest.trim_start().strip_prefix(name) else { return Ok(None) };
+    let text = behind.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, behind) = text.split_at(end);
+    *rest = behind.strip_prefix(',').unwrap_or(behind);
+    digits.parse().map(Some).map_err(|_| format!("{name} is no number").into())
+}
+
 fn base64_decode(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let mut decode = Base64Decode { bytes: Some(BASE64_BYTES_MAX), offset: 0, relative: false };
-    for word in parts(value).into_iter().filter(|word| !word.is_empty()) {
-        let (name, argument) = word.split_once([' ', '\t']).unwrap_or((word, ""));
-        let argument = argument.trim();
-        match name {
-            "bytes" => {
-                let bytes = argument.parse::<u16>().map_err(|_| "bytes is 0 to 65535")?;
-                decode.bytes = Some(if bytes == 0 { BASE64_BYTES_MAX } else { bytes.into() });
-            }
-            "offset" => decode.offset = argument.parse().map_err(|_| "offset is a number")?,
-            "relative" => decode.relative = true,
-            _ => return Err(format!("{word:?} is not known").into()),
-        }
+    let mut rest = value;
+    if let Some(bytes) = take_number(&mut rest, "bytes")? {
+        let bytes = u16::try_from(bytes).map_err(|_| "bytes is 0 to 65535")?;
+        decode.bytes = Some(if bytes == 0 { BASE64_BYTES_MAX } else { bytes.into() });
     }
+    if let Some(offset) = take_number(&mut rest, "offset")? {
+        decode.offset = offset;
+    }
+    // One word may follow; what comes behind it is not looked at, as in Suricata.
+    let rest = rest.trim_start();
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    decode.relative = match rest.get(..end) {
+        Some("relative") => true,
+        Some("") | None => false,
+        Some(word) => return Err(format!("{word:?} is not known here").into()),
+    };
     let list = match draft.settle()? {
         Some(list) => list,
         None => {

@@ -22,14 +22,23 @@ pub(super) const KEYWORDS: &[Keyword] = &[
     keyword("tls.issuerdn", |draft, value| text(draft, value, "tls.issuerdn"))
         .quotes(Quotes::Mandatory)
         .negatable(),
-    keyword("tls.fingerprint", |draft, value| text(draft, value, "tls.fingerprint"))
-        .quotes(Quotes::Mandatory)
-        .negatable(),
+    keyword("tls.fingerprint", fingerprint).quotes(Quotes::Mandatory).negatable(),
 ];
+
+/// Length of a fingerprint as text, in bytes.
+const FINGERPRINT_LEN: usize = 59;
 
 fn store(draft: &mut Draft<'_>, _: &str) -> Outcome {
     draft.set_protocol("tls")?;
     draft.append(List::Post, Match::TlsStore).map(|_| ())
+}
+
+/// Pairs of hex digits with colons between them, of SHA-1.
+fn fingerprint(draft: &mut Draft<'_>, value: &str) -> Outcome {
+    if value.len() != FINGERPRINT_LEN || !value.contains(':') {
+        return Err("it is 20 pairs of hex digits with colons".into());
+    }
+    text(draft, value, "tls.fingerprint")
 }
 
 /// The text, with `!` before it if it must not be there.

@@ -54,6 +54,7 @@ pub(super) fn is_anchor(item: &Match) -> bool {
 pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let (mut in_hex, mut escaped, mut high) = (false, false, None::<u32>);
+    let mut is_converted = false;
     for &byte in text.as_bytes() {
         if byte == b'|' {
             if in_hex && high.is_some() {
@@ -65,7 +66,10 @@ pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
         } else if in_hex {
             match (char::from(byte).to_digit(16), high.take()) {
                 (Some(digit), None) => high = Some(digit),
-                (Some(digit), Some(first)) => out.push((first * 16 + digit) as u8),
+                (Some(digit), Some(first)) => {
+                    out.push((first * 16 + digit) as u8);
+                    is_converted = true;
+                }
                 (None, kept) if matches!(byte, b' ' | b',') => high = kept,
                 _ => return Err(format!("{:?} is no hex code in {text:?}", char::from(byte))),
             }
@@ -74,7 +78,7 @@ pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
                 return Err(format!("the backslash must be escaped in {text:?}"));
             }
             out.push(byte);
-            escaped = false;
+            (escaped, is_converted) = (false, true);
         } else if byte == b'"' {
             return Err(format!("a double quote must be escaped in {text:?}"));
         } else {
@@ -83,6 +87,11 @@ pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     }
     if in_hex {
         return Err(format!("a bar is missing in {text:?}"));
+    }
+    // Bars with no digits between them are themselves, as in Suricata, unless something else of the
+    // content stands for another byte.
+    if !is_converted {
+        out = text.as_bytes().to_vec();
     }
     if out.is_empty() { Err("the content is empty".to_owned()) } else { Ok(out) }
 }
@@ -470,7 +479,9 @@ fn is_data_at(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let place = parts.next().filter(|place| !place.is_empty()).ok_or_else(bad)?;
     let rest: Vec<&str> = parts.collect();
     let relative = rest.first() == Some(&"relative");
-    if !matches!(rest.as_slice(), [] | ["relative" | "rawbytes"] | ["relative", "rawbytes"])
+    // `rawbytes` alone is one that Suricata's own reader stumbles over.
+    if !matches!(rest.as_slice(), [] | ["relative"] | ["relative", "rawbytes"])
+        || text.strip_prefix('!').is_some_and(|rest| rest.starts_with(char::is_whitespace))
         || place.contains(char::is_whitespace)
     {
         return Err(bad().into());

@@ -50,6 +50,7 @@ fn app_event(draft: &mut Draft<'_>, value: &str) -> Outcome {
         return Err("such events are of TCP and UDP only".into());
     }
     let event = event.to_ascii_lowercase();
+    check_case(protocol)?;
     let known = match protocol {
         "file" => None,
         "http1" => Some("http1"),
@@ -83,12 +84,21 @@ fn app_event(draft: &mut Draft<'_>, value: &str) -> Outcome {
     draft.append(List::Buffer(key), item).map(|_| ())
 }
 
+/// Names of protocols are in lower case; only the header's first word may be in any.
+fn check_case(protocol: &str) -> Outcome {
+    match protocol.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Err(format!("unknown protocol {protocol:?}: names are in lower case").into()),
+        false => Ok(()),
+    }
+}
+
 fn app_protocol(draft: &mut Draft<'_>, value: &str) -> Outcome {
     if draft.protocol.is_some() {
         return Err("the rule has an application protocol already".into());
     }
     let (name, of) = value.split_once(',').unwrap_or((value, "direction"));
     let negated = draft.is_negated;
+    check_case(name)?;
     match name {
         "unknown" if negated => return Err("unknown cannot be negated".into()),
         "unknown" | "failed" => {}

@@ -112,6 +112,9 @@ fn hashes(draft: &mut Draft<'_>, value: &str, keyword: &'static str, length: usi
             hashes.extend(hex(digits));
         }
     }
+    if hashes.is_empty() {
+        return Err(format!("{} has no hash of {length} bytes", path.display()).into());
+    }
     hashes.sort_unstable();
     hashes.dedup();
     let value = ProtocolValue::Hashes { file: file.to_owned(), hashes: Arc::new(hashes), negated };

@@ -60,6 +60,21 @@ impl Keyword {
     }
 }
 
+/// A number of a rule's head (`sid`, `gid`, `rev`): digits and nothing else; the largest is no
+/// number here.
+pub(super) fn whole(keyword: &str, value: &str) -> Outcome<u32> {
+    let text = value.trim();
+    let number = digits(text).filter(|number| *number < u64::from(u32::MAX));
+    let number = number.and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| format!("{value:?} is no value of {keyword}").into())
+}
+
+/// A number of digits alone.
+pub(super) fn digits(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
 /// The number at the beginning of a value, as `strtoul` reads it.
 pub(super) fn number(keyword: &str, value: &str) -> Outcome<u32> {
     let text = value.trim_start();

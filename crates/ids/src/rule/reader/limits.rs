@@ -1,7 +1,7 @@
 //! Limits of alerts within a rule: `threshold`, `detection_filter`, and `tag`.
 
 use super::draft::{Draft, Outcome};
-use super::keyword::{Keyword, keyword};
+use super::keyword::{Keyword, digits, keyword};
 use crate::rule::header::Direction;
 use crate::rule::matches::{Tag, TagUnit, Threshold, ThresholdKind, Track};
 
@@ -41,7 +41,7 @@ pub(crate) fn track(word: &str) -> Option<Track> {
 
 /// `limit` and its like.
 pub(crate) fn kind(word: &str) -> Option<ThresholdKind> {
-    Some(match word.to_ascii_lowercase().as_str() {
+    Some(match word {
         "limit" => ThresholdKind::Limit,
         "threshold" => ThresholdKind::Threshold,
         "both" => ThresholdKind::Both,
@@ -75,14 +75,37 @@ pub(crate) fn argument<'v>(pairs: &[(&'v str, &'v str)], name: &str) -> Result<&
 /// A number among them.
 pub(crate) fn amount(pairs: &[(&str, &str)], name: &str) -> Result<u32, String> {
     let value = argument(pairs, name)?;
-    value.parse().map_err(|_| format!("{name} {value:?} is no number"))
+    let number = digits(value).and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| format!("{name} {value:?} is no number"))
+}
+
+/// Pairs that a threshold has.
+const THRESHOLD_PAIRS: usize = 4;
+
+/// As in Suricata what comes behind the number of the last pair is not looked at (`seconds 1m`).
+fn first_pairs(value: &str) -> &str {
+    let Some((comma, _)) = value.match_indices(',').nth(THRESHOLD_PAIRS - 2) else { return value };
+    let is_digit = |byte: &u8| byte.is_ascii_digit();
+    let bytes = value.as_bytes();
+    let mut place = comma + 1;
+    place += bytes.iter().skip(place).take_while(|byte| !is_digit(byte) && **byte != b',').count();
+    place += bytes.iter().skip(place).take_while(|byte| is_digit(byte)).count();
+    let has_number = place.checked_sub(1).and_then(|at| bytes.get(at)).is_some_and(is_digit);
+    value.get(..place).filter(|_| has_number).unwrap_or(value)
 }
 
 fn threshold(draft: &mut Draft<'_>, value: &str) -> Outcome {
     if draft.threshold.is_some() {
         return Err("one threshold or detection_filter in a rule".into());
     }
-    let pairs = pairs(value, &["type", "track", "count", "seconds", "multiplier"])?;
+    let known = ["type", "track", "count", "seconds", "multiplier"];
+    let name = |pair: &'_ str| pair.trim().split(' ').next().unwrap_or_default().to_owned();
+    for wanted in known {
+        if value.split(',').filter(|pair| name(pair) == wanted).count() > 1 {
+            return Err(format!("{wanted} is there twice").into());
+        }
+    }
+    let pairs = pairs(first_pairs(value), &known)?;
     let kind = kind(argument(&pairs, "type")?).ok_or("the type is not known")?;
     let track = track(argument(&pairs, "track")?).ok_or("the track is not known")?;
     let mut threshold = limit(kind, track);
@@ -140,7 +163,10 @@ fn tag(draft: &mut Draft<'_>, value: &str) -> Outcome {
                 "bytes" => TagUnit::Bytes,
                 _ => return Err("the unit is packets, bytes or seconds".into()),
             };
-            side.first().copied().unwrap_or_default()
+            match side.first() {
+                Some(&"") => return Err("the side is missing".into()),
+                side => side.copied().unwrap_or_default(),
+            }
         }
         _ => return Err("it is KIND[, COUNT, UNIT[, SIDE]]".into()),
     };

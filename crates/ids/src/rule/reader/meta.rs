@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::draft::{Draft, Outcome};
-use super::keyword::{Keyword, keyword, number};
+use super::keyword::{Keyword, keyword, whole};
 use super::text::Quotes;
 use crate::rule::matches::Match;
 use crate::rule::{Class, Target};
@@ -28,7 +28,7 @@ pub(crate) const PRIORITY: i32 = 3;
 const CLASS_NAME_MAX: usize = 64;
 
 fn group(draft: &mut Draft<'_>, value: &str) -> Outcome {
-    draft.gid = number("gid", value)?;
+    draft.gid = whole("gid", value)?;
     Ok(())
 }
 
@@ -56,15 +56,18 @@ fn revision(draft: &mut Draft<'_>, value: &str) -> Outcome {
     if draft.rev > 0 {
         return Err("rev is there twice".into());
     }
-    draft.rev = number("rev", value)?;
+    draft.rev = whole("rev", value)?;
     if draft.rev == 0 { Err("rev 0 is invalid".into()) } else { Ok(()) }
 }
 
 fn priority(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let text = value.trim();
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let priority = digits.then(|| text.parse::<i32>().ok()).flatten();
-    let priority = priority.ok_or_else(|| format!("{value:?} is no priority"))?;
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(format!("{value:?} is no priority").into());
+    }
+    // Larger numbers wrap in Suricata; here they are the least urgent.
+    let priority = text.parse::<i32>().unwrap_or(i32::MAX);
     draft.priority = match draft.priority {
         Some(other) if draft.has_own_priority => Some(other.min(priority)),
         _ => Some(priority),

@@ -1,7 +1,9 @@
 //! Checks on headers of packets and facts of flows.
 
 use super::draft::{Draft, List, Outcome};
-use super::keyword::{Keyword, keyword, number};
+use super::ip_names::protocol_number;
+use super::keyword::{Keyword, digits, keyword, number};
+
 use super::text::Quotes;
 use crate::rule::matches::{
     Asn1, BitsMode, ChecksumOf, ConfigAction, Match, PacketCheck, PacketNumber, ReputationSide,
@@ -194,23 +196,26 @@ fn dsize(draft: &mut Draft<'_>, value: &str) -> Outcome {
 /// A number with or without quotes of its own.
 fn quoted(draft: &mut Draft<'_>, value: &str, number: PacketNumber) -> Outcome {
     let text = value.trim().trim_matches('"').trim();
-    let id = text.parse::<u16>().map_err(|_| format!("{value:?} is no number up to 65535"))?;
-    add(draft, number, Compare::Equal(id.into()))
+    let id = digits(text).filter(|id| *id <= U16);
+    let id = id.ok_or_else(|| format!("{value:?} is no number up to 65535"))?;
+    add(draft, number, Compare::Equal(id))
 }
 
 fn exact(draft: &mut Draft<'_>, value: &str, which: PacketNumber) -> Outcome {
-    let wanted = number("it", value.trim())?;
-    add(draft, which, Compare::Equal(wanted.into()))
+    let text = value.trim();
+    let wanted = digits(text.strip_prefix('+').unwrap_or(text)).filter(|wanted| *wanted <= U32);
+    let wanted = wanted.ok_or_else(|| format!("{value:?} is no number up to {U32}"))?;
+    add(draft, which, Compare::Equal(wanted))
 }
 
 fn tos(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let text = value.trim();
-    let hex = text.strip_prefix(['x', 'X']);
-    let parsed = match hex {
-        Some(hex) => u8::from_str_radix(hex, 16),
-        None => text.parse::<u8>(),
+    let tos = match text.strip_prefix(['x', 'X']) {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => digits(text),
     };
-    let tos = u64::from(parsed.map_err(|_| format!("{value:?} is no type of service"))?);
+    let tos = tos.filter(|tos| *tos <= U8);
+    let tos = tos.ok_or_else(|| format!("{value:?} is no type of service"))?;
     let wanted = if draft.is_negated { Compare::NotEqual(tos) } else { Compare::Equal(tos) };
     add(draft, PacketNumber::Tos, wanted)
 }
@@ -218,8 +223,8 @@ fn tos(draft: &mut Draft<'_>, value: &str) -> Outcome {
 fn window(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let text = value.trim();
     let negated = text.starts_with('!');
-    let size = text.trim_start_matches('!').trim().parse::<u16>();
-    let size = u64::from(size.map_err(|_| format!("{value:?} is no window"))?);
+    let size = digits(text.trim_start_matches('!').trim()).filter(|size| *size <= U16);
+    let size = size.ok_or_else(|| format!("{value:?} is no window"))?;
     let wanted = if negated { Compare::NotEqual(size) } else { Compare::Equal(size) };
     add(draft, PacketNumber::Window, wanted)
 }
@@ -234,7 +239,7 @@ fn bits_mode(letter: char) -> Option<BitsMode> {
 }
 
 fn tcp_flag(letter: char) -> Option<u8> {
-    Some(match letter.to_ascii_uppercase() {
+    Some(match letter {
         'F' => 0x01,
         'S' => 0x02,
         'R' => 0x04,
@@ -249,9 +254,14 @@ fn tcp_flag(letter: char) -> Option<u8> {
 
 fn tcp_flags(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let (wanted, ignored) = match value.split_once(',') {
-        Some((wanted, ignored)) => (wanted, Some(ignored)),
-        None => (value, None),
+        Some((wanted, ignored)) => (wanted.trim(), Some(ignored.trim())),
+        None => (value.trim(), None),
     };
+    // There may be space behind a modifier that comes first, and nowhere else.
+    let behind = wanted.strip_prefix(|c| bits_mode(c).is_some()).unwrap_or(wanted).trim_start();
+    if behind.contains(char::is_whitespace) || ignored.is_some_and(|i| i.contains(' ')) {
+        return Err("there are spaces between the flags".into());
+    }
     let (mut flags, mut mode, mut count) = (0, None, 0);
     for letter in wanted.chars().filter(|c| !c.is_whitespace()) {
         if let Some(other) = bits_mode(letter) {
@@ -283,16 +293,17 @@ fn fragment_bits(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let mode = value.chars().next().and_then(bits_mode);
     let letters = if mode.is_some() { value.get(1..).unwrap_or_default() } else { value };
     let mut bits = 0;
-    for letter in letters.trim().chars() {
+    // As in Suricata what comes behind the letters is not looked at: `M+` is `M`.
+    for letter in letters.trim_start().chars() {
         bits |= match letter {
             'R' => 1,
             'D' => 2,
             'M' => 4,
-            _ => return Err(format!("{letter:?} is neither M, D nor R").into()),
+            _ => break,
         };
     }
     if bits == 0 {
-        return Err("there are no bits".into());
+        return Err(format!("{value:?} names none of M, D and R").into());
     }
     let mode = mode.unwrap_or(BitsMode::Exactly);
     check(draft, PacketCheck::FragmentBits { bits, mode })
@@ -332,37 +343,6 @@ fn ip_option(draft: &mut Draft<'_>, value: &str) -> Outcome {
     check(draft, PacketCheck::IpOption(Some(*kind)))
 }
 
-/// Names of IP protocols in rules.
-fn protocol_number(name: &str) -> Option<u8> {
-    let names = [
-        ("icmp", 1),
-        ("igmp", 2),
-        ("ipip", 4),
-        ("ipencap", 4),
-        ("tcp", 6),
-        ("egp", 8),
-        ("igp", 9),
-        ("udp", 17),
-        ("ipv6", 41),
-        ("rsvp", 46),
-        ("gre", 47),
-        ("esp", 50),
-        ("ipv6-esp", 50),
-        ("ah", 51),
-        ("ipv6-ah", 51),
-        ("ipv6-icmp", 58),
-        ("icmpv6", 58),
-        ("eigrp", 88),
-        ("ospf", 89),
-        ("pim", 103),
-        ("ipcomp", 108),
-        ("vrrp", 112),
-        ("sctp", 132),
-    ];
-    let found = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(_, number)| *number).or_else(|| name.parse().ok())
-}
-
 fn ip_protocol(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let text = value.trim();
     let (operator, name) = match text.chars().next() {
@@ -374,13 +354,19 @@ fn ip_protocol(draft: &mut Draft<'_>, value: &str) -> Outcome {
     if protocols.is_any || protocols.only_v4 || protocols.only_v6 {
         protocols.is_any = false;
         protocols.bits = [u64::MAX; 4];
-        if draft.has_ip_protocol && operator == '=' {
-            return Err("ip_proto is there twice".into());
-        }
-    } else if !draft.has_ip_protocol {
+    } else if draft.ip_protocols.is_empty() {
         return Err("ip_proto needs the protocol ip in the header".into());
     }
-    draft.has_ip_protocol = true;
+    let clashes = draft.ip_protocols.iter().any(|(other, bound)| match (*other, operator) {
+        ('=', _) | (_, '=') | ('<', '<') | ('>', '>') => true,
+        ('<', '>') => *bound <= number,
+        ('>', '<') => number <= *bound,
+        _ => false,
+    });
+    if clashes {
+        return Err("ip_proto is there twice, and both cannot be".into());
+    }
+    draft.ip_protocols.push((operator, number));
     for other in 0..=u8::MAX {
         let stays = match operator {
             '!' => other != number,
@@ -392,9 +378,7 @@ fn ip_protocol(draft: &mut Draft<'_>, value: &str) -> Outcome {
             protocols.remove(other);
         }
     }
-    if protocols.bits == [0; 4] {
-        return Err("no protocol is left".into());
-    }
+    // Where no protocol is left (`>255`) the rule is one that never matches, as in Suricata.
     draft.needs_packet = true;
     Ok(())
 }
@@ -485,6 +469,9 @@ fn rpc(draft: &mut Draft<'_>, value: &str) -> Outcome {
         Some(text) => text.parse::<u32>().map(Some).map_err(|_| format!("{text:?} is no number")),
     };
     let (version, procedure) = (next()?, next()?);
+    if parts.next().is_some() {
+        return Err("it is PROGRAM[,VERSION[,PROCEDURE]]".into());
+    }
     check(draft, PacketCheck::Rpc { program, version, procedure })
 }
 
@@ -551,7 +538,7 @@ fn mark(draft: &mut Draft<'_>, value: &str) -> Outcome {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
         None => text.trim().parse::<u32>().ok(),
     };
-    let (value, mask) = value.split_once('/').unwrap_or((value, "0xffffffff"));
+    let (value, mask) = value.split_once('/').ok_or("it is MARK/MASK")?;
     let value = number(value).ok_or("the mark is no number")?;
     let mask = number(mask).ok_or("the mask is no number")?;
     draft.append(List::Post, Match::Mark { value, mask }).map(|_| ())

@@ -1,5 +1,7 @@
 //! Keywords of application protocols that compare something other than bytes in a buffer.
 
+mod spelling;
+
 use gauntlet_protocols::enip;
 
 use super::draft::{Draft, List, Outcome};
@@ -25,11 +27,15 @@ enum Form {
     Flags(u64, &'static [(&'static str, u64)]),
     /// `COMPARISON[,INDEX]` of a number, or a name, in a list.
     Element(u64, &'static [(&'static str, u64)]),
-    /// One signed number.
-    Integer,
+    /// A number in digits up to this, or a name; no comparison.
+    Exact(u64, &'static [(&'static str, u64)]),
+    /// A name, in lower case.
+    Name(&'static [(&'static str, u64)]),
     /// Some of these words, with `,` or `|` between and `!` before them; any word if there are
     /// none here.
     Words(&'static [&'static str]),
+    /// The same, if this function has nothing against how they are written.
+    Spelt(&'static [&'static str], fn(&str) -> bool),
     /// Words that this function has the say about.
     Checked(fn(&str) -> bool),
 }
@@ -84,11 +90,16 @@ impl Check {
                 };
                 ProtocolValue::Element(index, named(text, max, names)?)
             }
-            Form::Integer => {
-                let number = text.trim().parse::<i32>();
-                let number = number.map_err(|_| format!("{text:?} is no number"))?;
-                ProtocolValue::Number(Compare::Equal(u64::from(number as u32)))
+            Form::Exact(max, names) => ProtocolValue::Number(exact(text, max, names)?),
+            Form::Name(names) => {
+                let found = names.iter().find(|(name, _)| *name == text);
+                let (_, number) = found.ok_or_else(|| format!("{text:?} is not known"))?;
+                ProtocolValue::Number(Compare::Equal(*number))
             }
+            Form::Spelt(_, is_good) if !is_good(text) => {
+                return Err(format!("{text:?} cannot be read").into());
+            }
+            Form::Spelt(known, _) => ProtocolValue::Words(words(text, known)?),
             Form::Words(known) => ProtocolValue::Words(words(text, known)?),
             Form::Checked(is_good) if is_good(text) => ProtocolValue::Words(words(text, &[])?),
             Form::Checked(_) => return Err(format!("{text:?} cannot be read").into()),
@@ -336,7 +347,7 @@ const SSL_STATES: &[&str] =
 const CHECKS: &[Check] = &[
     check("mqtt.type", "mqtt", "mqtt.type", Form::Named(U8, MQTT_TYPES)),
     check("mqtt.reason_code", "mqtt", "mqtt.reason_code", Form::Number(U8)),
-    check("mqtt.qos", "mqtt", "mqtt.qos", Form::Number(U8)),
+    check("mqtt.qos", "mqtt", "mqtt.qos", Form::Exact(2, &[])),
     check("mqtt.protocol_version", "mqtt", "mqtt.protocol_version", Form::Number(U8)),
     check("mqtt.flags", "mqtt", "mqtt.flags", Form::Flags(U8, MQTT_FLAGS)),
     check("mqtt.connect.flags", "mqtt", "mqtt.connect.flags", Form::Flags(U8, MQTT_CONNECT_FLAGS)),
@@ -344,7 +355,7 @@ const CHECKS: &[Check] = &[
         "mqtt.connack.session_present",
         "mqtt",
         "mqtt.connack.session_present",
-        Form::Named(1, YES_NO),
+        Form::Name(YES_NO),
     ),
     check("dns.opcode", "dns", "dns.opcode", Form::Number(U8)),
     check("dns.rcode", "dns", "dns.rcode", Form::Named(U16, DNS_CODES)),
@@ -352,11 +363,21 @@ const CHECKS: &[Check] = &[
     check("dhcp.leasetime", "dhcp", "dhcp.leasetime", Form::Number(U64)),
     check("dhcp.rebinding_time", "dhcp", "dhcp.rebinding-time", Form::Number(U64)),
     check("dhcp.renewal_time", "dhcp", "dhcp.renewal-time", Form::Number(U64)),
-    check("krb5_msg_type", "krb5", "krb5_msg_type", Form::Number(U8)),
-    check("krb5_err_code", "krb5", "krb5_err_code", Form::Integer),
-    check("krb5.ticket_encryption", "krb5", "krb5_ticket_encryption", Form::Words(&[])),
+    check("krb5_msg_type", "krb5", "krb5_msg_type", Form::Exact(U8, &[])),
+    check("krb5_err_code", "krb5", "krb5_err_code", Form::Exact(999, &[])),
+    check(
+        "krb5.ticket_encryption",
+        "krb5",
+        "krb5_ticket_encryption",
+        Form::Checked(spelling::ticket_encryption),
+    ),
     check("ike.exchtype", "ike", "ike.exchtype", Form::Number(U8)),
-    check("ike.chosen_sa_attribute", "ike", "ike.chosen_sa_attribute", Form::Words(&[])),
+    check(
+        "ike.chosen_sa_attribute",
+        "ike",
+        "ike.chosen_sa_attribute",
+        Form::Checked(spelling::ike_attribute),
+    ),
     check(
         "ike.key_exchange_payload_length",
         "ike",
@@ -368,16 +389,16 @@ const CHECKS: &[Check] = &[
     check("nfs.version", "nfs", "nfs_request", Form::Told(U32, &[2, 3], NFS_VERSIONS))
         .or(&["nfs_version"]),
     check("nfs_procedure", "nfs", "nfs_request", Form::Number(U32)),
-    check("ssl_state", "tls", "tls_generic", Form::Words(SSL_STATES)),
-    check("ssl_version", "tls", "tls_generic", Form::Words(SSL_VERSIONS)),
-    check("tls.version", "tls", "tls_generic", Form::Words(&[])),
+    check("ssl_state", "tls", "tls_generic", Form::Spelt(SSL_STATES, spelling::ssl_states)),
+    check("ssl_version", "tls", "tls_generic", Form::Spelt(SSL_VERSIONS, spelling::ssl_versions)),
+    check("tls.version", "tls", "tls_generic", Form::Checked(spelling::tls_version)),
     check("tls.cert_chain_len", "tls", "tls_cert", Form::Number(U32)),
-    check("http2.frametype", "http2", "http2", Form::Named(U8, HTTP2_FRAMES)),
-    check("http2.errorcode", "http2", "http2", Form::Named(U32, HTTP2_ERRORS)),
+    check("http2.frametype", "http2", "http2", Form::Exact(U8, HTTP2_FRAMES)),
+    check("http2.errorcode", "http2", "http2", Form::Exact(U32, HTTP2_ERRORS)),
     check("http2.priority", "http2", "http2", Form::Number(U8)),
     check("http2.window", "http2", "http2", Form::Number(U32)),
     check("http2.size_update", "http2", "http2", Form::Number(U64)),
-    check("http2.settings", "http2", "http2", Form::Words(&[])),
+    check("http2.settings", "http2", "http2", Form::Checked(spelling::http2_setting)),
     check("ftp.mode", "ftp", "ftp.mode", Form::Named(1, FTP_MODES)),
     check("ftp.dynamic_port", "ftp", "ftp.dynamic_port", Form::Number(U16)),
     check("ftp.reply_received", "ftp", "ftp.reply_received", Form::Named(1, YES_NO)),
@@ -385,14 +406,16 @@ const CHECKS: &[Check] = &[
         "ftpdata_command",
         "ftp-data",
         "ftpdata_command",
-        Form::Words(&["stor", "retr", "appe", "stou", "nlst", "list", "mlsd"]),
+        Form::Spelt(&["stor", "retr", "appe", "stou", "nlst", "list", "mlsd"], spelling::is_lower),
     ),
     check("modbus", "modbus", "modbus", Form::Words(&[])),
     check("dnp3.func", "dnp3", "dnp3", Form::Words(&[])).or(&["dnp3_func"]),
     check("dnp3.ind", "dnp3", "dnp3", Form::Words(&[])).or(&["dnp3_ind"]),
     check("dnp3.obj", "dnp3", "dnp3", Form::Words(&[])).or(&["dnp3_obj"]),
-    check("dcerpc.iface", "dcerpc", "dce_generic", Form::Words(&[])).or(&["dce_iface"]),
-    check("dcerpc.opnum", "dcerpc", "dce_generic", Form::Words(&[])).or(&["dce_opnum"]),
+    check("dcerpc.iface", "dcerpc", "dce_generic", Form::Checked(spelling::dce_interface))
+        .or(&["dce_iface"]),
+    check("dcerpc.opnum", "dcerpc", "dce_generic", Form::Checked(spelling::dce_operations))
+        .or(&["dce_opnum"]),
     check(
         "cip_service",
         "enip",
@@ -506,6 +529,15 @@ fn named(text: &str, max: u64, names: &[(&str, u64)]) -> Outcome<Compare> {
             Ok(if negated { Compare::NotEqual(number) } else { Compare::Equal(number) })
         }
     }
+}
+
+/// A number without sign or comparison, or a name.
+fn exact(text: &str, max: u64, names: &[(&str, u64)]) -> Outcome<Compare> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if is_number { text.parse().ok() } else { lookup(text, names) };
+    let number = number.filter(|number| *number <= max);
+    Ok(Compare::Equal(number.ok_or_else(|| format!("{text:?} is no number here and no name"))?))
 }
 
 fn flags(text: &str, max: u64, names: &[(&str, u64)]) -> Outcome<Compare> {

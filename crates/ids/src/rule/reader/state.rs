@@ -26,6 +26,8 @@ pub(super) const KEYWORDS: &[Keyword] = &[
 
 /// Most flowbits in one `|` list.
 const BITS_MAX: usize = 100;
+/// Names of flowbits in one keyword are shorter, in bytes.
+const NAMES_BYTES_MAX: usize = 256;
 /// How long a host's bit lives unless the rule says.
 const EXPIRE_SECONDS: u32 = 30;
 
@@ -132,47 +134,44 @@ fn flow_bits(draft: &mut Draft<'_>, value: &str) -> Outcome {
         return if names.is_empty() { Ok(()) } else { Err("noalert has no name".into()) };
     }
     let command = bit_command(command)?;
-    let names: Vec<&str> = names.split('|').map(|name| name.trim_matches([' ', '\t'])).collect();
+    if names.len() >= NAMES_BYTES_MAX {
+        return Err(format!("the names have {NAMES_BYTES_MAX} bytes or more").into());
+    }
+    let count = names.split('|').count();
+    let names: Vec<&str> = names
+        .split('|')
+        .map(|name| name.trim_matches([' ', '\t']))
+        .filter(|name| !name.is_empty())
+        .collect();
     if names.len() > BITS_MAX {
         return Err(format!("more than {BITS_MAX} names").into());
     }
-    if names.iter().any(|name| name.is_empty()) {
+    if names.is_empty() {
         return Err("the name of a flowbit is missing".into());
     }
     if names.iter().any(|name| name.contains([' ', '\t'])) {
         return Err("names of flowbits have no spaces".into());
     }
-    if names.len() > 1 && list_of(command) == List::Post {
-        return Err("only isset and isnotset may name several flowbits".into());
-    }
-    let bits = names.iter().map(|name| draft.shared.flowbits.of(name)).collect();
+    // With `|` Suricata loads what changes bits, too, and changes none.
+    let is_test = list_of(command) == List::Packet;
+    let bits = names.iter().filter(|_| is_test || count == 1);
+    let bits = bits.map(|name| draft.shared.flowbits.of(name)).collect();
     draft.append(list_of(command), Match::FlowBits(FlowBits { command, bits })).map(|_| ())
 }
 
 fn flow_int(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let bad = || format!("{value:?} is not NAME, OPERATOR[, VALUE]");
     let mut parts = value.splitn(3, ',').map(str::trim);
-    let name = parts.next().filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()));
-    let name = name.ok_or_else(bad)?.to_owned();
+    let name = parts.next().filter(|name| is_counter(name, "_./")).ok_or_else(bad)?.to_owned();
     let operation = parts.next().ok_or_else(bad)?;
+    let known = |(sign, _): &&(&str, IntCommand)| operation.starts_with(sign);
+    let (sign, command) = *COUNTER_COMMANDS.iter().find(known).ok_or_else(bad)?;
     // The comma between operator and value may be missing.
-    let (operator, rest) = match parts.next() {
-        Some(rest) => (operation, rest),
-        None => operation.split_once(char::is_whitespace).unwrap_or((operation, "")),
-    };
-    let command = match operator {
-        "=" => IntCommand::Set,
-        "+" => IntCommand::Add,
-        "-" => IntCommand::Subtract,
-        "<" => IntCommand::Less,
-        "<=" => IntCommand::AtMost,
-        "==" => IntCommand::Equal,
-        "!=" => IntCommand::NotEqual,
-        ">=" => IntCommand::AtLeast,
-        ">" => IntCommand::More,
-        "isset" => IntCommand::IsSet,
-        "notset" | "isnotset" => IntCommand::IsNotSet,
-        _ => return Err(bad().into()),
+    let behind = operation.strip_prefix(sign).unwrap_or_default();
+    let rest = match parts.next() {
+        Some(rest) if behind.trim().is_empty() => rest,
+        Some(_) => return Err(bad().into()),
+        None => behind,
     };
     let rest = rest.trim();
     let value = match command {
@@ -180,7 +179,7 @@ fn flow_int(draft: &mut Draft<'_>, value: &str) -> Outcome {
         _ if rest.starts_with(|c: char| c.is_ascii_digit()) => {
             IntValue::Number(rest.parse().map_err(|_| bad())?)
         }
-        _ if rest.is_empty() => return Err(bad().into()),
+        _ if !is_counter(rest, "_") => return Err(bad().into()),
         _ => IntValue::Variable(draft.shared.variables.of(rest)),
     };
     let variable = draft.shared.variables.of(&name);
@@ -189,6 +188,29 @@ fn flow_int(draft: &mut Draft<'_>, value: &str) -> Outcome {
         _ => List::Packet,
     };
     draft.append(list, Match::FlowInt(FlowInt { command, variable, value })).map(|_| ())
+}
+
+/// What `flowint` does; of signs that begin alike the longer one first.
+const COUNTER_COMMANDS: &[(&str, IntCommand)] = &[
+    ("==", IntCommand::Equal),
+    ("!=", IntCommand::NotEqual),
+    ("<=", IntCommand::AtMost),
+    (">=", IntCommand::AtLeast),
+    ("=", IntCommand::Set),
+    ("+", IntCommand::Add),
+    ("-", IntCommand::Subtract),
+    ("<", IntCommand::Less),
+    (">", IntCommand::More),
+    ("isset", IntCommand::IsSet),
+    ("isnotset", IntCommand::IsNotSet),
+    ("notset", IntCommand::IsNotSet),
+];
+
+/// Names of counters begin with a letter and have two characters at least.
+fn is_counter(name: &str, others: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    begins && name.len() > 1 && name.chars().all(is_part)
 }
 
 fn x_bits(draft: &mut Draft<'_>, value: &str) -> Outcome {
@@ -259,16 +281,16 @@ fn host_bits(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let mut parts = value.splitn(3, ',').map(str::trim);
     let command = parts.next().unwrap_or_default();
     let name = parts.next().unwrap_or_default();
-    let side = parts.next().unwrap_or_default();
+    let side = parts.next();
     if command == "noalert" {
         draft.no_alert = true;
         return if name.is_empty() { Ok(()) } else { Err("noalert has no name".into()) };
     }
     let command = bit_command(command)?;
     let track = match side {
-        "" | "src" => Track::Source,
-        "dst" => Track::Destination,
-        _ => return Err(format!("{side:?} is neither src nor dst").into()),
+        None | Some("src") => Track::Source,
+        Some("dst") => Track::Destination,
+        Some(side) => return Err(format!("{side:?} is neither src nor dst").into()),
     };
     if name.is_empty() || name.contains(char::is_whitespace) {
         return Err("the name is missing or has spaces".into());
