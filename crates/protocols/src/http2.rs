@@ -140,16 +140,21 @@ impl Parser for Http2 {
         if !upgrade.uri.is_empty() {
             fields.push((b":path".to_vec(), upgrade.uri));
         }
+        let mut settings = Vec::new();
         for (name, value) in upgrade.headers {
             if name == b"HTTP2-Settings" {
-                self.0.begin_with_settings(&value);
+                settings.push(value);
             } else if name.eq_ignore_ascii_case(b"host") {
                 fields.push((b":authority".to_vec(), value));
             } else {
                 fields.push((name, value));
             }
         }
+        // The request is the first transaction: it began before its settings did.
         self.0.begin_with(fields);
+        for value in settings {
+            self.0.begin_with_settings(&value);
+        }
     }
 
     fn record(&self, place: usize, fields: &mut Fields) {

@@ -305,3 +305,29 @@ fn fragments_go_to_the_server() {
     let wanted = [(0, 3), (0, 5), (0, 7), (1, 1), (2, 1), (2, 8), (3, 2)];
     assert_eq!(talk.alerts(rules, &[], false), wanted);
 }
+
+/// The request of HTTP/1 that asks for HTTP/2 is the first transaction, its settings are the next.
+#[test]
+fn an_upgraded_request_is_the_first_transaction() {
+    let mut talk = Talk::new(80);
+    talk.handshake();
+    talk.says(
+        true,
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+        HTTP2-Settings: AAMAAABk\r\n\r\n",
+    );
+    talk.says(
+        false,
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    );
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    // Status 200, and a field in plain text (RFC 7541).
+    let fields = b"\x88\x00\x0daccept-ranges\x05bytes";
+    let head = [0, 0, u8::try_from(fields.len()).unwrap(), 1, 5, 0, 0, 0, 1];
+    talk.says(true, &[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat());
+    talk.says(false, &[&settings[..], &head, fields].concat());
+    let rule = "alert http2 any any -> any any (http.header; content:\"accept-ranges\"; sid:1;)\n";
+    let found = talk.records(rule, &[], false, &[]);
+    let ids: Vec<_> = found.iter().map(|alert| alert["tx_id"].as_u64()).collect();
+    assert_eq!(ids, [Some(0)]);
+}

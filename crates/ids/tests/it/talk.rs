@@ -139,6 +139,24 @@ impl Talk {
         inline: bool,
         file: &[u8],
     ) -> Vec<(u64, u64)> {
+        let numbers = |alert: &Value| {
+            let sid = alert["alert"]["signature_id"].as_u64().unwrap_or_default();
+            (alert["pcap_cnt"].as_u64().unwrap_or_default(), sid)
+        };
+        let records = self.records(rules, settings, inline, file);
+        let mut found: Vec<(u64, u64)> = records.iter().map(numbers).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Alerts as EVE has them.
+    pub(crate) fn records(
+        &self,
+        rules: &str,
+        settings: &[&str],
+        inline: bool,
+        file: &[u8],
+    ) -> Vec<Value> {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("file"), file).unwrap();
@@ -157,14 +175,12 @@ impl Talk {
         let mut found = Vec::new();
         let summary = replay(&path("a.pcap"), &options, &mut |line| {
             let value: Value = serde_json::from_str(line).unwrap();
-            let sid = value["alert"]["signature_id"].as_u64();
-            if let Some(sid) = sid {
-                found.push((value["pcap_cnt"].as_u64().unwrap_or_default(), sid));
+            if value["alert"].is_object() {
+                found.push(value);
             }
         });
         let summary = summary.unwrap();
         assert_eq!((summary.left_out, summary.damage), (0, None));
-        found.sort_unstable();
         found
     }
 }
