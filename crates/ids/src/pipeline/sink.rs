@@ -43,6 +43,28 @@ impl<'a> Sink<'a> {
     }
 }
 
+impl Sink<'_> {
+    /// While the protocol changes, the next packet asks again what bytes are that the old one left:
+    /// a server may begin with HTTP/2 in the segment of its upgrade. Whether they were parsed.
+    pub(super) fn again(&mut self, direction: Direction) -> bool {
+        let Some(conversation) = self.conversation.as_mut().filter(|c| c.is_changing()) else {
+            return false;
+        };
+        let done = conversation.data(direction, &[], false);
+        self.take(&done);
+        done.updated
+    }
+
+    /// Takes what is for the packet at hand.
+    fn take(&mut self, done: &gauntlet_protocols::Orders) {
+        self.events.extend(done.events.iter().copied());
+        self.expected.extend(done.wishes.expected.iter().cloned());
+        self.agreed.extend_from_slice(&done.wishes.agreed);
+        self.no_payload_inspection |= done.wishes.no_payload_inspection;
+        self.no_inspection |= done.wishes.no_parsing;
+    }
+}
+
 impl StreamSink for Sink<'_> {
     fn data(&mut self, chunk: &Chunk<'_>) -> Orders {
         let midstream = chunk.session.midstream;
@@ -61,21 +83,19 @@ impl StreamSink for Sink<'_> {
                 conversation.data(chunk.direction, chunk.bytes, end)
             }
         };
-        self.events.extend(done.events.iter().copied());
-        self.expected.extend(done.wishes.expected.iter().cloned());
-        self.agreed.extend_from_slice(&done.wishes.agreed);
-        self.no_payload_inspection |= done.wishes.no_payload_inspection;
-        self.no_inspection |= done.wishes.no_parsing;
         let known = conversation.protocol_of(chunk.direction).is_some();
         let completed = known || conversation.is_unknown();
+        let (is_over, is_tapped) = (conversation.is_over(), conversation.is_tapped());
+        let first_data_handled = conversation.protocol().is_some();
+        self.take(&done);
         Orders {
             updated: done.updated,
             failed: done.failed,
             // Without a parser nothing of it can fail.
-            parser_failed: done.failed && conversation.is_over(),
+            parser_failed: done.failed && is_over,
             swap: done.reverse,
-            disable: conversation.is_over() && !conversation.is_tapped(),
-            first_data_handled: conversation.protocol().is_some(),
+            disable: is_over && !is_tapped,
+            first_data_handled,
             detection_completed: completed.then_some(true),
             // A change by force begins no new detection, and transactions stay.
             protocol_changes: done.wishes.change.is_some_and(|change| !change.forced),

@@ -205,7 +205,14 @@ impl Stages {
         }
         let upper = &mut flow.upper.conversation;
         let mut sink = Sink::new(upper, &self.protocols, ports(&flow.core));
+        let inline = self.streams.settings.inline;
+        // What is parsed with a packet is what it acknowledges, and inline what it brings.
+        let handed = if inline { facts.direction } else { facts.direction.reverse() };
+        let is_parsed = facts.pseudo.is_none() && sink.again(handed);
         let mut outcome = flow.core.handle_tcp(packet, &mut facts, &mut self.streams, &mut sink);
+        if is_parsed && outcome.update == Update::None {
+            outcome.update = if inline { Update::Packet } else { Update::Opposing };
+        }
         let Sink { events, no_payload_inspection, no_inspection, expected, agreed, .. } = sink;
         flow.upper.note_update(facts.direction, outcome.update);
         self.expect(&flow.core, expected);

@@ -306,26 +306,40 @@ fn fragments_go_to_the_server() {
     assert_eq!(talk.alerts(rules, &[], false), wanted);
 }
 
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+    Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n";
+const UPGRADED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// A frame of HTTP/2 with no settings.
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+/// What the server sends behind its answer waits for the next packet, not for more of its data.
+#[test]
+fn http2_begins_in_the_segment_of_the_upgrade() {
+    let mut talk = Talk::new(80);
+    talk.handshake();
+    talk.says(true, UPGRADE);
+    talk.tcp(false, 0x18, &[UPGRADED, &SETTINGS].concat());
+    talk.tcp(true, 0x18, PREFACE);
+    talk.tcp(true, 0x18, &SETTINGS);
+    talk.tcp(true, 0x18, &SETTINGS);
+    let rule = "alert http2 any any -> any any (http.method; content:\"GET\"; sid:1;)\n";
+    assert_eq!(talk.alerts(rule, &[], false), [(8, 1)]);
+}
+
 /// The request of HTTP/1 that asks for HTTP/2 is the first transaction, its settings are the next.
 #[test]
 fn an_upgraded_request_is_the_first_transaction() {
     let mut talk = Talk::new(80);
     talk.handshake();
-    talk.says(
-        true,
-        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
-        HTTP2-Settings: AAMAAABk\r\n\r\n",
-    );
-    talk.says(
-        false,
-        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-    );
-    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    talk.says(true, UPGRADE);
+    talk.says(false, UPGRADED);
     // Status 200, and a field in plain text (RFC 7541).
     let fields = b"\x88\x00\x0daccept-ranges\x05bytes";
     let head = [0, 0, u8::try_from(fields.len()).unwrap(), 1, 5, 0, 0, 0, 1];
-    talk.says(true, &[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings].concat());
-    talk.says(false, &[&settings[..], &head, fields].concat());
+    talk.says(true, &[PREFACE, &SETTINGS].concat());
+    talk.says(false, &[&SETTINGS[..], &head, fields].concat());
     let rule = "alert http2 any any -> any any (http.header; content:\"accept-ranges\"; sid:1;)\n";
     let found = talk.records(rule, &[], false, &[]);
     let ids: Vec<_> = found.iter().map(|alert| alert["tx_id"].as_u64()).collect();
