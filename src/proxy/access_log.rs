@@ -200,6 +200,7 @@ fn json(record: &AccessRecord) -> String {
         "bytes_in": record.bytes_in, "outcome": outcome, "server": server,
         "content_type": record.content_type, "referer": record.referer,
         "user_agent": record.user_agent, "refusal": record.refusal, "rule": record.rule,
+        "tunnel": record.tunnel,
         "notes": record.notes, "reference": record.reference,
     })
     .to_string()

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use tokio::sync::mpsc;
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 
 use crate::address::{DatabaseAddress, TlsMode};
@@ -205,6 +206,44 @@ impl Session {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, ArrayError> {
         self.within(doing, self.client.query(sql, values)).await
+    }
+
+    /// The same with the types of the values said: the server need not be asked for them first,
+    /// which saves a round trip.
+    ///
+    /// # Errors
+    /// As [`Session::within`].
+    pub async fn rows_of(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        values: &[(Value<'_>, Type)],
+    ) -> Result<Vec<Row>, ArrayError> {
+        self.within(doing, self.client.query_typed(sql, values)).await
+    }
+
+    /// Hands each row on while the server sends the next ones.
+    ///
+    /// # Errors
+    /// As [`Session::within`], or the first of `take`.
+    pub async fn each_row(
+        &self,
+        doing: &'static str,
+        sql: &str,
+        values: &[(Value<'_>, Type)],
+        mut take: impl FnMut(&Row) -> Result<(), ArrayError>,
+    ) -> Result<(), ArrayError> {
+        let values = values.iter().map(|(value, of)| (*value, of.clone()));
+        let asking = async {
+            let rows = self.client.query_typed_raw(sql, values).await?;
+            let mut rows = std::pin::pin!(rows);
+            let mut taken = Ok(());
+            while let Some(row) = rows.try_next().await? {
+                taken = taken.and_then(|()| take(&row));
+            }
+            Ok(taken)
+        };
+        self.within(doing, asking).await?
     }
 
     /// The first row of a query, if it has one.

@@ -105,9 +105,19 @@ impl<B> Drop for Watched<B> {
 /// first, the body is never asked for.
 pub(crate) struct Held<B> {
     inner: B,
-    gate: Option<oneshot::Receiver<()>>,
+    gate: Gate,
     wait: Pin<Box<Sleep>>,
     is_released: Arc<AtomicBool>,
+}
+
+/// What a held body waits for.
+enum Gate {
+    /// That the server says 100, or that the time is over.
+    Waiting(oneshot::Receiver<()>),
+    /// That the time is over: a response that has come ends the body before.
+    Unattended,
+    /// Nothing more.
+    Open,
 }
 
 impl<B> Held<B> {
@@ -117,7 +127,7 @@ impl<B> Held<B> {
     }
 
     fn release(&mut self) {
-        self.gate = None;
+        self.gate = Gate::Open;
         self.is_released.store(true, Ordering::Relaxed);
     }
 }
@@ -127,7 +137,7 @@ impl<B> Held<B> {
 pub(crate) fn hold<B>(inner: B, wait_max: Duration) -> (Held<B>, oneshot::Sender<()>) {
     let (sender, receiver) = oneshot::channel();
     let wait = Box::pin(sleep(wait_max));
-    (Held { inner, gate: Some(receiver), wait, is_released: Arc::default() }, sender)
+    (Held { inner, gate: Gate::Waiting(receiver), wait, is_released: Arc::default() }, sender)
 }
 
 /// Lets the body go when the server says 100.
@@ -151,16 +161,18 @@ impl<B: Body + Unpin> Body for Held<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        if let Some(gate) = &mut self.gate {
-            match Pin::new(gate).poll(cx) {
+        if let Gate::Waiting(said) = &mut self.gate {
+            match Pin::new(said).poll(cx) {
                 Poll::Ready(Ok(())) => self.release(),
-                // The final response is here: hyper has dropped what would release.
-                Poll::Ready(Err(_)) => return Poll::Pending,
-                Poll::Pending => {
-                    std::task::ready!(self.wait.as_mut().poll(cx));
-                    self.release();
-                }
+                // Nobody will say it: the final response is here, or the server speaks HTTP/2, of
+                // which hyper tells no informational responses.
+                Poll::Ready(Err(_)) => self.gate = Gate::Unattended,
+                Poll::Pending => {}
             }
+        }
+        if !matches!(self.gate, Gate::Open) {
+            std::task::ready!(self.wait.as_mut().poll(cx));
+            self.release();
         }
         Pin::new(&mut self.inner).poll_frame(cx)
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION, UPGRADE};
 use hyper::upgrade::Upgraded;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::net::TcpStream;
@@ -322,6 +322,19 @@ impl Forwarder {
         Ok(Verified { asks_for_certificate })
     }
 
+    /// Which of these protocols (ALPN, RFC 7301) a server chooses; none if it chooses none.
+    ///
+    /// # Errors
+    /// If it does not speak TLS with somebody who offers them.
+    pub(crate) async fn selected(
+        &self,
+        stream: Box<dyn Stream>,
+        name: &str,
+        protocols: &[Vec<u8>],
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        self.tls.selected(stream, name, protocols).await
+    }
+
     /// A tunnel to the request's host and port, through the next proxy if there is one.
     ///
     /// # Errors
@@ -398,10 +411,20 @@ impl Forwarder {
                 Err(Refusal::Upstream(407))
             }
             StatusCode::PROXY_AUTHENTICATION_REQUIRED => Err(Refusal::Protocol),
-            StatusCode::SWITCHING_PROTOCOLS if web.kind != Kind::Upgrade => Err(Refusal::Protocol),
+            StatusCode::SWITCHING_PROTOCOLS if !switches_as_asked(web, headers) => {
+                Err(Refusal::Protocol)
+            }
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a server becomes what it was asked to become (RFC 9110 section 7.8).
+fn switches_as_asked(web: &WebRequest, headers: &HeaderMap) -> bool {
+    let asked = web.fields.upgrade.as_deref().filter(|_| web.kind == Kind::Upgrade);
+    let mut named = headers.get_all(UPGRADE).iter();
+    let named = named.next().filter(|_| named.next().is_none()).and_then(|v| v.to_str().ok());
+    asked.zip(named).is_some_and(|(asked, named)| asked.trim().eq_ignore_ascii_case(named.trim()))
 }
 
 /// A connection to a server that is no longer one of HTTP.

@@ -30,10 +30,10 @@ use crate::service::{Service, Tunnel};
 use crate::settings::ClientCertificate;
 use crate::stop::Phase;
 use crate::stream::Stream;
-use crate::tls::{ClientFailure, Interceptor, Lesson, Replay, Route, Tunneled};
+use crate::tls::{ClientFailure, HTTP1, HTTP2, Interceptor, Lesson, Replay, Route, Tunneled};
 
 use first::{First, first};
-use plan::{Passed, Plan, Planner};
+use plan::{Passed, Plan, Planner, is_http};
 
 /// A fatal alert (RFC 8446 section 6) in a record of its own: `access_denied`, `decode_error`.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
@@ -55,7 +55,7 @@ pub(crate) fn carry(
         let stop = service.stop.clone().begun(Phase::Ended);
         service.counters.tunnels.add(1);
         tokio::select! {
-            () = Carrier { service, tunnel, speaks_tls: false }.run(stream) => {}
+            () = Carrier { service, tunnel, speaks_tls: false, negotiates: false }.run(stream) => {}
             () = stop => {}
         }
     })
@@ -66,6 +66,8 @@ struct Carrier {
     tunnel: Tunnel,
     /// So that an alert can be understood.
     speaks_tls: bool,
+    /// The client offers a protocol that is chosen from.
+    negotiates: bool,
 }
 
 impl Carrier {
@@ -90,11 +92,16 @@ impl Carrier {
                 Box::pin(self.intercept(stream, name, Some(refusal))).await;
             }
             Plan::Intercept(name) => Box::pin(self.intercept(stream, name, None)).await,
+            Plan::Ask(name, protocols) => Box::pin(self.ask(stream, name, &protocols)).await,
         }
     }
 
     fn plan(&mut self, reading: Reading) -> Plan {
         let refusal = self.tunnel.refusal.take();
+        if let Reading::Hello(hello) = &reading {
+            let is_ours = |protocol: &Vec<u8>| protocol == HTTP1 || protocol == HTTP2;
+            self.negotiates = hello.alpn.iter().any(is_ours);
+        }
         let planner = self.planner();
         match (reading, refusal) {
             (Reading::Hello(hello), None) => planner.with_tls(&hello),
@@ -126,7 +133,25 @@ impl Carrier {
             }
             Plan::End(refusal) => self.end(stream, &refusal).await,
             // Nothing else is planned without TLS.
-            Plan::Intercept(_) | Plan::Page(..) => {}
+            Plan::Intercept(_) | Plan::Ask(..) | Plan::Page(..) => {}
+        }
+    }
+
+    /// Passes on what the server says is another protocol than HTTP, and decrypts the rest.
+    async fn ask(mut self, stream: impl Stream + 'static, name: String, protocols: &[Vec<u8>]) {
+        let selected = match self.server().await {
+            Ok(server) => self.service.forwarder.selected(server, &name, protocols).await,
+            Err(refusal) => return self.end(stream, &refusal).await,
+        };
+        match selected {
+            Ok(selected) if selected.as_deref().is_none_or(is_http) => {
+                self.intercept(stream, name, None).await;
+            }
+            // A server that does not want these gets to say so to the client itself.
+            Ok(_) | Err(_) => match self.planner().without_tls() {
+                Plan::Relay(passed) => self.relay(stream, passed).await,
+                _ => self.end(stream, &Refusal::NotHttp).await,
+            },
         }
     }
 
@@ -204,7 +229,8 @@ impl Carrier {
         };
         let wait_max = Duration::from_secs(self.service.settings.times.header_seconds_max);
         let client = self.tunnel.client.address;
-        match interceptor.accept(stream, &route.name, wait_max).await {
+        let accepting = interceptor.accept(stream, &route.name, self.negotiates, wait_max);
+        match accepting.await {
             Ok(stream) => {
                 interceptor.learned.succeeded(client, &route.name);
                 self.service.counters.tls_intercepted.add(1);

@@ -192,12 +192,15 @@ impl PolicyJudge {
             let of = |pair: &str| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned());
             query.split('&').find_map(of)
         };
-        let open = self.warnings.go_on(&value("token")?, &person(request), Instant::now())?;
         // A form's fields are URL-encoded (WHATWG URL, section 5).
         let reason = value("reason").unwrap_or_default().replace('+', " ");
         let reason = gauntlet_mail::encoding::percent_decode(reason.as_bytes());
         let reason = String::from_utf8_lossy(&reason).replace(char::is_control, " ");
-        let reason: String = reason.chars().take(REASON_CHARS_MAX).collect();
+        let reason: String = reason.trim().chars().take(REASON_CHARS_MAX).collect();
+        if reason.is_empty() {
+            return None;
+        }
+        let open = self.warnings.go_on(&value("token")?, &person(request), Instant::now())?;
         let evidence = format!("goes on for {} minutes; reason given: {reason}", open.minutes);
         let note = Note { rules: vec![open.rule], evidence, ..Note::default() };
         Some(Decision::Noted(Box::new(Decision::Redirect(open.url)), note))

@@ -54,7 +54,7 @@ pub enum Kind {
     Lookup,
 }
 
-/// Selected header fields; texts that are no ASCII are left out.
+/// Selected header fields: their lines joined by commas, and what is no UTF-8 replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields {
     /// `User-Agent`.
@@ -63,6 +63,8 @@ pub struct Fields {
     pub referer: Option<String>,
     /// `Content-Type` of the request's body.
     pub content_type: Option<String>,
+    /// `Upgrade`.
+    pub upgrade: Option<String>,
     /// There is a `Range`.
     pub has_range: bool,
 }
@@ -231,11 +233,17 @@ impl WebRequest {
 
 impl Fields {
     fn read(headers: &HeaderMap) -> Self {
-        let text = |name: HeaderName| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        // A field may have other bytes than ASCII (RFC 9110 section 5.5), and come in several lines.
+        let text = |name: HeaderName| {
+            let line = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+            let lines: Vec<String> = headers.get_all(name).iter().map(line).collect();
+            Some(lines.join(", ")).filter(|_| !lines.is_empty())
+        };
         Fields {
             user_agent: text(USER_AGENT),
             referer: text(REFERER),
             content_type: text(CONTENT_TYPE),
+            upgrade: text(UPGRADE),
             has_range: headers.contains_key(RANGE),
         }
     }

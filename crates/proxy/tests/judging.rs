@@ -286,11 +286,16 @@ async fn who_is_warned_says_why_and_goes_on() {
     let wrong = format!("{action}?token=0&reason=x");
     let out = proxy.curl(&["-o", "/dev/null", "-w", "%{http_code}", &wrong]).await.unwrap();
     assert_eq!(out.text, "200", "who has no token asks the server as any other request does");
+    for reason in ["", "&reason=", "&reason=+%20%00"] {
+        let none = format!("{action}?token={token}{reason}");
+        let out = proxy.curl(&["-o", "/dev/null", "-w", "%{http_code}", &none]).await.unwrap();
+        assert_eq!(out.text, "200", "without a reason nobody goes on: {reason}");
+    }
     let form = format!("{action}?token={token}&reason=a+test%21");
     let out = proxy.curl(&["-L", "-w", " %{http_code} %{url_effective}", &form]).await.unwrap();
     assert_eq!(out.text, format!("a page 200 {url}"));
     let records = proxy.log.all();
-    let note = &records[2].note;
+    let note = &records[5].note;
     assert_eq!(note.rules, ["ask"]);
     assert_eq!(note.evidence, "goes on for 5 minutes; reason given: a test!");
 }
@@ -316,6 +321,20 @@ async fn rules_about_responses_block_and_limit() {
         assert!(out.text.starts_with(expected), "{path}: {}", out.text);
     }
     assert_eq!(proxy.log.all()[1].note.rules, ["slow"]);
+}
+
+#[tokio::test]
+async fn a_program_is_recognised_whatever_else_it_says() {
+    let origin = Origin::start(|_| async { text("a page") }).await;
+    let policy = "[[web_rule]]\nname = \"evil\"\nwhen.client.program = \"*evil*\"\n\
+                  do = { block = \"No.\" }\n";
+    let proxy = Proxy::judged(by_policy(policy, UrlLists::default())).await;
+    for agent in [&b"evil/1"[..], b"evil/1 \xfc", b"\xc3\xbcber evil", b"x\r\nUser-Agent: evil"] {
+        let head = format!("GET {} HTTP/1.1\r\nHost: x\r\nUser-Agent: ", origin.url("/"));
+        let request = [head.as_bytes(), agent, b"\r\nConnection: close\r\n\r\n"].concat();
+        let answer = proxy.talk(request).await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{agent:?}: {answer}");
+    }
 }
 
 #[tokio::test]

@@ -71,6 +71,23 @@ async fn requests_inside_are_judged_by_path_in_both_versions() {
 }
 
 #[tokio::test]
+async fn other_versions_of_http_and_expectations_are_served_inside() {
+    let pki = Pki::new();
+    let origin = TlsOrigin::echo(&pki.certificate(&["www.good.example"])).await;
+    let proxy = judged(pki.decrypting(), ByPath).await;
+    let secret = origin.url("www.good.example", "/secret/x");
+    // Its ALPN has `http/1.0` alone.
+    let Some(out) = curl(&proxy, &pki.ca(), &["--http1.0", "-i", &secret]).await else { return };
+    assert!(out.text.contains(" 403 "), "{} {}", out.text, out.errors);
+    assert_eq!(proxy.counters.tls_not_http.get(), 0);
+    // The server speaks HTTP/2 and says no 100: the body goes on after a second.
+    let open = origin.url("www.good.example", "/open");
+    let upload = ["--http1.1", "-H", "Expect: 100-continue", "-d", "a body", &open];
+    let out = curl(&proxy, &pki.ca(), &upload).await.unwrap();
+    assert!(out.text.contains("POST www.good.example"), "{} {}", out.text, out.errors);
+}
+
+#[tokio::test]
 async fn nginx_is_fetched_through_a_decrypted_tunnel() {
     let pki = Pki::new();
     let folder = tempfile::tempdir().unwrap();

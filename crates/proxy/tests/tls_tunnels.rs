@@ -207,6 +207,24 @@ async fn secure(
 }
 
 #[tokio::test]
+async fn a_protocol_that_the_server_does_not_take_hides_nothing() {
+    let pki = Pki::new();
+    let certificate = pki.certificate(&["www.good.example"]);
+    let origin = TlsOrigin::start(&certificate, &[], |_| async { text("a page") }).await;
+    let proxy = proxy(pki.decrypting()).await;
+    let stream = tunnel(&proxy, "www.good.example", origin.port).await;
+    // Only the proxy's own certificate is trusted: it is decrypted.
+    let stream = secure(stream, &pki.ca(), "www.good.example", &[b"imap", b"foo"]).await;
+    let mut stream = stream.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: www.good.example:{}\r\n\r\n", origin.port);
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 200");
+    assert_eq!(proxy.counters.tls_not_http.get(), 0);
+}
+
+#[tokio::test]
 async fn tls_for_another_protocol_is_not_decrypted() {
     let pki = Pki::new();
     let certificate = pki.certificate(&["chat.example"]);

@@ -252,6 +252,18 @@ async fn a_websocket_passes_and_other_protocols_are_not_asked_for() {
     assert_eq!((record.bytes_in, record.bytes_out), (4, 8));
     assert_eq!((record.status, record.outcome), (101, Outcome::Tunnel));
 
+    let other = Origin::start(|request| async {
+        let mut answer = switching(request).await;
+        answer.headers_mut().insert("upgrade", "foo".parse().unwrap());
+        answer
+    })
+    .await;
+    let mut stream = proxy.connect().await;
+    let wrong = request("websocket").replace(&origin.url("/"), &other.url("/"));
+    stream.write_all(wrong.as_bytes()).await.unwrap();
+    let answer = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "what was not asked for: {answer}");
+
     let mut stream = proxy.connect().await;
     stream.write_all(request("h2c").as_bytes()).await.unwrap();
     let answer = read_until(&mut stream, "asked for").await;

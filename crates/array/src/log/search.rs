@@ -14,15 +14,18 @@ use gauntlet_store::log::{
 };
 use gauntlet_store::reference;
 use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
-use crate::database::Session;
+use crate::database::{Session, Value};
 use crate::error::ArrayError;
 use crate::pack::{Unpacked, key};
 
 /// Packs of the newest day that are looked through before its index is asked.
 const WALKED_FIRST: usize = 24;
-/// Packs read at once.
+/// Packs read at once, at first; twice as many each time after that.
 const CHUNK: usize = 8;
+/// Packs read at once, at most.
+const CHUNK_MAX: usize = 64;
 /// A search that takes longer gives what it has, and where to go on.
 const SEARCH_MAX: Duration = Duration::from_secs(4);
 /// Cursors of a millisecond (`store::log`).
@@ -152,18 +155,11 @@ fn required(matcher: &Matcher) -> Vec<Vec<i32>> {
     matcher.required().iter().map(keys).collect()
 }
 
-/// Days that have a table, newest first.
 /// The days that the log has, newest first.
 pub(crate) async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
-    let asked = session
-        .rows(
-            DOING,
-            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
-         WHERE i.inhparent = 'gauntlet.log_pack'::regclass",
-            &[],
-        )
-        .await?;
-    let rows = asked;
+    let sql = "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
+               WHERE i.inhparent = 'gauntlet.log_pack'::regclass";
+    let rows = session.rows_of(DOING, sql, &[]).await?;
     let day = |row: &Row| {
         let name: String = row.get(0);
         day_number(&name.strip_prefix("log_pack_")?.replace('_', "-"))
@@ -175,9 +171,8 @@ pub(crate) async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
 
 /// Names of the nodes, by their numbers.
 pub(crate) async fn node_names(session: &Session) -> Result<BTreeMap<i16, String>, ArrayError> {
-    let asked =
-        session.rows("reading the nodes of the array", "SELECT id, name FROM node", &[]).await?;
-    let rows = asked;
+    let doing = "reading the nodes of the array";
+    let rows = session.rows_of(doing, "SELECT id, name FROM node", &[]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
@@ -222,10 +217,12 @@ impl Day<'_> {
             }
         }
         let candidates = self.candidates(before, (since, until)).await?;
-        for chunk in candidates.chunks(CHUNK) {
-            for pack in self.fetch(chunk).await? {
-                self.look_into(&pack, found, wanted)?;
-            }
+        let (mut rest, mut count) = (candidates.as_slice(), CHUNK);
+        while !rest.is_empty() {
+            let chunk;
+            (chunk, rest) = rest.split_at(count.min(rest.len()));
+            count = CHUNK_MAX.min(count * 2);
+            self.fetch(chunk, |pack| self.look_into(&pack, found, wanted)).await?;
             // The packs of the next chunk end here or before.
             let last = chunk.last().map_or(before.last, |place| place.last);
             if found.range((last, i16::MIN)..).count() >= wanted {
@@ -249,14 +246,18 @@ impl Day<'_> {
         (since, until): (i64, i64),
     ) -> Result<Vec<StoredPack>, ArrayError> {
         let (day, limit) = (self.day(), CHUNK as i64);
-        let asked = self.session.rows(
-            DOING,
-            "SELECT last, number, node, terms, body FROM log_pack WHERE day = $1 AND last >= $2 \
-             AND first < $3 AND (last, number) < ($4, $5) \
-             ORDER BY last DESC, number DESC LIMIT $6",
-            &[&day, &since, &until, &before.last, &before.number, &limit],
-        ).await?;
-        let rows = asked;
+        let sql = "SELECT last, number, node, terms, body FROM log_pack WHERE day = $1 AND \
+                   last >= $2 AND first < $3 AND (last, number) < ($4, $5) \
+                   ORDER BY last DESC, number DESC LIMIT $6";
+        let values: [(Value<'_>, Type); 6] = [
+            (&day, Type::INT4),
+            (&since, Type::INT8),
+            (&until, Type::INT8),
+            (&before.last, Type::INT8),
+            (&before.number, Type::INT8),
+            (&limit, Type::INT8),
+        ];
+        let rows = self.session.rows_of(DOING, sql, &values).await?;
         rows.iter().map(StoredPack::read).collect()
     }
 
@@ -270,14 +271,13 @@ impl Day<'_> {
         let mut sql = "SELECT last, number, node FROM log_pack WHERE day = $1 AND last >= $2 AND \
                        first < $3"
             .to_owned();
-        let mut values: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
-            vec![&day, &since, &until];
+        let mut values: Vec<(Value<'_>, Type)> =
+            vec![(&day, Type::INT4), (&since, Type::INT8), (&until, Type::INT8)];
         for any in &self.required {
-            values.push(any);
+            values.push((any, Type::INT4_ARRAY));
             sql.push_str(&format!(" AND terms && ${}", values.len()));
         }
-        let asked = self.session.rows(DOING, &sql, &values).await?;
-        let rows = asked;
+        let rows = self.session.rows_of(DOING, &sql, &values).await?;
         let place = |row: &Row| Place { last: row.get(0), number: row.get(1), node: row.get(2) };
         let mut places: Vec<Place> = rows.iter().map(place).collect();
         places.retain(|place| (place.last, place.number) < (before.last, before.number));
@@ -285,22 +285,21 @@ impl Day<'_> {
         Ok(places)
     }
 
-    async fn fetch(&self, places: &[Place]) -> Result<Vec<StoredPack>, ArrayError> {
+    /// Hands on these packs, in any order.
+    async fn fetch(
+        &self,
+        places: &[Place],
+        mut take: impl FnMut(StoredPack) -> Result<(), ArrayError>,
+    ) -> Result<(), ArrayError> {
         let day = self.day();
         let nodes: Vec<i16> = places.iter().map(|p| p.node).collect();
         let numbers: Vec<i64> = places.iter().map(|p| p.number).collect();
-        let asked = self
-            .session
-            .rows(
-                DOING,
-                "SELECT last, p.number, p.node, terms, body FROM log_pack p \
-             JOIN unnest($2::smallint[], $3::bigint[]) AS w (node, number) \
-             ON p.node = w.node AND p.number = w.number WHERE p.day = $1",
-                &[&day, &nodes, &numbers],
-            )
-            .await?;
-        let rows = asked;
-        rows.iter().map(StoredPack::read).collect()
+        let sql = "SELECT last, p.number, p.node, terms, body FROM log_pack p \
+                   JOIN unnest($2::smallint[], $3::bigint[]) AS w (node, number) \
+                   ON p.node = w.node AND p.number = w.number WHERE p.day = $1";
+        let values: [(Value<'_>, Type); 3] =
+            [(&day, Type::INT4), (&nodes, Type::INT2_ARRAY), (&numbers, Type::INT8_ARRAY)];
+        self.session.each_row(DOING, sql, &values, |row| take(StoredPack::read(row)?)).await
     }
 
     /// Adds what matches in a pack, unless so many newer ones are known that no page has it.
@@ -371,13 +370,15 @@ async fn renew(session: &Session, page: &mut [((i64, i16), Found)]) -> Result<()
         let least = shown().map(|(_, found)| found.pack).min().unwrap_or(i64::MAX);
         let known: BTreeSet<i64> = shown().map(|(_, found)| found.pack).collect();
         let known: Vec<i64> = known.into_iter().collect();
-        let asked = session.rows(
-            DOING,
-            "SELECT last, number, node, terms, body FROM log_pack WHERE day = $1 AND number > $2 \
-             AND terms && $3 AND number <> ALL ($4) ORDER BY number LIMIT 256",
-            &[&day, &least, &keys, &known],
-        ).await?;
-        for row in asked {
+        let sql = "SELECT last, number, node, terms, body FROM log_pack WHERE day = $1 AND \
+                   number > $2 AND terms && $3 AND number <> ALL ($4) ORDER BY number LIMIT 256";
+        let values: [(Value<'_>, Type); 4] = [
+            (&day, Type::INT4),
+            (&least, Type::INT8),
+            (&keys, Type::INT4_ARRAY),
+            (&known, Type::INT8_ARRAY),
+        ];
+        for row in session.rows_of(DOING, sql, &values).await? {
             let pack = StoredPack::read(&row)?;
             let mut unpacked = Unpacked::new(&pack.body)?;
             for place in unpacked.find(&pack.terms, std::slice::from_ref(&keys)) {

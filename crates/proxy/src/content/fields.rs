@@ -3,6 +3,7 @@
 //! A response has one `Content-Type` (RFC 9110 section 8.3). If a server sends several, or a list,
 //! one browser takes the first and another the last, so all of them are kept.
 
+use gauntlet_mail::header::decode_words;
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 
@@ -101,7 +102,8 @@ impl Disposition {
         };
         Disposition {
             names: values.iter().flat_map(|value| names(value)).collect(),
-            is_attachment: values.iter().any(|value| kind(value) == "attachment"),
+            // Without a type, some browsers save it.
+            is_attachment: values.iter().any(|v| kind(v) == "attachment" || kind(v).contains('=')),
             is_inline: values.iter().all(|value| matches!(kind(value).as_str(), "" | "inline")),
         }
     }
@@ -113,18 +115,20 @@ fn values(headers: &HeaderMap, name: HeaderName) -> Vec<String> {
     headers.get_all(name).iter().map(text).take(VALUES_MAX).collect()
 }
 
+/// Types that browsers take as if there were none (WHATWG, MIME Sniffing, section 7).
+const UNKNOWN: [&str; 3] = ["*/*", "unknown/unknown", "application/unknown"];
+
 /// The media type of a value: two tokens and a slash (RFC 9110 section 8.3.1). Browsers take what
-/// is none, and `*/*`, as if there were no type (WHATWG, MIME Sniffing, section 4.4).
+/// is none as if there were no type (WHATWG, MIME Sniffing, section 4.4).
 fn essence(value: &str) -> String {
     let text = value.split(';').next().unwrap_or_default().trim();
     let is_token = |part: &str| {
         let is_mark = |b: u8| b"!#$%&'*+-.^_`|~".contains(&b);
         !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || is_mark(b))
     };
-    match text.split_once('/') {
-        Some((a, b)) if is_token(a) && is_token(b) && text != "*/*" => text.to_ascii_lowercase(),
-        _ => String::new(),
-    }
+    let is_type = text.split_once('/').is_some_and(|(a, b)| is_token(a) && is_token(b));
+    let lower = text.to_ascii_lowercase();
+    if is_type && !UNKNOWN.contains(&lower.as_str()) { lower } else { String::new() }
 }
 
 /// The parts of a value between separators that do not stand in a quoted string.
@@ -188,7 +192,8 @@ fn parameter(value: &str, name: &str) -> Option<String> {
 }
 
 fn parameters(value: &str) -> impl Iterator<Item = (String, String)> {
-    split(value, ';').into_iter().skip(1).filter_map(|part| {
+    // What stands first is the type, or, where that was forgotten, a parameter.
+    split(value, ';').into_iter().filter_map(|part| {
         let (name, value) = part.split_once('=')?;
         Some((name.trim().to_owned(), unquoted(value.trim())))
     })
@@ -216,7 +221,8 @@ fn names(disposition: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (name, value) in parameters(disposition) {
         let value = match name.to_ascii_lowercase().as_str() {
-            "filename" => percent_decoded(&value),
+            // Browsers decode what only mail may have (RFC 2047).
+            "filename" => percent_decoded(&decode_words(value.as_bytes()).0),
             // RFC 8187: charset'language'value.
             "filename*" => percent_decoded(value.splitn(3, '\'').nth(2).unwrap_or(&value)),
             _ => continue,
@@ -278,6 +284,8 @@ mod tests {
             (&["text/"], &[""]),
             (&["text/ht ml"], &[""]),
             (&["*/*"], &[""]),
+            (&["Unknown/Unknown"], &[""]),
+            (&["application/unknown; x=y"], &[""]),
             (&[""], &[""]),
             (&[], &[""]),
         ] {

@@ -129,7 +129,10 @@ impl Declared {
 
     fn class_as(&self, media_type: &str, sniffed: FileKind, settings: &ContentSettings) -> Class {
         use FileKind as K;
-        let is_page_type = settings.page_types.iter().any(|t| matches_type(t, media_type));
+        // Browsers show every kind of XML, and elements of HTML within it.
+        let like = if media_type.ends_with("+xml") { "application/xml" } else { media_type };
+        let is_of = |t: &String| matches_type(t, media_type) || matches_type(t, like);
+        let is_page_type = settings.page_types.iter().any(is_of);
         let is_shown = !matches!(sniffed, K::Image | K::Media);
         // Without a type browsers go by the bytes.
         let is_untyped = matches!(media_type, "" | "application/octet-stream" | "text/plain");
@@ -156,7 +159,9 @@ impl Declared {
     /// It says that it is sound or pictures, which players ask for in parts, and nothing else.
     pub(super) fn is_media(&self) -> bool {
         let begins = ["video/", "audio/", "image/"];
-        self.types.are_all(|one| begins.iter().any(|begin| one.starts_with(begin)))
+        // A drawing (SVG) may be a page.
+        let is = |one: &str| begins.iter().any(|b| one.starts_with(b)) && !one.ends_with("+xml");
+        self.types.are_all(is)
     }
 
     /// One of its names says that it runs when it is opened, or is a text. A page whose address
@@ -301,6 +306,9 @@ mod tests {
             ("attachment; filename=\"a;b.EXE\"", "/x"),
             ("attachment; filename=a.txt; filename*=UTF-8''a%2Eexe", "/x"),
             ("attachment; filename=\"..\\\\a.exe. \"", "/x"),
+            ("attachment; filename=\"=?utf-8?B?YS5leGU=?=\"", "/x"),
+            ("attachment; filename==?utf-8?Q?a=2Eexe?=", "/x"),
+            ("filename=a.exe", "/x"),
             ("inline", "/a.exe"),
             ("inline", "/a%2eexe?x"),
         ] {
@@ -398,7 +406,11 @@ mod tests {
             ("image/png", FileKind::Text, false, true),
             ("image/png", FileKind::Unknown, false, true),
             ("image/avif", FileKind::Media, false, false),
-            ("image/svg+xml", FileKind::Svg, false, false),
+            // Browsers show elements of HTML within XML.
+            ("image/svg+xml", FileKind::Svg, true, false),
+            ("application/rss+xml", FileKind::Text, true, false),
+            ("text/xml", FileKind::Text, true, false),
+            ("unknown/unknown", FileKind::Text, true, true),
             ("video/mp4", FileKind::Text, false, true),
             // Pieces of sound and video, and fonts: nothing is known of how they begin.
             ("video/mp2t", FileKind::Unknown, false, false),

@@ -18,6 +18,9 @@ pub(crate) enum Plan {
     End(Refusal),
     /// It is decrypted, as the server of this name.
     Intercept(String),
+    /// It may be another protocol than HTTP, which the server says: it is decrypted as the server of
+    /// this name unless that takes one of these.
+    Ask(String, Vec<Vec<u8>>),
     /// It is decrypted, and every request is answered with a page.
     Page(String, Refusal),
 }
@@ -133,9 +136,16 @@ impl Planner<'_> {
     }
 
     fn decrypts(&self, hello: &ClientHello, web: &WebRequest) -> Plan {
-        if !speaks_http(hello) {
-            return self.without_tls();
+        match self.decrypts_http(hello, web) {
+            plan if speaks_http(hello) => plan,
+            Plan::Relay(_) => self.without_tls(),
+            // A server that takes none of these may speak HTTP all the same.
+            Plan::Intercept(host) => Plan::Ask(host, hello.alpn.clone()),
+            plan => plan,
         }
+    }
+
+    fn decrypts_http(&self, hello: &ClientHello, web: &WebRequest) -> Plan {
         let Some(interceptor) = self.interceptor else {
             return Plan::Relay(Passed::Undecrypted);
         };
@@ -177,7 +187,12 @@ impl Planner<'_> {
 
 /// The client would speak HTTP, as far as it says.
 fn speaks_http(hello: &ClientHello) -> bool {
-    hello.alpn.is_empty() || hello.alpn.iter().any(|p| p == HTTP1 || p == HTTP2)
+    hello.alpn.is_empty() || hello.alpn.iter().any(|protocol| is_http(protocol))
+}
+
+/// Names of HTTP over TLS (IANA's registry of ALPN).
+pub(crate) fn is_http(protocol: &[u8]) -> bool {
+    [HTTP2, HTTP1, b"http/1.0", b"http/0.9"].contains(&protocol)
 }
 
 fn redirected() -> BlockReason {

@@ -83,7 +83,8 @@ impl Interceptor {
         self.bypass.has(host) || self.learned.lesson(client, host, Instant::now()).is_some()
     }
 
-    /// Speaks TLS with a client, as the server of this name.
+    /// Speaks TLS with a client, as the server of this name; `negotiates`: by a protocol that the
+    /// client offers, else by none, whatever it offers.
     ///
     /// # Errors
     /// Why it failed.
@@ -91,6 +92,7 @@ impl Interceptor {
         &self,
         stream: S,
         name: &str,
+        negotiates: bool,
         wait_max: Duration,
     ) -> Result<TlsStream<S>, ClientFailure> {
         let key = self.certificates.get(name).map_err(|error| {
@@ -99,6 +101,9 @@ impl Interceptor {
         })?;
         let mut server = self.server.clone();
         server.cert_resolver = Arc::new(SingleCertAndKey::from(key));
+        if !negotiates {
+            server.alpn_protocols.clear();
+        }
         let limited = |c: &mut ServerConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
         let accepting = TlsAcceptor::from(Arc::new(server)).accept_with(stream, limited);
         match timeout(wait_max, accepting).await {

@@ -1,6 +1,7 @@
 //! TLS to servers: verified at full strength, whoever asks.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -139,6 +141,75 @@ impl OriginTls {
         };
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
         Ok(Secured { stream, is_http2, asks_for_certificate: asked.0.load(Ordering::Relaxed) })
+    }
+
+    /// Which of these protocols a server chooses, if any. Nothing else is said to it, so it is not
+    /// verified: a client may trust a server that is not trusted here.
+    ///
+    /// # Errors
+    /// If there is no handshake.
+    pub(crate) async fn selected(
+        &self,
+        stream: Box<dyn Stream>,
+        name: &str,
+        protocols: &[Vec<u8>],
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| Refusal::Malformed("the address names no host"))?;
+        let provider = Arc::new(default_provider());
+        let anyone = Arc::new(Anyone(Arc::clone(&provider)));
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions();
+        let builder = builder.map_err(|error| refusal_of(&io::Error::other(error)))?;
+        let mut config =
+            builder.dangerous().with_custom_certificate_verifier(anyone).with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = protocols.to_vec();
+        let connecting = TlsConnector::from(Arc::new(config)).connect(server, stream);
+        match timeout(self.wait_max, connecting).await {
+            Ok(Ok(stream)) => Ok(stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)),
+            Ok(Err(error)) => Err(refusal_of(&error)),
+            Err(_) => Err(Refusal::ConnectTimeout),
+        }
+    }
+}
+
+/// Takes any certificate: for a handshake after which nothing is said.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -1,5 +1,7 @@
 //! A host, domain or URL a line; `#` and `;` begin a comment.
 
+use std::net::Ipv4Addr;
+
 use super::LineFormat;
 use crate::entry::{DomainReach, Entry, Pattern};
 use crate::pattern;
@@ -13,6 +15,12 @@ pub(super) fn pattern(text: &str) -> Result<Pattern, Fault> {
     if let Some(host) = text.strip_prefix('=') {
         return pattern::exact_host(host);
     }
+    if is_network(text) {
+        return Err(Fault::bad(
+            "a network",
+            "networks of servers are not listed: write their addresses",
+        ));
+    }
     let is_url = text.contains("//") || text.contains(['/', '?']);
     // `host:8080` is a URL, an address with colons is none.
     let has_port = text.matches(':').count() == 1;
@@ -24,6 +32,12 @@ pub(super) fn pattern(text: &str) -> Result<Pattern, Fault> {
         return pattern::exact_host(&format!("[{name}]"));
     }
     pattern::domain(name, DomainReach::WithItself)
+}
+
+/// `192.0.2.0/24`: as a URL, the path would be `/24`, which nobody means.
+fn is_network(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    address.parse::<Ipv4Addr>().is_ok() && bits.parse::<u8>().is_ok_and(|bits| bits <= 32)
 }
 
 /// A line without its comment: what begins it, or follows a blank.
