@@ -59,3 +59,16 @@ impl LineFormat for Plain {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_no_path() {
+        assert!(pattern("192.0.2.0/24").is_err());
+        for fine in ["192.0.2.0/33", "192.0.2.0/24/x", "192.0.2.1/x", "a.example/24"] {
+            assert!(pattern(fine).is_ok(), "{fine}");
+        }
+    }
+}
