@@ -120,6 +120,32 @@ fn tags_references_and_hidden_text() {
 }
 
 #[test]
+fn named_references_of_what_nobody_sees() {
+    let set = set("< casino ><60>\n");
+    for name in [
+        "af",
+        "ApplyFunction",
+        "ic",
+        "InvisibleComma",
+        "it",
+        "InvisibleTimes",
+        "NoBreak",
+        "ZeroWidthSpace",
+        "NegativeThinSpace",
+        "NegativeMediumSpace",
+        "NegativeThickSpace",
+        "NegativeVeryThinSpace",
+        "shy",
+        "zwj",
+        "zwnj",
+        "lrm",
+        "rlm",
+    ] {
+        assert_eq!(html(&set, &format!("cas&{name};ino")).total(), 60, "{name}");
+    }
+}
+
+#[test]
 fn shown_and_hidden_words_have_sums_of_their_own() {
     let set = set("<bad><60>\n<medical><-40>\n");
     // Good words that nobody sees do not make up for bad ones that are shown.
