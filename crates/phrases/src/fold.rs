@@ -5,6 +5,9 @@
 //! its lists mean the same. Characters that nobody sees are left out: they are a way to hide a
 //! word.
 
+/// Among the bytes of a text: perhaps a word ends here. No byte of UTF-8.
+pub(crate) const MARK: u8 = 0xff;
+
 /// What a character is to a phrase.
 enum Class {
     Space,
@@ -15,41 +18,73 @@ enum Class {
 /// Writes characters in the one form, with one space where there are several.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
-    after_space: bool,
+    after: After,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    Word,
+    Space,
+    /// After a word that perhaps ended.
+    MaybeSpace,
 }
 
 impl Folder {
     /// For a phrase: a space at its start stays.
     pub(crate) fn for_phrase() -> Self {
-        Folder { after_space: false }
+        Folder { after: After::Word }
     }
 
     /// For a text, which begins at the edge of a word.
     pub(crate) fn for_text(out: &mut Vec<u8>) -> Self {
         out.push(b' ');
-        Folder { after_space: true }
+        Folder { after: After::Space }
     }
 
     pub(crate) fn space(&mut self, out: &mut Vec<u8>) {
-        if !self.after_space {
+        if self.after != After::Space {
             out.push(b' ');
-            self.after_space = true;
+            self.after = After::Space;
         }
     }
 
+    /// Before a space it makes no difference: the mark is not written before the next letter.
+    pub(crate) fn maybe_space(&mut self) {
+        if self.after == After::Word {
+            self.after = After::MaybeSpace;
+        }
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, c: char, out: &mut Vec<u8>) {
+        // Most of all text, without a look at the classes.
+        if c.is_ascii_alphanumeric() {
+            self.begin_word(out);
+            return out.push((c as u8).to_ascii_lowercase());
+        }
+        self.push_any(c, out);
+    }
+
+    fn push_any(&mut self, c: char, out: &mut Vec<u8>) {
         let c = narrow(c);
         match class(c) {
             Class::Space => self.space(out),
             Class::Nothing => {}
             Class::Other => {
-                self.after_space = false;
+                self.begin_word(out);
                 match c.is_ascii() {
                     true => out.push((c as u8).to_ascii_lowercase()),
                     false => fold(c, out),
                 }
             }
         }
+    }
+
+    fn begin_word(&mut self, out: &mut Vec<u8>) {
+        if self.after == After::MaybeSpace {
+            out.push(MARK);
+        }
+        self.after = After::Word;
     }
 }
 
@@ -72,7 +107,9 @@ fn fold(c: char, out: &mut Vec<u8>) {
 
 fn class(c: char) -> Class {
     match c {
-        '\0'..'/' | ':'..='@' | '['..='`' => Class::Space,
+        // Browsers leave it out of what they show.
+        '\0' => Class::Nothing,
+        '\x01'..'/' | ':'..='@' | '['..='`' => Class::Space,
         '/'..='\x7e' => Class::Other,
         '\x7f' => Class::Space,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180e}' => Class::Nothing,

@@ -14,6 +14,7 @@
 //! Pure but for [`list::fetch`], which reads files.
 
 mod charset;
+mod element;
 mod fold;
 pub mod limits;
 mod line;
@@ -22,7 +23,9 @@ mod markup;
 mod problem;
 mod scan;
 mod score;
+mod script;
 mod set;
+mod tree;
 mod view;
 
 pub use line::{Format, Weight};

@@ -55,6 +55,12 @@ impl View {
         self.folder.space(&mut self.out);
     }
 
+    /// Perhaps a word ends here: [`crate::fold::MARK`] says so to the search.
+    pub(crate) fn maybe_space(&mut self) {
+        self.flush();
+        self.folder.maybe_space();
+    }
+
     /// Writes what was taken for the beginning of a reference.
     pub(crate) fn flush(&mut self) {
         if self.pending.is_empty() {

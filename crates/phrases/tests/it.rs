@@ -1,5 +1,6 @@
 //! Everything about phrases, in one binary.
 
+mod browsers;
 mod debian;
 mod list_bytes;
 mod lists;
