@@ -23,8 +23,8 @@ pub(crate) enum Seen {
     Space,
     /// Perhaps a word ends here.
     MaybeSpace,
-    /// Text aside begins or ends here; the word around it goes on.
-    Aside,
+    /// Text aside begins or ends here; what that does to the word around it.
+    Aside(Parts),
     /// Nothing of the text.
     Nothing,
 }
@@ -342,9 +342,9 @@ impl Markup {
             }
             parts
         };
-        let is_aside = is_raw_aside || self.tree.in_template();
+        let is_aside = is_raw_aside || self.tree.is_aside();
         if is_aside != std::mem::replace(&mut self.is_aside, is_aside) {
-            return Seen::Aside;
+            return Seen::Aside(parts);
         }
         match parts {
             Parts::Yes => Seen::Space,
@@ -395,7 +395,11 @@ impl Markup {
         self.state = State::Raw(now);
         match (self.raw, &mut self.scriptless) {
             (Raw::Hidden, _) => Seen::Nothing,
-            (Raw::Noscript, Some(reader)) => reader.push(c),
+            (Raw::Noscript, Some(reader)) => match reader.push(c) {
+                // All of it is aside: the word around goes on.
+                Seen::Aside(_) => Seen::Space,
+                seen => seen,
+            },
             _ if now > 1 => Seen::Nothing,
             // What may be an end tag is held back: of the signs of one that is none, this is left.
             _ if seen > 0 && now == 0 => Seen::SpaceAnd(c),
@@ -437,7 +441,7 @@ mod tests {
                 Seen::SpaceAnd(c) => out.extend([' ', c]),
                 Seen::Space => out.push(' '),
                 Seen::MaybeSpace => out.push('|'),
-                Seen::Aside => out.push('^'),
+                Seen::Aside(_) => out.push('^'),
                 Seen::Nothing => {}
             }
         }

@@ -10,6 +10,7 @@ use crate::fold::MARK;
 use crate::markup::{Markup, Seen};
 use crate::score::{Score, ScoreOptions, score};
 use crate::set::PhraseSet;
+use crate::tree::Parts;
 use crate::view::View;
 
 impl PhraseSet {
@@ -143,9 +144,13 @@ impl Scanner {
             }
             Seen::Space => view.space(),
             Seen::MaybeSpace => view.maybe_space(),
-            Seen::Aside => {
-                self.text.view.flush();
+            Seen::Aside(parts) => {
                 page.aside.view.space();
+                match parts {
+                    Parts::Yes => self.text.view.space(),
+                    Parts::Maybe => self.text.view.maybe_space(),
+                    Parts::No => self.text.view.flush(),
+                }
             }
             Seen::Nothing => view.flush(),
         }

@@ -80,6 +80,8 @@ pub(crate) struct Tree {
     joining: usize,
     points: usize,
     templates: usize,
+    /// Elements `svg`.
+    images: usize,
     /// A form is open, or was left open: further ones are ignored.
     has_form: bool,
     /// Not all that is open is in the stack.
@@ -92,9 +94,9 @@ impl Tree {
         self.open.last().is_some_and(|open| matches!(open.kind, Kind::Svg | Kind::Math))
     }
 
-    /// In a template, which is not shown where it stands.
-    pub(crate) fn in_template(&self) -> bool {
-        self.templates > 0
+    /// In a template or SVG: what is in these is not shown in the line where it stands.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.templates > 0 || self.images > 0
     }
 
     /// Takes a start tag. If it was one of HTML, what it does; else the kind of its content must
@@ -311,6 +313,7 @@ impl Tree {
             Kind::Html(Element::Choice | Element::Ruby) => &mut self.joining,
             Kind::Html(Element::Template) => &mut self.templates,
             Kind::Point => &mut self.points,
+            Kind::Svg => &mut self.images,
             _ => return,
         };
         *counter = counter.saturating_add_signed(by);

@@ -153,6 +153,7 @@ fn what_is_nothing_or_a_box_parts_and_parts_not() {
         "<dialog></dialog>",
         "<svg width=0></svg>",
         "<svg/>",
+        "<svg width=0>x<title>y</title><text>z</svg>",
         "<iframe width=0>x</iframe>",
         "<video width=0></video>",
         "<canvas width=0></canvas>",
@@ -214,6 +215,9 @@ fn what_begins_a_line_a_cell_or_a_box_parts() {
         "<details><summary>foo</summary>bar",
         "<div><span>foo</div>bar",
         "<svg><foreignObject><p>foo</p>bar",
+        "foo<svg>x<p>bar",
+        "<svg><desc>foo</svg>bar",
+        "<p>foo</p><svg><text>bar</text></svg>",
     ] {
         assert_eq!(text_points(&whole, page), 0, "{page}");
         assert_eq!(text_points(&parts, page), 11, "{page}");
@@ -280,6 +284,7 @@ fn svg_and_mathml_are_read_otherwise() {
         "<math><annotation-xml encoding='Text/html'><xmp><!--</xmp>forb<b>iddenword",
         "<math><annotation-xml encoding=text/xml><![CDATA[<!--]]>forb<mi>iddenword",
         "<svg><title><xmp><!--</xmp>forb<b>iddenword",
+        "forb<svg>x<b>iddenword",
     ]);
 }
 
