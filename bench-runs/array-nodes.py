@@ -17,6 +17,8 @@ pays up to twice as much CPU time for a message as one beside others (cold cache
 a CPU), which is no matter of the array.
 
 With --pages somebody opens pages of the first node's console meanwhile, and their times are printed;
+with --manager SHARE those of one more node, which takes no mail and has this share of a CPU, as a
+site would have it whose nodes are all busy.
 with --database URI that is done with a database that is there, such as one that the example
 shared_log_rate of crates/array has filled (the role must be its owner; rows are added to it).
 """
@@ -235,7 +237,9 @@ def run(args, count):
     time.sleep(3)
     if not all(node.metric("array_connected") for node in nodes):
         sys.exit("a node takes no part in the array: see its log in " + str(folder))
-    pages = Pages(nodes[0], args.pages) if args.pages else None
+    manager = Node(args.gauntlet, folder, 9, database.replace(f":{counter.port}", f":{counter.to[1]}"), sink_port,
+                   args.manager) if args.pages and args.manager else None
+    pages = Pages(manager or nodes[0], args.pages) if args.pages else None
     rows = ask(port, "SELECT coalesce(sum(messages), 0)::bigint FROM gauntlet.log_pack")
     before, start = list(counter.bytes), time.time()
     wal, tables = ask(port, WAL), ask(port, TABLES)
@@ -265,7 +269,7 @@ def run(args, count):
     wal, tables = ask(port, WAL) - wal, ask(port, TABLES) - tables
     for load in loads[count:]:
         load.wait()
-    for node in [*nodes, *alone]:
+    for node in [*nodes, *alone, *filter(None, [manager])]:
         node.stop()
     sink.kill(), sink.wait()
     if server:
@@ -303,6 +307,7 @@ def main():
     parser.add_argument("--messages", type=int, help="so many messages for each node, and not a time")
     parser.add_argument("--database", metavar="URI", help="PostgreSQL that is there")
     parser.add_argument("--pages", metavar="DAY", help="open pages meanwhile; a day of which the log has messages")
+    parser.add_argument("--manager", type=int, help="pages of a node without mail, with this share of a CPU")
     parser.add_argument("--beside", action="store_true", help="as many nodes in each round, the others in no array")
     args = parser.parse_args()
     ratios = {}
