@@ -9,7 +9,7 @@
 //! view has it.
 
 use crate::element::{Element, Name};
-use crate::script::Script;
+use crate::script::{Script, matched};
 use crate::tree::{Parts, Start, Tree};
 
 /// What a character of the source means for the text.
@@ -418,14 +418,6 @@ impl Markup {
             '>' => self.end_tag(false),
             _ => self.begin_attributes(c),
         }
-    }
-}
-
-/// How much of `wanted`, which begins with `<`, was seen with this character, whatever its case.
-pub(crate) fn matched(wanted: &str, seen: usize, c: char) -> usize {
-    match wanted.as_bytes().get(seen) {
-        Some(byte) if char::from(*byte) == c.to_ascii_lowercase() => seen + 1,
-        _ => usize::from(c == '<'),
     }
 }
 

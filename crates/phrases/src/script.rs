@@ -2,8 +2,6 @@
 //!
 //! After `<!--` a `<script>` within the script needs an end tag of its own.
 
-use crate::markup::matched;
-
 const START: &str = "<script";
 const END: &str = "</script";
 const COMMENT: &str = "<!--";
@@ -66,5 +64,13 @@ impl Script {
         }
         self.is_busy = self.start + self.end + self.comment > 0 || self.dashes > 0;
         false
+    }
+}
+
+/// How much of `wanted`, which begins with `<`, was seen with this character, whatever its case.
+pub(crate) fn matched(wanted: &str, seen: usize, c: char) -> usize {
+    match wanted.as_bytes().get(seen) {
+        Some(byte) if char::from(*byte) == c.to_ascii_lowercase() => seen + 1,
+        _ => usize::from(c == '<'),
     }
 }

@@ -233,7 +233,7 @@ impl WebRequest {
 
 impl Fields {
     fn read(headers: &HeaderMap) -> Self {
-        // A field may have other bytes than ASCII (RFC 9110 section 5.5), and come in several lines.
+        // A field may have other bytes than ASCII (RFC 9110 section 5.5), and several lines.
         let text = |name: HeaderName| {
             let line = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
             let lines: Vec<String> = headers.get_all(name).iter().map(line).collect();

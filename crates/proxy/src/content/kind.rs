@@ -137,10 +137,12 @@ impl Declared {
         // Without a type browsers go by the bytes.
         let is_untyped = matches!(media_type, "" | "application/octet-stream" | "text/plain");
         let is_text = matches!(sniffed, K::Text | K::Svg) && is_untyped;
-        let is_page = sniffed == K::Html || (is_page_type && is_shown) || (is_text && is_shown);
+        // Some browsers show the last part that is a page; of pictures it would be a stream.
+        let has_parts = media_type == "multipart/x-mixed-replace";
+        let is_page = sniffed == K::Html || ((is_page_type || is_text || has_parts) && is_shown);
         let is_file = group(sniffed).is_some_and(|group| !matches!(group, "image" | "media"));
         // Streams are passed on before this: what is here only has the type of one.
-        let is_no_stream = stream::is_type(media_type) && !is_page;
+        let is_no_stream = stream::is_type(media_type) && (!is_page || has_parts);
         let is_download = is_file
             || self.is_attachment
             || is_no_stream
@@ -391,6 +393,7 @@ mod tests {
             // The types of streams say nothing of what is none.
             ("text/event-stream", FileKind::WindowsProgram, false, true),
             ("text/event-stream", FileKind::Html, true, false),
+            ("multipart/x-mixed-replace", FileKind::Text, true, true),
             ("application/grpc", FileKind::Unknown, false, true),
             ("", FileKind::ElfProgram, false, true),
             ("", FileKind::Empty, false, false),

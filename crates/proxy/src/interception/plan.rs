@@ -18,8 +18,8 @@ pub(crate) enum Plan {
     End(Refusal),
     /// It is decrypted, as the server of this name.
     Intercept(String),
-    /// It may be another protocol than HTTP, which the server says: it is decrypted as the server of
-    /// this name unless that takes one of these.
+    /// It may be another protocol than HTTP, which the server says: it is decrypted, as the server
+    /// of this name, unless that takes one of these.
     Ask(String, Vec<Vec<u8>>),
     /// It is decrypted, and every request is answered with a page.
     Page(String, Refusal),

@@ -14,8 +14,8 @@ pub struct ContentSettings {
     pub phrase_limit: i64,
     /// How often a phrase counts.
     pub phrase_count: PhraseCount,
-    /// Media types whose text is judged; all that end in `+xml` with `application/xml`. What is HTML
-    /// by its bytes is judged, whatever it is called.
+    /// Media types whose text is judged; with `application/xml` all that end in `+xml`. What is
+    /// HTML by its bytes is judged, whatever it is called.
     pub page_types: Vec<String>,
     /// Bytes of a page's text that are judged; as long, the page is held back.
     pub page_bytes_max: u64,
