@@ -6,13 +6,13 @@
 //! needs.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -33,6 +33,8 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 /// Bodies up to so many bytes are read whatever others do.
 const SMALL_BODY_BYTES: u64 = 16 << 10;
+/// Bytes of a body that is too large, read only so that its client sees the answer.
+const DISCARDED_BYTES_MAX: usize = 16 * FORM_BYTES_MAX;
 /// Larger ones that are read at once; further ones wait.
 const LARGE_BODIES_MAX: usize = 8;
 
@@ -90,11 +92,11 @@ impl ConnectionHandler {
                 true => None,
                 false => self.large_bodies.acquire().await.ok(),
             };
-            to_bytes(Body::new(body), FORM_BYTES_MAX).await
+            read_body(body).await
         };
         let body = match tokio::time::timeout(self.options.body_wait_max, read).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(_)) => {
+            Ok(Some(body)) => body,
+            Ok(None) => {
                 let why = "the request's body is too large or incomplete\n";
                 return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response();
             }
@@ -110,6 +112,29 @@ impl ConnectionHandler {
         slot.wait();
         response
     }
+}
+
+/// A request's body; none if it breaks off or is too large.
+///
+/// A body that is too large is read on, and forgotten, within bounds: a connection that is closed
+/// while its client still sends is reset, and the client may never see the answer that says why
+/// (RFC 9112 section 9.6).
+async fn read_body(mut body: Incoming) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut discarded = 0;
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let Ok(data) = frame.ok()?.into_data() else { continue };
+        if discarded == 0 && bytes.len() + data.len() <= FORM_BYTES_MAX {
+            bytes.extend_from_slice(&data);
+            continue;
+        }
+        discarded += bytes.len() + data.len();
+        bytes = Vec::new();
+        if discarded > DISCARDED_BYTES_MAX {
+            return None;
+        }
+    }
+    (discarded == 0).then_some(bytes)
 }
 
 /// A proxy before us may see the end of such a request elsewhere, and what follows as another's
