@@ -76,6 +76,9 @@ impl StreamSink for Sink<'_> {
         if waits_for_first(conversation, chunk) {
             return Orders { opposing_first: true, ..Orders::default() };
         }
+        if chunk.depth {
+            conversation.disrupt(chunk.direction);
+        }
         let done = match chunk.gap {
             Some(len) => conversation.gap(chunk.direction, len.into()),
             None => {

@@ -62,6 +62,27 @@ fn transactions_are_asked_how_far_they_are() {
     assert!(found.iter().all(|(_, sid)| *sid == 2), "{found:?}");
 }
 
+/// A kept connection: responses beyond the stream's depth are not seen, and the transactions that
+/// wait for them are over nevertheless. They were kept, were too many, and inline the flow ended.
+#[test]
+fn requests_go_on_when_the_depth_of_responses_is_reached() {
+    let mut talk = Talk::new(80);
+    talk.handshake();
+    let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "a".repeat(100));
+    for n in 0..60 {
+        talk.says(true, format!("GET /{n} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        talk.says(false, response.as_bytes());
+    }
+    let rules = "alert http any any -> any any (http.uri; content:\"/59\"; endswith; sid:1;)\n";
+    let max = "app-layer.protocols.http.libhtp.default-config.max-tx=8";
+    let settings = ["stream.reassembly.depth=4096", max];
+    for inline in [false, true] {
+        let sids: Vec<_> =
+            talk.alerts(rules, &settings, inline).iter().map(|alert| alert.1).collect();
+        assert_eq!(sids, [1], "inline: {inline}");
+    }
+}
+
 /// A response of HTTP whose file is larger than bodies that are inspected.
 fn download(name: &str, start: &[u8], len: usize) -> Talk {
     let mut talk = Talk::new(80);
