@@ -272,3 +272,57 @@ fn with_room_kept_free_nothing_is_lost_on_the_way_to_a_next_hop() {
 fn nothing_is_lost_in_cut_through_on_a_full_disk() {
     scenario(0, true, Some(true));
 }
+
+/// How far deliveries got cannot be written down for want of room: it is remembered all the same.
+#[test]
+fn nothing_is_delivered_again_and_again_on_a_full_disk() {
+    let sink = Sink::start();
+    let later = |reply: &str| reply.clone_into(&mut sink.answer.lock().unwrap());
+    later("451 4.3.0 later");
+    sink.recipients.lock().unwrap().insert("late".to_owned(), "451 4.2.0 later".to_owned());
+    let route = format!("[route]\nnext_hop = \"{}\"\ncut_through = false\n", sink.address);
+    let Some(mut node) = small_node(0, &route) else { return };
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for number in 0..60 {
+        let recipients: &[&str] = match number % 2 {
+            0 => &["bob@example.net"],
+            _ => &["bob@example.net", "late@example.net"],
+        };
+        let reply = client.send("ann@example.org", recipients, &message(&format!("t{number}"), 0));
+        assert!(reply.as_ref().is_ok_and(|reply| reply.starts_with("250")), "{reply:?}");
+    }
+    let filler = node.data().join("filler");
+    let stop = Arc::new(AtomicBool::new(false));
+    let filling = {
+        let (filler, stop) = (filler.clone(), stop.clone());
+        std::thread::spawn(move || fill(&filler, &stop))
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    later("250 2.0.0 taken");
+    node.wait_until("all are delivered to one", || tokens(&sink.taken()).len() == 60);
+    // Meanwhile those for two are tried again each second, and the log asks for all again.
+    std::thread::sleep(Duration::from_secs(12));
+    let copies = |what: &str| {
+        let delivered = tokens(&sink.taken());
+        let more: Vec<_> = delivered.iter().filter(|(_, copies)| **copies > 1).collect();
+        assert!(more.is_empty(), "{what}, more than once: {more:?}\n{}", node.log());
+    };
+    copies("on the full disk");
+    assert!(node.log().contains("the spool cannot write a state"), "the disk was not full");
+    stop.store(true, Ordering::Relaxed);
+    filling.join().unwrap();
+    std::fs::remove_file(&filler).unwrap();
+    node.wait_until("the log has what was delivered", || {
+        node.metric("gauntlet_queue_messages") == 30
+    });
+    copies("with room again");
+    sink.recipients.lock().unwrap().clear();
+    node.stop();
+    node.run();
+    node.wait_for_empty_queue();
+    let delivered = tokens(&sink.taken());
+    let expected: BTreeMap<String, usize> =
+        (0..60).map(|number| (format!("t{number}"), 1 + number % 2)).collect();
+    let delivered: BTreeMap<String, usize> = delivered.into_iter().collect();
+    assert_eq!(delivered, expected, "{}", node.log());
+}

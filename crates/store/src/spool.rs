@@ -44,7 +44,7 @@ pub use options::SpoolOptions;
 pub(crate) use record::{FILE_MAGIC, VERSION};
 use record::{Format, HEAD_BYTES, Head};
 use recover::Entry;
-use states::UnwrittenDone;
+use states::{UnsavedStates, UnwrittenDone};
 use writer::{Command, Writer};
 
 /// Location of a record.
@@ -132,6 +132,8 @@ struct Shared {
     /// Locked while states are written and segments removed, always before `index`. Has the
     /// messages that are done and not yet recorded as such, by segment.
     states: Mutex<UnwrittenDone>,
+    /// States that could not be written. Locked last.
+    unsaved: Mutex<UnsavedStates>,
     /// Bytes of all segments.
     bytes: AtomicU64,
     free: Mutex<(Instant, u64)>,
@@ -146,6 +148,24 @@ impl Shared {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last state of a message.
+    fn state_of(
+        &self,
+        id: u64,
+        entry: &Entry,
+        segment: &Segment,
+    ) -> Result<Option<Vec<u8>>, SpoolError> {
+        if let Some(state) = self.unsaved_state(id) {
+            return Ok(Some(state));
+        }
+        match (entry.state, &segment.states) {
+            (Some(location), Some((file, format))) => {
+                Ok(Some(read_payload(&**file, format, location)?.1))
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -195,6 +215,7 @@ impl Spool {
             medium,
             index: Mutex::new(index),
             states: Mutex::default(),
+            unsaved: Mutex::default(),
             bytes: AtomicU64::new(bytes),
             free: Mutex::new((clock.now(), u64::MAX)),
             clock,
@@ -251,7 +272,8 @@ impl Spool {
     }
 
     /// Records the delivery state of a durable message, and the due time of the next action.
-    /// Written when it returns, but not synced: a power failure may lose it, which repeats work.
+    /// Written when it returns, but not synced: a power failure may lose it, which repeats work. On
+    /// a full disk it holds for this process alone, until there is room.
     pub fn set_state(&self, id: u64, due: i64, state: &[u8]) {
         let mut unwritten = self.shared.states_lock();
         self.shared.write_state(&mut unwritten, id, due, state);
@@ -269,7 +291,8 @@ impl Spool {
         let state = state
             .and_then(|(location, (file, format))| read_payload(&*file, &format, location).ok());
         // Without a readable state the message counts as untried, which repeats work.
-        let state = state.map(|(_, state)| state).unwrap_or_default();
+        let written = || state.map(|(_, state)| state).unwrap_or_default();
+        let state = self.shared.unsaved_state(id).unwrap_or_else(written);
         self.shared.write_state(&mut unwritten, id, due, &state);
     }
 
@@ -353,12 +376,7 @@ impl Spool {
         };
         let (head, mut meta) = read_payload(&*segment.messages, &segment.format, entry.location)?;
         let body = meta.split_off((head.meta as usize).min(meta.len()));
-        let state = match (entry.state, &segment.states) {
-            (Some(location), Some((file, format))) => {
-                Some(read_payload(&**file, format, location)?.1)
-            }
-            _ => None,
-        };
+        let state = self.shared.state_of(id, &entry, &segment)?;
         Ok(Stored { meta, body, state, due: entry.due })
     }
 

@@ -15,6 +15,10 @@ use super::{MESSAGES, RecordLocation, STATES, Shared, file_name};
 /// much as its state.
 pub(super) type UnwrittenDone = BTreeMap<u64, Vec<u64>>;
 
+/// States that could not be written, by message: due time and state. They hold until the process
+/// ends, so that a full disk repeats nothing, and are written once there is room.
+pub(super) type UnsavedStates = BTreeMap<u64, (i64, Vec<u8>)>;
+
 /// Most such messages of one segment: so many at most are looked at again after a crash.
 const UNWRITTEN_MAX: usize = 256;
 
@@ -24,7 +28,17 @@ impl Shared {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a state to the file beside a message's segment. The caller holds the lock.
+    fn unsaved(&self) -> MutexGuard<'_, UnsavedStates> {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state of a message that could not be written.
+    pub(super) fn unsaved_state(&self, id: u64) -> Option<Vec<u8>> {
+        self.unsaved().get(&id).map(|(_, state)| state.clone())
+    }
+
+    /// Appends a state to the file beside a message's segment; one that cannot be written is kept
+    /// in memory. The caller holds the lock.
     pub(super) fn write_state(
         &self,
         unwritten: &mut UnwrittenDone,
@@ -32,8 +46,31 @@ impl Shared {
         due: i64,
         state: &[u8],
     ) {
-        if let Err(error) = self.try_write_state(unwritten, id, due, state) {
-            tracing::error!(%error, id, "the spool cannot write a state");
+        match self.try_write_state(unwritten, id, due, state) {
+            Ok(_) => self.save_states(unwritten),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    id,
+                    "the spool cannot write a state; it is kept in memory and tried again"
+                );
+                if let Some(entry) = self.index().entries.get_mut(&id) {
+                    entry.due = due;
+                    self.unsaved().insert(id, (due, state.to_vec()));
+                }
+            }
+        }
+    }
+
+    /// Writes states that could not be written before, up to the first that still cannot. The
+    /// caller holds the lock.
+    fn save_states(&self, unwritten: &mut UnwrittenDone) {
+        loop {
+            let Some((id, (due, state))) = self.unsaved().pop_first() else { return };
+            if self.try_write_state(unwritten, id, due, &state).is_err() {
+                self.unsaved().insert(id, (due, state));
+                return;
+            }
         }
     }
 
@@ -55,6 +92,7 @@ impl Shared {
             let bytes = head.payload;
             entry.state = Some(RecordLocation { segment: number, offset, bytes });
         }
+        self.unsaved().remove(&id);
         Ok(Some(number))
     }
 
@@ -127,6 +165,7 @@ impl Shared {
     /// Marks a message as done; removes its segment if it was the last live one. The caller holds
     /// the lock.
     pub(super) fn finish(&self, unwritten: &mut UnwrittenDone, id: u64) {
+        self.unsaved().remove(&id);
         let number = {
             let mut index = self.index();
             let Some(entry) = index.entries.remove(&id) else { return };
@@ -176,7 +215,10 @@ impl Shared {
 
     /// Records the messages that are done, and makes states durable.
     pub(super) fn sync_states(&self) {
-        self.write_finished(&mut self.states_lock());
+        let mut unwritten = self.states_lock();
+        self.write_finished(&mut unwritten);
+        self.save_states(&mut unwritten);
+        drop(unwritten);
         self.sync_files();
     }
 

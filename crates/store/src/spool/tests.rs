@@ -226,6 +226,51 @@ fn faults_refuse_messages_and_pass() {
     }
 }
 
+/// A delivery that cannot be written down must not be made again and again.
+#[test]
+fn a_state_that_cannot_be_written_holds_and_is_written_later() {
+    for fault in [Fault::NoSpace, Fault::ShortWrite] {
+        let medium = Faulty::default();
+        let (spool, _) = open(&medium);
+        for id in 1..=3 {
+            put(&spool, id, b"body").unwrap();
+        }
+        spool.set_state(1, 10, b"before");
+        medium.set_fault(fault);
+        spool.set_state(1, 20, b"delivered to one");
+        spool.set_state(2, 30, b"tried");
+        spool.set_state(3, 30, b"tried");
+        spool.set_due(2, 31);
+        spool.done(3);
+        let state = |spool: &Spool, id| {
+            let stored = spool.read(id).unwrap();
+            (stored.due, stored.state.unwrap())
+        };
+        assert_eq!(state(&spool, 1), (20, b"delivered to one".to_vec()), "{fault:?}");
+        assert_eq!(state(&spool, 2), (31, b"tried".to_vec()), "{fault:?}");
+        medium.set_fault(Fault::None);
+        spool.set_state(1, 40, b"tried again");
+        assert_eq!(state(&spool, 1), (40, b"tried again".to_vec()), "{fault:?}");
+        let (spool, _) = open(&medium.killed());
+        assert_eq!(state(&spool, 1), (40, b"tried again".to_vec()), "{fault:?}");
+        assert_eq!(state(&spool, 2), (31, b"tried".to_vec()), "{fault:?}: written with the next");
+    }
+}
+
+/// Without anything else to write, too.
+#[test]
+fn a_state_that_could_not_be_written_is_written_by_itself() {
+    let medium = Faulty::default();
+    let (spool, _) = open(&medium);
+    put(&spool, 1, b"body").unwrap();
+    medium.set_fault(Fault::NoSpace);
+    spool.set_state(1, 20, b"tried");
+    medium.set_fault(Fault::None);
+    spool.flush();
+    let (spool, _) = open(&medium.killed());
+    assert_eq!(spool.read(1).unwrap().state.as_deref(), Some(&b"tried"[..]));
+}
+
 #[test]
 fn nearly_finished_segments_are_emptied() {
     let medium = Faulty::default();

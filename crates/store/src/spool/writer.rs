@@ -301,12 +301,7 @@ impl Writer {
         for (id, entry) in entries {
             let (head, mut meta) =
                 read_payload(&*segment.messages, &segment.format, entry.location)?;
-            let state = match (entry.state, &segment.states) {
-                (Some(location), Some((file, format))) => {
-                    Some(read_payload(&**file, format, location)?.1)
-                }
-                _ => None,
-            };
+            let state = self.shared.state_of(id, &entry, &segment)?;
             let body = meta.split_off((head.meta as usize).min(meta.len()));
             let head = Head::new(Kind::Message, id, entry.due, head.meta, &[&meta, &body]);
             let done: OnDurable = Box::new(|_| {});
