@@ -161,8 +161,32 @@ impl Client {
         self.replies
     }
 
+    /// The connection is lost in the middle of a transaction: the reply for each recipient, if the
+    /// server has answered for one at least. These answers are final (RFC 2033 section 4.2: LMTP
+    /// answers for each recipient after the message; RFC 5321 section 4.2.5); `otherwise` is for
+    /// the others. None after an error of the protocol, which puts all answers in doubt.
+    pub fn break_off(&mut self, otherwise: &Reply) -> Option<Vec<Reply>> {
+        self.closing = true;
+        let settled = std::mem::take(&mut self.settled);
+        let is_any = settled.iter().any(Option::is_some);
+        let reply = |slot: Option<Reply>| slot.unwrap_or_else(|| otherwise.clone());
+        is_any.then(|| settled.into_iter().map(reply).collect())
+    }
+
     /// Processes `input` up to the next event.
     pub fn next(
+        &mut self,
+        input: &mut &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<ClientEvent, ClientError> {
+        let event = self.advance(input, out);
+        if event.is_err() {
+            self.settled.clear();
+        }
+        event
+    }
+
+    fn advance(
         &mut self,
         input: &mut &[u8],
         out: &mut Vec<u8>,

@@ -181,3 +181,25 @@ fn required_tls_is_required() {
     let mut input = &b"220 hi\r\n250 x\r\n"[..];
     assert_eq!(client.next(&mut input, &mut out), Err(ClientError::NoTls));
 }
+
+#[test]
+fn answers_of_a_broken_transaction_count_unless_the_server_is_out_of_step() {
+    let lost = Reply::new(421, (4, 4, 2), "lost");
+    let sent = |input: &[u8]| {
+        let mut client = ready("250 PIPELINING\r\n");
+        let mut out = Vec::new();
+        client.send(message(&["x@y", "z@y"]), &mut out);
+        let mut input = input;
+        let last = client.next(&mut input, &mut out);
+        (client, last)
+    };
+    let (mut client, _) = sent(b"250 ok\r\n550 5.1.1 no\r\n250 ok\r\n354 go\r\n");
+    let replies = client.break_off(&lost).unwrap();
+    assert_eq!(replies.iter().map(|r| r.code).collect::<Vec<_>>(), [550, 421]);
+    assert!(client.is_closing());
+    let (mut client, _) = sent(b"250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n");
+    assert_eq!(client.break_off(&lost), None, "nothing is settled");
+    let (mut client, last) = sent(b"250 ok\r\n550 5.1.1 no\r\n250 ok\r\n299 what\r\n");
+    assert!(last.is_err());
+    assert_eq!(client.break_off(&lost), None, "no answer can be trusted");
+}

@@ -302,7 +302,14 @@ impl Connection {
         }
         let mut out = Vec::new();
         self.client.send(outgoing.clone(), &mut out);
-        self.converse(Some(body), out, limits).await
+        match self.converse(Some(body), out, limits).await {
+            Err(error) if !error.stale => {
+                // For whom it was answered already, nothing is done again.
+                let lost = Reply::new(421, (4, 4, 2), error.text.clone());
+                self.client.break_off(&lost).ok_or(error)
+            }
+            done => done,
+        }
     }
 
     /// The next hop's answer to RCPT with this address; no message follows.

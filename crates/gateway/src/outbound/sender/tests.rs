@@ -73,6 +73,48 @@ async fn what_counts_as_delivered_was_sent_though_the_next_hop_says_too_much() {
     }
 }
 
+/// Speaks LMTP, and ends the connection after its answer for the first recipient.
+async fn answer_for_the_first(stream: TcpStream) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    stream.get_mut().write_all(b"220 hop\r\n").await?;
+    let (mut line, mut in_body) = (String::new(), false);
+    while stream.read_line(&mut line).await? > 0 {
+        let reply: &[u8] = match line.trim_end() {
+            "." => {
+                stream.get_mut().write_all(b"250 2.0.0 saved\r\n").await?;
+                return stream.get_mut().shutdown().await;
+            }
+            "DATA" => {
+                in_body = true;
+                b"354 go on\r\n"
+            }
+            _ if in_body => b"",
+            _ => b"250 2.0.0 ok\r\n",
+        };
+        stream.get_mut().write_all(reply).await?;
+        line.clear();
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_for_one_recipient_counts_when_the_connection_breaks_before_the_next() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer_for_the_first(stream));
+        }
+    });
+    let hop = "[[next_hop]]\nfor = [\"example.net\"]\nlmtp = true\n";
+    let config = format!("[route]\ncut_through = false\n{hop}hosts = [\"{address}\"]\n");
+    let node = TestNode::start(&config);
+    let all = attempted(&node, &["bob@example.net", "eve@example.net"]).await;
+    let outcomes: Vec<Outcome> = all.iter().map(|delivery| delivery.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Delivered, Outcome::Queued], "{all:?}");
+    assert!(all[0].reply.contains("saved") && all[1].reply.contains("4.4.2"), "{all:?}");
+}
+
 /// A node before such a next hop.
 async fn node() -> TestNode {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
