@@ -100,13 +100,33 @@ fn with_groups(config: &Config, groups: &Groups, users: Option<&Users>) -> anyho
 /// # Errors
 /// If it cannot be read or kept.
 pub fn note(config: &Config, policies: &Policies, now_ms: i64) -> anyhow::Result<Edition> {
-    let Source { text, .. } = source(config)?;
+    let _alone = alone(config)?;
+    note_alone(config, policies, now_ms)
+}
+
+fn note_alone(config: &Config, policies: &Policies, now_ms: i64) -> anyhow::Result<Edition> {
     let by_file = !config.policy.path.as_os_str().is_empty();
+    let newest = policies.newest()?;
+    let base = newest.as_ref().map_or(0, |newest| newest.version.number);
+    if let Some(newest) = newest.filter(|_| !by_file) {
+        return Ok(newest);
+    }
+    let Source { text, .. } = source(config)?;
     let who = if by_file { BY_FILE } else { BY_PROGRAM };
     let note = if by_file { "found in the file" } else { "comes with the program" };
-    let saved = policies.save(&text, None, who, note, now_ms)?;
-    let (Saved::New(version) | Saved::Same(version) | Saved::Stale(version)) = saved;
-    Ok(Edition { version, text })
+    match policies.save(&text, Some(base), who, note, now_ms)? {
+        Saved::New(version) | Saved::Same(version) => Ok(Edition { version, text }),
+        // A node of before, which takes no lock, was faster.
+        Saved::Stale(version) => Ok(policies.newest()?.unwrap_or(Edition { version, text })),
+    }
+}
+
+/// Waits until no other process notes or saves a policy. Two that do it at once would take each
+/// other's versions for changes of the file, or of the policy that comes with the program.
+fn alone(config: &Config) -> anyhow::Result<std::fs::File> {
+    let folder = folder(config);
+    let locked = std::fs::File::open(&folder).and_then(|file| file.lock().map(|()| file));
+    locked.with_context(|| format!("{} cannot be locked", folder.display()))
 }
 
 /// A policy that an administrator wants in force.
@@ -153,7 +173,8 @@ pub fn check(
 /// stays as it was.
 pub fn save(config: &Config, policies: &Policies, wanted: &Wanted<'_>) -> anyhow::Result<Version> {
     Policy::parse(wanted.text, &groups::load(config)?)?;
-    let before = note(config, policies, wanted.now_ms)?;
+    let _alone = alone(config)?;
+    let before = note_alone(config, policies, wanted.now_ms)?;
     let path = &config.policy.path;
     let file = (!path.as_os_str().is_empty()).then_some(path.as_path());
     // Written beside the file before the version is kept: what fails, fails here.
@@ -276,6 +297,34 @@ mod tests {
         let wrong = put(&config, "[[rule]]\nnam = 1\n", None).unwrap_err().to_string();
         assert!(wrong.starts_with("policy, line"), "{wrong}");
         assert_eq!(policies.list(None, 9).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn saving_at_once_brings_no_earlier_policy_back() {
+        for by_file in [false, true] {
+            let temporary = tempfile::tempdir().unwrap();
+            let mut config = config(temporary.path());
+            if by_file {
+                config.policy.path = temporary.path().join("policy.toml");
+                std::fs::write(&config.policy.path, SMALL).unwrap();
+            }
+            let saving = |who: usize| {
+                for nth in 0..8 {
+                    let text = SMALL.replace("all", &format!("{who}-{nth}"));
+                    put(&config, &text, None).unwrap();
+                }
+            };
+            std::thread::scope(|scope| {
+                for who in 0..4 {
+                    scope.spawn(move || saving(who));
+                }
+            });
+            let policies = Policies::open(&folder(&config)).unwrap();
+            let versions = policies.list(None, 100).unwrap();
+            let saved = versions.iter().filter(|version| version.who == "ada").count();
+            assert_eq!((versions.len(), saved), (33, 32), "{versions:?}");
+            assert_eq!(source(&config).unwrap().text, policies.newest().unwrap().unwrap().text);
+        }
     }
 
     #[test]
