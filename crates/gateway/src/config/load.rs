@@ -359,6 +359,17 @@ mod tests {
     }
 
     #[test]
+    fn a_level_of_the_log_is_one() {
+        for good in ["info", "WARN", "off", "gauntlet_smtp=debug,info", "gauntlet::scan=trace"] {
+            load(&format!("[log]\nlevel = \"{good}\"\n"), &[]).unwrap();
+        }
+        for bad in ["warning", "", "debug,foo=bar", "=info", "info,", "a b=info"] {
+            let error = load(&format!("[log]\nlevel = \"{bad}\"\n"), &[]).unwrap_err();
+            assert!(error.to_string().contains("log.level"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
     fn origins_are_reported() {
         let loaded =
             load("[scan]\nthreads = 4\nqueue_max = 9\n", &[("GAUNTLET_SCAN__THREADS", "2")])

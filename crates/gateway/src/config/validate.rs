@@ -16,6 +16,9 @@ use super::settings::Config;
 /// Most threads that judge mail.
 pub const THREADS_MAX: u16 = 1_024;
 
+/// What `log.level` may say of a module, or of all.
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// What is wrong where certificates shall be verified and cannot.
 const NO_ROOTS: &str = "needs trusted roots, and the system has none: name a PEM bundle, or install \
 ca-certificates";
@@ -382,6 +385,30 @@ fn check_console(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Any other word would be taken for the name of a module, and the log be silent.
+fn check_log_level(level: &str) -> Result<(), ConfigError> {
+    let is_level =
+        |word: &str| LOG_LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word.trim()));
+    let is_module = |name: &str| {
+        let name = name.trim();
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c))
+    };
+    for part in level.split(',') {
+        let is_known = match part.split_once('=') {
+            Some((module, level)) => is_module(module) && is_level(level),
+            None => is_level(part),
+        };
+        if !is_known {
+            let message = format!(
+                "{part:?} is neither a level ({}) nor a module's, as in \"gauntlet_smtp=debug,info\"",
+                LOG_LEVELS.join(", ")
+            );
+            return Err(ConfigError::invalid("log.level", message));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| Err(ConfigError::invalid(key, message));
@@ -411,6 +438,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong("listener.certificate", "logins need TLS: set a certificate".into());
         }
     }
+    check_log_level(&config.log.level)?;
     check_console(config)?;
     super::channels::check(&config.channel, &config.array)?;
     config.array.check()?;
