@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut out = std::io::stdout().lock();
     let mut left = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut found = 0u64;
+    let (mut found, mut is_more) = (0u64, false);
     while left > 0 {
         query.limit = left.min(PAGE);
         let page = log.search(&query)?;
@@ -121,10 +121,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         found += page.messages.len() as u64;
         left -= page.messages.len().min(left);
         let next: Option<Cursor> = page.next;
+        is_more = next.is_some();
         match next {
             Some(next) => query.after = Some(next),
             None => break,
         }
+    }
+    if is_more && !args.json {
+        eprintln!("gauntlet: the newest {found}; there are more (--limit)");
     }
     Ok(if found > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -146,11 +150,16 @@ fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<
         writeln!(out, "{}", serde_json::to_string(message)?)?;
         return Ok(());
     }
+    // Those that are asked for come first.
     let to = message.recipients.first().map_or("", |r| r.recipient.as_str());
     let action = message.recipients.first().map_or("", |r| r.action.as_str());
+    let more = match message.recipients_count {
+        0 | 1 => String::new(),
+        all => format!(" +{}", all - 1),
+    };
     writeln!(
         out,
-        "{} {}{} {:<11} {:>6.1} {:<11} {} > {} {}",
+        "{} {}{} {:<11} {:>6.1} {:<11} {} > {}{more} {}",
         moment(message.received_ms),
         if message.node.is_empty() {
             String::new()

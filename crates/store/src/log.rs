@@ -44,7 +44,7 @@ use rusqlite::Connection;
 pub use backlog::{Backlog, Changes};
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
-pub use matching::{Matcher, id_term, summary_of, terms_of};
+pub use matching::{Matcher, id_term, terms_of};
 pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary};
 pub use reading::MessageLog;
 pub use report::{Feedback, TopKind};

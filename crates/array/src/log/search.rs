@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use gauntlet_mail::date::{DAY_MS, day_number};
-use gauntlet_store::log::{
-    Cursor, LoggedMessage, Matcher, Page, Query, id_term, summary_of, terms_of,
-};
+use gauntlet_store::log::{Cursor, LoggedMessage, Matcher, Page, Query, id_term, terms_of};
 use gauntlet_store::reference;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -90,7 +88,7 @@ pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, Arr
         (false, false) => Some(Cursor(complete_from)),
     };
     let summary = |((_, node), found): &((i64, i16), Found)| {
-        let mut summary = summary_of(&found.message);
+        let mut summary = matcher.summary(&found.message);
         summary.node = names.get(node).cloned().unwrap_or_default();
         summary
     };

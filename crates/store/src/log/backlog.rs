@@ -251,7 +251,7 @@ mod tests {
             let mut found: Vec<_> = messages
                 .iter()
                 .filter(|m| matcher.matches(m, &matching::terms_of(m)))
-                .map(matching::summary_of)
+                .map(|message| matcher.summary(message))
                 .collect();
             found.reverse();
             assert_eq!(found, log.search(&query).unwrap().messages, "{query:?}");

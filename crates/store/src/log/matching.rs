@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::index::Clause;
-use super::query::{LoggedMessage, Query, RecipientSummary, Summary};
+use super::query::{LoggedMessage, Query, RecipientSummary, Summary, Wanted};
 use super::search::{SUMMARY_RECIPIENTS_MAX, clauses, page_limit, seq_range};
 use super::terms::{self, Field, KnownTerms};
 use crate::record::Outcome;
@@ -17,6 +17,7 @@ pub struct Matcher {
     id: String,
     range: (i64, i64),
     limit: usize,
+    wanted: Wanted,
 }
 
 impl Matcher {
@@ -28,6 +29,7 @@ impl Matcher {
             id: query.id.trim().to_owned(),
             range: seq_range(query),
             limit: page_limit(query),
+            wanted: Wanted::of(query),
         }
     }
 
@@ -69,6 +71,39 @@ impl Matcher {
             && (self.id.is_empty() || record.id == self.id)
             && self.clauses.iter().all(|any| any.iter().any(has))
     }
+
+    /// What a list of results shows of this message.
+    pub fn summary(&self, message: &LoggedMessage) -> Summary {
+        let record = &message.record;
+        let outcome = |recipient: &str| -> Option<Outcome> {
+            record.deliveries.iter().find(|d| d.address == recipient).map(|d| d.outcome)
+        };
+        let recipients = record.dispositions.iter().map(|d| RecipientSummary {
+            recipient: d.recipient.clone(),
+            action: d.end.name().to_owned(),
+            outcome: outcome(&d.recipient),
+        });
+        let mut recipients: Vec<_> =
+            recipients.take(self.wanted.read(SUMMARY_RECIPIENTS_MAX)).collect();
+        self.wanted.keep(&mut recipients, SUMMARY_RECIPIENTS_MAX);
+        Summary {
+            cursor: message.cursor,
+            id: record.id.clone(),
+            received_ms: record.received_ms,
+            class: record.verdict.class,
+            score: record.verdict.score,
+            size: record.size,
+            from: if record.from.is_empty() {
+                record.envelope.mail_from.clone()
+            } else {
+                record.from.clone()
+            },
+            subject: record.subject.clone(),
+            recipients,
+            recipients_count: record.dispositions.len() as u64,
+            node: message.node.clone(),
+        }
+    }
 }
 
 /// The terms by which a search finds this message.
@@ -94,36 +129,4 @@ pub fn id_term(id: &str) -> String {
     let mut out = String::new();
     terms::push_exact(&mut out, Field::Id, id);
     out
-}
-
-/// What a list of results shows of this message.
-pub fn summary_of(message: &LoggedMessage) -> Summary {
-    let record = &message.record;
-    let outcome = |recipient: &str| -> Option<Outcome> {
-        record.deliveries.iter().find(|d| d.address == recipient).map(|d| d.outcome)
-    };
-    let recipients = record.dispositions.iter().take(SUMMARY_RECIPIENTS_MAX);
-    Summary {
-        cursor: message.cursor,
-        id: record.id.clone(),
-        received_ms: record.received_ms,
-        class: record.verdict.class,
-        score: record.verdict.score,
-        size: record.size,
-        from: if record.from.is_empty() {
-            record.envelope.mail_from.clone()
-        } else {
-            record.from.clone()
-        },
-        subject: record.subject.clone(),
-        recipients: recipients
-            .map(|d| RecipientSummary {
-                recipient: d.recipient.clone(),
-                action: d.end.name().to_owned(),
-                outcome: outcome(&d.recipient),
-            })
-            .collect(),
-        recipients_count: record.dispositions.len() as u64,
-        node: message.node.clone(),
-    }
 }

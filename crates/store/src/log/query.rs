@@ -48,6 +48,47 @@ pub struct Query {
     pub limit: usize,
 }
 
+/// Which recipients of a message a query is about.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted {
+    recipient: String,
+    action: String,
+    outcome: String,
+}
+
+impl Wanted {
+    pub(super) fn of(query: &Query) -> Self {
+        let of = |text: &str| text.trim().to_ascii_lowercase();
+        let [recipient, action, outcome] = [&query.recipient, &query.action, &query.outcome];
+        Wanted { recipient: of(recipient), action: of(action), outcome: of(outcome) }
+    }
+
+    /// How many recipients are to be read for `most` that are shown.
+    pub(super) fn read(&self, most: usize) -> usize {
+        let is_for_all =
+            self.recipient.is_empty() && self.action.is_empty() && self.outcome.is_empty();
+        if is_for_all { most } else { usize::MAX }
+    }
+
+    /// Puts those first that are asked for, and keeps `most`.
+    pub(super) fn keep(&self, recipients: &mut Vec<RecipientSummary>, most: usize) {
+        recipients.sort_by_key(|recipient| !self.is(recipient));
+        recipients.truncate(most);
+    }
+
+    fn is(&self, found: &RecipientSummary) -> bool {
+        let address = found.recipient.to_ascii_lowercase();
+        let is_address = match self.recipient.strip_prefix('@') {
+            Some(domain) => address.rsplit_once('@').is_some_and(|(_, own)| own == domain),
+            None => self.recipient.is_empty() || address == self.recipient,
+        };
+        is_address
+            && (self.action.is_empty() || self.action == found.action)
+            && (self.outcome.is_empty()
+                || found.outcome.is_some_and(|outcome| outcome.name() == self.outcome))
+    }
+}
+
 /// Position in the log, between two messages. Ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -83,7 +124,7 @@ pub struct Summary {
     pub from: String,
     /// The Subject, encoded words (RFC 2047) decoded.
     pub subject: String,
-    /// The first three recipients.
+    /// Three recipients: those first that the query asks for, by address, action or outcome.
     pub recipients: Vec<RecipientSummary>,
     /// Number of all recipients.
     pub recipients_count: u64,

@@ -5,7 +5,7 @@ use gauntlet_verdict::Class;
 use rusqlite::{Connection, Row, params_from_iter, types::Value};
 
 use super::index::{self, Clause, Pattern};
-use super::query::{Cursor, Page, Query, Summary};
+use super::query::{Cursor, Page, Query, Summary, Wanted};
 use super::seq::{ms_of, seq_of};
 use super::terms::{self, Field};
 use super::{Log, RECEIVED_MS_MAX, addresses};
@@ -210,6 +210,7 @@ fn search_day(
 ) -> rusqlite::Result<Vec<Summary>> {
     // All reads see one state.
     let snapshot = connection.unchecked_transaction()?;
+    let wanted = Wanted::of(query);
     let mut values = vec![
         Value::Integer(since),
         Value::Integer(until),
@@ -222,7 +223,8 @@ fn search_day(
              ORDER BY seq DESC LIMIT ?3"
         );
         let mut statement = snapshot.prepare_cached(&sql)?;
-        let rows = statement.query_map(params_from_iter(values), |row| summary(&snapshot, row))?;
+        let rows = statement
+            .query_map(params_from_iter(values), |row| summary(&snapshot, &wanted, row))?;
         rows.collect()
     } else if index::is_fts5(&snapshot)? {
         let conditions = conditions(query, &mut values);
@@ -234,7 +236,8 @@ fn search_day(
             values.len()
         );
         let mut statement = snapshot.prepare_cached(&sql)?;
-        let rows = statement.query_map(params_from_iter(values), |row| summary(&snapshot, row))?;
+        let rows = statement
+            .query_map(params_from_iter(values), |row| summary(&snapshot, &wanted, row))?;
         rows.collect()
     } else {
         let keys = index::find(&snapshot, clauses, (since, until))?;
@@ -256,7 +259,7 @@ fn read_summaries(
     for (at, value) in (1..).zip(&values) {
         statement.raw_bind_parameter(at, value)?;
     }
-    let mut found = Vec::new();
+    let (wanted, mut found) = (Wanted::of(query), Vec::new());
     for key in keys.iter().rev() {
         if found.len() >= limit {
             break;
@@ -264,17 +267,19 @@ fn read_summaries(
         statement.raw_bind_parameter(1, key)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            found.push(summary(connection, row)?);
+            found.push(summary(connection, &wanted, row)?);
         }
     }
     Ok(found)
 }
 
-fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> {
+fn summary(connection: &Connection, wanted: &Wanted, row: &Row<'_>) -> rusqlite::Result<Summary> {
     let seq = row.get(0)?;
     let addresses = addresses::unpack(row.get_ref(7)?.as_blob()?);
-    let (recipients, recipients_count) =
-        addresses::summaries(connection, Cursor(seq), &addresses, SUMMARY_RECIPIENTS_MAX)?;
+    let most = wanted.read(SUMMARY_RECIPIENTS_MAX);
+    let (mut recipients, recipients_count) =
+        addresses::summaries(connection, Cursor(seq), &addresses, most)?;
+    wanted.keep(&mut recipients, SUMMARY_RECIPIENTS_MAX);
     Ok(Summary {
         cursor: Cursor(seq),
         id: row.get(1)?,

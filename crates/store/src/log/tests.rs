@@ -402,3 +402,34 @@ fn what_is_learned_later_is_added_to_what_the_message_was_logged_with() {
     let tops = log.top_recipients(DAY, DAY + DAY_MS).unwrap();
     assert_eq!(tops.keys().collect::<Vec<_>>(), ["a1@example.com", "b1@example.com", "c@x"]);
 }
+
+#[test]
+fn recipients_that_are_asked_for_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let mut one = record(1, DAY);
+    let end = |folder: &str| Final::Quarantine { folder: folder.to_owned() };
+    let disposition = one.dispositions[0].clone();
+    one.dispositions = (0..6)
+        .map(|n| Disposition {
+            recipient: format!("r{n}@example.com"),
+            end: if n == 4 { end("spam") } else { Final::Deliver },
+            ..disposition.clone()
+        })
+        .collect();
+    one.deliveries = Vec::new();
+    log.append(vec![one.clone()]).unwrap();
+    let first = |query: Query| {
+        let found = log.search(&query).unwrap().messages.remove(0);
+        let matcher = Matcher::new(&query);
+        let message = log.get("id-1").unwrap().unwrap();
+        assert_eq!(matcher.summary(&message).recipients, found.recipients, "{query:?}");
+        assert_eq!((found.recipients.len(), found.recipients_count), (3, 6));
+        found.recipients[0].clone()
+    };
+    assert_eq!(first(Query::default()).recipient, "r0@example.com");
+    let asked = Query { recipient: "R5@Example.com".to_owned(), ..Query::default() };
+    assert_eq!(first(asked).recipient, "r5@example.com");
+    let held = first(Query { action: "quarantine".to_owned(), ..Query::default() });
+    assert_eq!((held.recipient.as_str(), held.action.as_str()), ("r4@example.com", "quarantine"));
+}
