@@ -1,6 +1,7 @@
 //! What a node judges with: rules, model and lists of the program, of the configuration and of
 //! channels; the policy; what opens files.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use gauntlet_gateway::scan::probes::Probes;
 use gauntlet_gateway::scan::shadow::Shadow;
 use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_inputs::rules::without_rules;
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
+use gauntlet_rules::{LoadOptions, LoadReport, Problem, Profile, Severity, Source};
 use gauntlet_spamassassin::Ruleset;
 use gauntlet_store::Users;
 use gauntlet_verdict::Thresholds;
@@ -27,6 +28,8 @@ use crate::content_process::Processes;
 use crate::learning;
 use crate::url_lists::OpenLists;
 
+/// Scores of unknown rules that are taken for slips of the pen.
+const SLIPS_MAX: usize = 5;
 /// Faults of rule files that are named one by one.
 const FAULTS_NAMED_MAX: usize = 20;
 
@@ -51,6 +54,20 @@ pub(crate) fn judge_of(
     let (scans, limits, data_loss) = (config.scan.enabled, config.limits, Arc::new(data_loss));
     let shadow = shadow.clone();
     Ok(Judge { snapshot, policy, limits, probes, scans, unpacking, data_loss, shadow })
+}
+
+/// What a node of this configuration judges by, without what channels bring: for commands beside
+/// it.
+///
+/// # Errors
+/// If rules, lists, model or what the node keeps in its data folder cannot be read.
+pub(crate) fn of_node(config: &Config) -> anyhow::Result<Snapshot> {
+    let mut settings = settings_of(config, &OpenLists::default())?;
+    let console = config.node.data.join("console");
+    if console.is_dir() {
+        add_listed_senders(&Users::open(&console)?, &mut settings)?;
+    }
+    snapshot_of(config, settings, &Contents::default(), &mut |_, _| {})
 }
 
 /// What the configuration itself says of rules, model and lists.
@@ -128,7 +145,8 @@ fn snapshot_of(
     }
     let texts = channels.own_rules();
     if !sources.is_empty() || !texts.is_empty() {
-        let (own, own_report) = own_rules::with(&sources, &texts, &options)?;
+        let (own, mut own_report) = own_rules::with(&sources, &texts, &options)?;
+        settings.scores = scores_of_filters(&mut own_report);
         loaded(&own, &own_report);
         if !sources.is_empty() {
             let (ruleset, mut report) = Ruleset::load(&sources, &options)?;
@@ -144,6 +162,30 @@ fn snapshot_of(
     Ok(Snapshot::build(&settings)?
         .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
         .with_published(channels.signatures()))
+}
+
+/// Scores that rule files have for rules of the filters. A few for rules that there are nowhere are
+/// slips of the pen, and become a warning; many are those of a rule set for plugins that it lacks.
+fn scores_of_filters(report: &mut LoadReport) -> BTreeMap<String, f64> {
+    let loose = std::mem::take(&mut report.loose_scores);
+    if loose.is_empty() {
+        return loose;
+    }
+    let filters = Snapshot::default_rules();
+    let is_known = |name: &str| filters.registry.rules().iter().any(|rule| *rule.name == *name);
+    let (known, unknown): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        loose.into_iter().partition(|(name, _)| is_known(name));
+    if (1..=SLIPS_MAX).contains(&unknown.len()) {
+        for name in unknown.keys() {
+            report.problems.push(Problem {
+                severity: Severity::Warning,
+                at: Source::default(),
+                rule: Some(name.as_str().into()),
+                message: "has a score, but there is no rule of this name".to_owned(),
+            });
+        }
+    }
+    known
 }
 
 /// What opens files and asks engines about them.
@@ -199,4 +241,45 @@ fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<
         list.push(sender.entry);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_files_set_the_points_of_filters_rules_and_the_nodes_lists_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("own.cf");
+        std::fs::write(&rules, "score DATE_PAST 0\nscore HTML_ONLY 1.5\nscore DATE_PASD 0\n")
+            .unwrap();
+        let mut config = Config::default();
+        config.rules.paths = vec![rules];
+        config.node.data = folder.path().join("data");
+        std::fs::create_dir_all(config.node.data.join("console")).unwrap();
+        let users = Users::open(&config.node.data.join("console")).unwrap();
+        users.list_sender("bad.example", false, "admin", 1).unwrap();
+        let snapshot = of_node(&config).unwrap();
+        let rule = |name: &str| {
+            let rules = snapshot.registry.rules();
+            rules.iter().find(|rule| &*rule.name == name).unwrap().clone()
+        };
+        assert!(!rule("DATE_PAST").enabled);
+        assert_eq!(rule("HTML_ONLY").score, 1.5);
+        let envelope =
+            gauntlet_mail::Envelope { mail_from: "a@bad.example".into(), ..Default::default() };
+        let message = gauntlet_mail::Message::parse(b"Subject: a\r\n\r\nb\r\n");
+        let verdict = gauntlet_engine::scan(
+            &message,
+            &envelope,
+            &Default::default(),
+            &snapshot,
+            &mut Default::default(),
+        );
+        assert!(verdict.hits.iter().any(|hit| &*hit.rule == "BLOCK_SENDER"), "{verdict:?}");
+        let problems = file_problems(&config);
+        assert!(problems.errors.is_empty(), "{:?}", problems.errors);
+        let warnings = problems.warnings.join("\n");
+        assert!(warnings.contains("DATE_PASD") && !warnings.contains("HTML_ONLY"), "{warnings}");
+    }
 }

@@ -241,8 +241,12 @@ impl Judge {
         config: Option<&Path>,
         ruleset: &RulesetArgs,
     ) -> anyhow::Result<Self> {
+        let names_node = config.is_some() || ruleset.data.is_some();
         let (policy, config) = policy_of(policy, config, ruleset)?;
-        let snapshot = ruleset.load_with_lists(&config)?;
+        let snapshot = match names_node {
+            true => ruleset.load_for_node(&config)?,
+            false => ruleset.load()?,
+        };
         let data_loss = match policy.data_conditions().next() {
             Some(_) => Some(Looking::start(&config)?),
             None => None,

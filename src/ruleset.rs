@@ -11,7 +11,7 @@ use gauntlet_gateway::config::{Config, UrlListSettings};
 use gauntlet_inputs::rules::ReadingArgs;
 use gauntlet_verdict::Thresholds;
 
-use crate::{learning, url_lists};
+use crate::{judge, learning, url_lists};
 
 /// Options that choose the ruleset, model and lists.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -83,11 +83,9 @@ impl RulesetArgs {
     /// If rules cannot be loaded, or a list has an entry that is none.
     pub(crate) fn load_with(&self, config: Option<&Config>) -> anyhow::Result<Snapshot> {
         if self.rules.is_empty() {
+            self.check_data()?;
             let snapshot = self.shipped(config)?;
             return Ok(match &self.data {
-                Some(data) if !data.is_dir() => {
-                    anyhow::bail!("--data {}: there is no such folder", data.display())
-                }
                 Some(data) => snapshot.with_learned(learning::load(data, DAYS_DEFAULT)?),
                 None => snapshot,
             });
@@ -103,18 +101,42 @@ impl RulesetArgs {
         Ok(Snapshot::of_rules(Arc::new(ruleset)))
     }
 
-    /// The same as [`Self::load`], with the lists of URLs of a configuration.
+    /// What a node of this configuration judges by now: its rules, lists, thresholds and model, the
+    /// senders that its console allows and blocks, and what it has learned. Rules that the options
+    /// name judge alone.
     ///
     /// # Errors
-    /// As [`Self::load_with`].
-    pub(crate) fn load_with_lists(&self, config: &Config) -> anyhow::Result<Snapshot> {
-        match config.url_list.is_empty() {
-            true => self.load(),
-            false => {
-                let url_list = config.url_list.clone();
-                self.load_with(Some(&Config { url_list, ..Config::default() }))
-            }
+    /// As [`Self::load_with`], or if the node's data cannot be read.
+    pub(crate) fn load_for_node(&self, config: &Config) -> anyhow::Result<Snapshot> {
+        if !self.rules.is_empty() {
+            return self.load();
         }
+        self.check_data()?;
+        let url_list = self.with_url_lists(config.url_list.clone())?;
+        judge::of_node(&Config { url_list, ..config.clone() })
+    }
+
+    fn check_data(&self) -> anyhow::Result<()> {
+        match &self.data {
+            Some(data) if !data.is_dir() => {
+                anyhow::bail!("--data {}: there is no such folder", data.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// These lists of URLs, and those that the options name.
+    fn with_url_lists(
+        &self,
+        mut lists: Vec<UrlListSettings>,
+    ) -> anyhow::Result<Vec<UrlListSettings>> {
+        for UrlListArg(list) in &self.url_list {
+            if lists.iter().any(|other| other.name == list.name) {
+                anyhow::bail!("--url-list: two lists are called {:?}", list.name);
+            }
+            lists.push(list.clone());
+        }
+        Ok(lists)
     }
 
     /// The rules that ship, with the lists and thresholds of a configuration.
@@ -123,13 +145,7 @@ impl RulesetArgs {
             return Ok(Snapshot::default_rules());
         }
         let config = config.cloned().unwrap_or_default();
-        let mut lists = config.url_list;
-        for UrlListArg(list) in &self.url_list {
-            if lists.iter().any(|other| other.name == list.name) {
-                anyhow::bail!("--url-list: two lists are called {:?}", list.name);
-            }
-            lists.push(list.clone());
-        }
+        let lists = self.with_url_lists(config.url_list)?;
         let settings = Settings {
             thresholds: Thresholds::from(&config.thresholds),
             allow: config.lists.allow,

@@ -214,8 +214,7 @@ impl Drop for Bar {
 }
 
 impl Args {
-    /// What judges mail again: the rules that are named, else our own with what the node has
-    /// learned, and its lists of URLs.
+    /// What judges mail again: the rules that are named, else what the node judges by now.
     fn snapshot(&self, data: &Path, config: &Config) -> anyhow::Result<Option<Snapshot>> {
         if self.rules.is_empty() && !self.rescan {
             return Ok(None);
@@ -223,7 +222,7 @@ impl Args {
         let data = self.rules.is_empty().then(|| data.to_owned());
         let (rules, reading) = (self.rules.clone(), self.reading.clone());
         let ruleset = RulesetArgs { rules, data, reading, ..RulesetArgs::default() };
-        ruleset.load_with_lists(config).map(Some)
+        ruleset.load_for_node(config).map(Some)
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Config {
     /// Files read, in order.
     pub(crate) files: Vec<PathBuf>,
     pub(crate) sources: SourceHash,
+    /// Scores of rules that none of the files has.
+    pub(crate) loose_scores: BTreeMap<String, f64>,
 }
 
 /// Reads sources in order. Fails only if a source itself cannot be read.
@@ -318,9 +320,11 @@ impl Reader {
     }
 
     fn finish(mut self) -> Config {
+        let loose_scores = self.drafts.loose_scores();
         let rules = self.drafts.finish(&self.settings, &self.environment, &mut self.problems);
         Config {
             rules,
+            loose_scores,
             settings: self.settings,
             problems: self.problems,
             plugins: self.environment.plugins.into_iter().collect(),

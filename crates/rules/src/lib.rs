@@ -40,6 +40,6 @@ pub use options::{LoadOptions, Profile};
 pub use pattern::Pattern;
 pub use problem::{Problem, Severity};
 pub use record_type::RecordType;
-pub use rule::{HeaderSelector, Rule};
+pub use rule::{HeaderSelector, Rule, Source};
 pub use ruleset::{LoadError, LoadReport, Outcome, RulesScratch, Ruleset};
 pub use settings::Settings;

@@ -52,6 +52,8 @@ pub struct LoadReport {
     pub files: Vec<PathBuf>,
     /// Packages of loaded plugins.
     pub plugins: Vec<String>,
+    /// Scores of rules that none of the files has, by name.
+    pub loose_scores: BTreeMap<String, f64>,
 }
 
 /// Buffers of one scan thread.
@@ -139,6 +141,7 @@ impl Ruleset {
             problems: config.problems,
             files: config.files,
             plugins: config.plugins,
+            loose_scores: config.loose_scores,
             ..LoadReport::default()
         };
         report.problems.extend(problems);

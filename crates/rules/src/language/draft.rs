@@ -293,6 +293,13 @@ impl Drafts {
         uncallable
     }
 
+    /// Scores of rules that do not exist, without the network and Bayes: those of rules that are
+    /// elsewhere, or slips of the pen.
+    pub(super) fn loose_scores(&self) -> BTreeMap<String, f64> {
+        let loose = self.scores.iter().filter(|(name, _)| !self.tests.contains_key(*name));
+        loose.map(|(name, [score, ..])| (name.clone(), *score)).collect()
+    }
+
     /// Scores and flags of rules that do not exist are likely slips of the pen.
     fn check_loose_ends(&self, problems: &mut Vec<Problem>) {
         let loose: BTreeMap<&String, &str> = self
