@@ -46,9 +46,11 @@ impl Policy {
         mut trace: Option<&mut Vec<Trace>>,
     ) -> Disposition {
         let (mut end, mut release): (Option<Final>, _) = (None, None);
-        let (mut changes, mut rules) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         let size = input.message.raw().len() as u64;
         let eval = Evaluation::new(self, input, recipient, size, languages, trace.is_some());
+        let own = Some(eval.own_reason()).filter(|reason| !reason.is_empty());
+        let mut rules: Vec<String> = own.into_iter().map(str::to_owned).collect();
         for rule in &self.rules {
             if !rule.directions.contains(&input.envelope.direction) {
                 continue;

@@ -57,6 +57,11 @@ impl<'e> Evaluation<'e> {
 }
 
 impl Evaluation<'_> {
+    /// Why the class is another for this recipient; empty if it is not.
+    pub(crate) fn own_reason(&self) -> &'static str {
+        self.own.because
+    }
+
     pub(crate) fn rule(&self, rule: &Rule) -> Answer {
         match &rule.when {
             Some(when) => self.table(when),

@@ -192,7 +192,8 @@ pub struct Disposition {
     pub end: Final,
     /// Changes on the way, in order.
     pub changes: Vec<Change>,
-    /// The policy rules that matched, in order.
+    /// The policy rules that matched, in order; before them why the class was another for this
+    /// recipient, such as `the recipient blocks the sender`.
     pub rules: Vec<String>,
     /// Who may release it, where the rule that holds it says so (`release = "user"`). None leaves
     /// it to the folder.
