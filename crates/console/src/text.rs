@@ -323,7 +323,14 @@ mod tests {
                 "passed on",
             ])
             .chain(["notified", "not notified", "learned", "not learned"])
-            .chain(["deferred", "bounced", "corrected_ham", "corrected_spam", "release_failed"])
+            .chain([
+                "deferred",
+                "bounced",
+                "lost",
+                "corrected_ham",
+                "corrected_spam",
+                "release_failed",
+            ])
             .chain(["moved_here", "moved_away", "moving"])
             .chain(["ordered", "release", "delete", "learn"])
             .chain(LIST_FIELDS.map(|(_, label)| label))

@@ -10,6 +10,7 @@ mod generation;
 mod housekeeping;
 mod listeners;
 mod lists;
+mod lost;
 mod opening;
 mod own_mail;
 mod publishing;
@@ -30,6 +31,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::{History, Log, Quarantine, Spool, Users};
 use tokio::sync::{Notify, watch};
 
@@ -156,6 +158,13 @@ impl Node {
         let (log, traces) = opening::open_log(&config)?;
         let quarantine = users::open_quarantine(&config)?;
         let (spool, recovery, spool_lock) = folder::open_spool(&config, clock.clone())?;
+        if recovery.damaged > 0 {
+            let expires_ms =
+                i64::try_from(config.sender.expire_seconds * 1_000).unwrap_or(i64::MAX);
+            let now_ms = clock.unix_ms();
+            let since_ms = now_ms.saturating_sub(expires_ms).saturating_sub(DAY_MS);
+            lost::tell(&lost::settle(&log, &spool, since_ms, now_ms));
+        }
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let newest_ms = || opening::newest_mail_ms(&log, &quarantine, &recovery);
         let retention = housekeeping::Retention::open(&config, clock.clone(), newest_ms);

@@ -379,7 +379,8 @@ async fn open(
     if let Some((since, why)) = &hop.state().unreachable
         && context.clock.elapsed(*since) < UNREACHABLE_FOR
     {
-        return Err(RouteError::Later(why.clone()));
+        let seconds = context.clock.elapsed(*since).as_secs();
+        return Err(RouteError::Later(format!("not tried, as {seconds} s before: {why}")));
     }
     let opened = Connection::open(&hop.route, (context, settings), report).await;
     hop.state().unreachable = match &opened {
