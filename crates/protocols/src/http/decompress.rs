@@ -65,10 +65,18 @@ impl Chain {
 }
 
 fn push(layers: &mut [Layer], bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Enough> {
-    match layers.split_first_mut() {
-        None => sink(bytes),
-        Some((layer, rest)) => layer.push(bytes, &mut |bytes| push(rest, bytes, sink)),
+    let Some((layer, rest)) = layers.split_first_mut() else { return sink(bytes) };
+    if matches!(layer.decoder, Decoder::Plain) {
+        return push(rest, bytes, sink);
     }
+    let Some(plain) = layer.push(bytes, &mut |bytes| push(rest, bytes, sink))? else {
+        return Ok(());
+    };
+    // Where one layer is none, the others are not looked for any more.
+    for layer in rest.iter_mut() {
+        layer.decoder = Decoder::Plain;
+    }
+    push(rest, plain, sink)
 }
 
 type Brotli = Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>;
@@ -92,8 +100,10 @@ struct Layer {
 }
 
 /// What became of a piece.
-enum Fate {
+enum Fate<'a> {
     Fine,
+    /// The header is over, and this comes behind it.
+    Header(&'a [u8]),
     Broken,
 }
 
@@ -118,12 +128,23 @@ impl Layer {
         Self { encoding, decoder: Decoder::of(encoding), restarts: 0, lzma_bytes_max }
     }
 
-    fn push(&mut self, bytes: &[u8], sink: &mut Sink<'_>) -> Result<(), Enough> {
+    /// Decodes bytes; what it returns is in no encoding, and to be taken as it is.
+    fn push<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<&'a [u8]>, Enough> {
         let mut out = Pending::default();
+        let mut bytes = bytes;
         loop {
             let fate = self.decoder.push(bytes, &mut out, sink);
             let broken = match fate {
                 Ok(Fate::Fine) => false,
+                Ok(Fate::Header(rest)) => {
+                    // What is tried next does not see the header again.
+                    bytes = rest;
+                    continue;
+                }
                 Ok(Fate::Broken) => true,
                 Err(enough) => {
                     self.decoder = Decoder::Over;
@@ -131,15 +152,18 @@ impl Layer {
                 }
             };
             if !broken {
-                return out.flush(sink);
+                return out.flush(sink).map(|()| None);
             }
             if self.restarts == 0 && !out.0.is_empty() {
                 self.decoder = Decoder::Over;
-                return out.flush(sink);
+                return out.flush(sink).map(|()| None);
             }
             // What another encoding made of the bytes does not count.
             out.0.clear();
             self.restart();
+            if matches!(self.decoder, Decoder::Plain) {
+                return Ok(Some(bytes));
+            }
         }
     }
 
@@ -182,12 +206,12 @@ impl Decoder {
         }
     }
 
-    fn push(
+    fn push<'a>(
         &mut self,
-        bytes: &[u8],
+        bytes: &'a [u8],
         out: &mut Pending,
         sink: &mut Sink<'_>,
-    ) -> Result<Fate, Enough> {
+    ) -> Result<Fate<'a>, Enough> {
         match self {
             Decoder::Plain => sink(bytes).map(|()| Fate::Fine),
             Decoder::Over => Ok(Fate::Fine),
@@ -196,7 +220,7 @@ impl Decoder {
                 Header::Invalid => Ok(Fate::Broken),
                 Header::Over(rest) => {
                     *self = Decoder::Flate(Decompress::new(false));
-                    self.push(rest, out, sink)
+                    Ok(Fate::Header(rest))
                 }
             },
             Decoder::Flate(inflate) => {
@@ -222,7 +246,7 @@ fn inflate_piece(
     bytes: &[u8],
     out: &mut Pending,
     sink: &mut Sink<'_>,
-) -> Result<(Fate, bool), Enough> {
+) -> Result<(Fate<'static>, bool), Enough> {
     let (mut piece, mut rest) = ([0_u8; PIECE], bytes);
     loop {
         let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
@@ -246,7 +270,7 @@ fn brotli_piece(
     bytes: &[u8],
     out: &mut Pending,
     sink: &mut Sink<'_>,
-) -> Result<Fate, Enough> {
+) -> Result<Fate<'static>, Enough> {
     let (mut available_in, mut offset, mut total) = (bytes.len(), 0, 0);
     loop {
         let mut piece = [0_u8; PIECE];
@@ -306,10 +330,16 @@ impl Single {
             all.extend_from_slice(piece);
             if all.len() as u64 > max { Err(Enough) } else { Ok(()) }
         };
-        let fate = self.0.push(bytes, &mut out, &mut sink);
+        let mut bytes = bytes;
+        let fate = loop {
+            match self.0.push(bytes, &mut out, &mut sink) {
+                Ok(Fate::Header(rest)) => bytes = rest,
+                fate => break fate,
+            }
+        };
         let flushed = out.flush(&mut sink);
         match (fate, flushed) {
-            (Ok(Fate::Fine), Ok(())) => Ok(all),
+            (Ok(Fate::Fine | Fate::Header(_)), Ok(())) => Ok(all),
             (Ok(Fate::Broken), _) => Err(Failure::Broken),
             (Err(Enough), _) | (_, Err(Enough)) => Err(Failure::Bomb),
         }
@@ -354,6 +384,11 @@ impl GzipHeader {
     fn push<'a>(&mut self, bytes: &'a [u8]) -> Header<'a> {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
+            // A number of two bytes is not put together of two pieces: Suricata loses the first.
+            let is_number = matches!(self.at, GzipAt::ExtraLen | GzipAt::Sum);
+            if is_number && self.left == 2 && after.is_empty() {
+                return Header::More;
+            }
             match self.at {
                 GzipAt::Start => {
                     self.start.push(byte);
