@@ -101,6 +101,16 @@ impl Buffer {
         buffer_spec(self)
     }
 
+    /// Where fast patterns in this buffer are searched for in such transactions, and at which
+    /// progress: mostly there alone, once what a rule asks of it can be checked.
+    pub fn searches(self, engine: &Engine) -> Vec<(Self, u8)> {
+        let own = || vec![(self, engine.progress)];
+        if engine.protocol != Protocol::Http1 {
+            return own();
+        }
+        crate::http::buffers::searches(engine, self).map_or_else(own, Vec::from)
+    }
+
     /// The progress that a transaction of this protocol must have reached in this direction before
     /// the buffer is looked at, or `None` if it is not looked at there.
     pub fn progress(self, protocol: Protocol, direction: Direction) -> Option<u8> {

@@ -64,10 +64,15 @@ impl State {
 
     /// Sets progress, also back (an interim response), and notes that there is news.
     pub(crate) fn set(&mut self, direction: Direction, progress: u8) {
+        self.reach(direction, progress);
+        self.touch(direction);
+    }
+
+    /// The same, which is no news by itself: rules look when data comes.
+    pub(crate) fn reach(&mut self, direction: Direction, progress: u8) {
         if let Some(place) = self.progress.get_mut(direction.index()) {
             *place = progress;
         }
-        self.touch(direction);
     }
 
     /// Notes that there is news in this direction.
@@ -79,9 +84,11 @@ impl State {
 
     /// Notes an event.
     pub fn event(&mut self, event: u8) {
-        if self.occurrences.len() < OCCURRENCES_MAX {
-            self.occurrences.push(event);
+        // Behind so many, new ones are not noted either.
+        if self.occurrences.len() >= OCCURRENCES_MAX {
+            return;
         }
+        self.occurrences.push(event);
         if self.events.len() < EVENTS_MAX && !self.events.contains(&event) {
             self.events.push(event);
         }

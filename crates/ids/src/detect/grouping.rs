@@ -236,9 +236,19 @@ fn gather<'a>(
     }
     for engine in compiled.engines.iter().filter(|engine| engine.is_prefilter) {
         if let Look::Buffer { buffer, key, kind } = engine.look {
-            let slot = (engine.protocol, engine.direction, engine.progress, buffer, key);
-            let slot = gathered.transactions.entry(slot).or_insert_with(|| (kind, Vec::new()));
-            slot.1.push((number, pattern));
+            let at = |protocol| gauntlet_protocols::Engine {
+                protocol,
+                direction: engine.direction,
+                progress: engine.progress,
+            };
+            let own = || vec![(buffer, engine.progress)];
+            let searches =
+                engine.protocol.map_or_else(own, |protocol| buffer.searches(&at(protocol)));
+            for (buffer, progress) in searches {
+                let slot = (engine.protocol, engine.direction, progress, buffer, key);
+                let slot = gathered.transactions.entry(slot).or_insert_with(|| (kind, Vec::new()));
+                slot.1.push((number, pattern));
+            }
         }
     }
 }

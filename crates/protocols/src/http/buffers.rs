@@ -107,6 +107,26 @@ pub(crate) static NUMBERS: &[NumberSpec] = &[
     NumberSpec { number: URI_LEN_NORM, name: "urilen_norm", aliases: &[], engines: REQUEST_LINE },
 ];
 
+/// Header fields once trailers were read, where fast patterns are searched for once more.
+const HEADER_AGAIN: Buffer = Buffer::new(ROOM, 28);
+const HEADER_RAW_AGAIN: Buffer = Buffer::new(ROOM, 29);
+
+/// Where the fast patterns of a buffer of HTTP/1 are searched for, and at which progress: header
+/// fields again at the trailers (a rule that has matched then matches again, if it was not
+/// remembered), and those of responses that are raw as soon as they begin.
+pub(crate) fn searches(engine: &Engine, buffer: Buffer) -> Option<[(Buffer, u8); 2]> {
+    const TRAILER: u8 = progress::TRAILER;
+    let to_server = engine.direction == ToServer;
+    match buffer {
+        HEADER => Some([(HEADER, HEADERS), (HEADER_AGAIN, TRAILER)]),
+        HEADER_RAW if to_server => {
+            Some([(HEADER_RAW, HEADERS + 1), (HEADER_RAW_AGAIN, TRAILER + 1)])
+        }
+        HEADER_RAW => Some([(HEADER_RAW, HEADERS), (HEADER_RAW_AGAIN, TRAILER)]),
+        _ => None,
+    }
+}
+
 /// The header field that a buffer is.
 pub(crate) fn header_name(buffer: Buffer) -> Option<&'static [u8]> {
     Some(match buffer {
@@ -137,6 +157,7 @@ pub(super) fn buffer<'a>(
     let to_server = at.direction == ToServer;
     let headers = if to_server { &request.headers } else { &response.headers };
     let over = exchange.state.progress(at.direction) > HEADERS;
+    let trailers = if to_server { request.trailers } else { response.trailers };
     let whole = |bytes: &'a Option<Vec<u8>>| bytes.as_deref().map(Bytes::whole);
     match at.buffer {
         URI => whole(&request.normalized),
@@ -149,14 +170,15 @@ pub(super) fn buffer<'a>(
         STAT_CODE => whole(&response.status_text),
         STAT_MSG => whole(&response.message),
         HOST => whole(&request.host),
-        HEADER if over => made(header_text(headers, at.direction)),
+        HEADER_AGAIN | HEADER_RAW_AGAIN if !trailers => None,
+        HEADER | HEADER_AGAIN if over => made(header_text(headers, at.direction)),
         HEADER_NAMES if over => made(names_text(headers)),
         START_TEXT if over => {
             let line = if to_server { &request.line } else { &response.line };
             Some(Bytes::made(start_text(line.as_deref()?, headers)))
         }
-        HEADER_RAW if to_server => some(&request.raw_headers),
-        HEADER_RAW => some(&response.raw_headers),
+        HEADER_RAW | HEADER_RAW_AGAIN if to_server => some(&request.raw_headers),
+        HEADER_RAW | HEADER_RAW_AGAIN => some(&response.raw_headers),
         COOKIE if to_server => headers.value(b"cookie").map(Bytes::whole),
         COOKIE => headers.value(b"set-cookie").map(Bytes::whole),
         REQUEST_HEADER | RESPONSE_HEADER_TEXT => {

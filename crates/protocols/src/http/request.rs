@@ -141,10 +141,10 @@ impl Connection {
                 return Ok(());
             }
             exchange.data.request.short = false;
-            exchange.state.set(ToServer, progress::HEADERS);
+            exchange.state.reach(ToServer, progress::HEADERS);
             self.log(Event::REQUEST_LINE_MISSING_PROTOCOL);
         } else {
-            exchange.state.set(ToServer, progress::HEADERS);
+            exchange.state.reach(ToServer, progress::HEADERS);
         }
         self.request.step = Step::Headers;
         Ok(())
@@ -152,7 +152,7 @@ impl Connection {
 
     fn request_headers(&mut self, chunk: &mut Chunk<'_>) -> Result<(), Halt> {
         if self.request.status == Status::Closed {
-            self.request_mut()?.state.set(ToServer, progress::TRAILER);
+            self.request_mut()?.state.reach(ToServer, progress::TRAILER);
             if let Some(header) = self.request.header.take() {
                 self.read_fields(ToServer, &header, true)?;
             }
@@ -256,7 +256,7 @@ impl Connection {
         let (coding, len) = (exchange.data.request.coding, exchange.data.request.content_length);
         let some = len.is_some_and(|len| len > 0);
         if coding == Coding::Chunked || (coding == Coding::Identity && some) {
-            exchange.state.set(ToServer, progress::BODY);
+            exchange.state.reach(ToServer, progress::BODY);
         }
         self.request.step = match coding {
             Coding::Chunked => Step::ChunkLength,
@@ -308,7 +308,7 @@ impl Connection {
         self.request.chunk_left = Some(len);
         if len == 0 {
             self.request.step = Step::Headers;
-            self.request_mut()?.state.set(ToServer, progress::TRAILER);
+            self.request_mut()?.state.reach(ToServer, progress::TRAILER);
         } else {
             self.request.step = Step::ChunkData;
         }

@@ -224,19 +224,13 @@ fn oddity_events(flags: &mut Flags, odd: Oddities, direction: Direction, out: &m
         &mut flags.field_invalid,
         of(Event::REQUEST_HEADER_INVALID, Event::RESPONSE_HEADER_NAME_NOT_TOKEN),
     );
-    if odd.no_colon {
-        once(
-            true,
-            &mut flags.field_unparseable,
-            of(Event::REQUEST_FIELD_MISSING_COLON, Event::RESPONSE_FIELD_MISSING_COLON),
-        );
-    } else {
-        once(
-            odd.name_empty,
-            &mut flags.field_invalid,
-            of(Event::REQUEST_INVALID_EMPTY_NAME, Event::RESPONSE_INVALID_EMPTY_NAME),
-        );
-    }
+    // A colon without a name before it is told as one that is missing, as in Suricata 8, where
+    // nothing is `request_invalid_empty_name` any more.
+    once(
+        odd.no_colon || odd.name_empty,
+        &mut flags.field_unparseable,
+        of(Event::REQUEST_FIELD_MISSING_COLON, Event::RESPONSE_FIELD_MISSING_COLON),
+    );
 }
 
 /// Adds a field, or joins its value to that of the same name.

@@ -104,7 +104,7 @@ impl Connection {
             exchange.data.request.uri = Some(URI_NOT_SEEN.to_vec());
             let uri = Uri { path: Some(URI_NOT_SEEN.to_vec()), ..Uri::default() };
             exchange.data.request.parsed = Some(uri);
-            exchange.state.set(ToServer, progress::COMPLETE);
+            exchange.state.reach(ToServer, progress::COMPLETE);
             self.request_id += 1;
         }
         self.response.content_length = None;
@@ -159,7 +159,7 @@ impl Connection {
         }
         self.read_response_line(&whole)?;
         self.response.step = Step::Headers;
-        self.response_mut()?.state.set(ToClient, progress::HEADERS);
+        self.response_mut()?.state.reach(ToClient, progress::HEADERS);
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Connection {
         if rest.is_empty() {
             let exchange = self.response_mut()?;
             exchange.data.response.coding = Coding::Identity;
-            exchange.state.set(ToClient, progress::BODY);
+            exchange.state.reach(ToClient, progress::BODY);
             self.response.left = None;
             self.response.step = Step::Finalize;
         }
@@ -261,7 +261,7 @@ impl Connection {
                     self.response.chunk_left = Some(len);
                     if len == 0 {
                         self.response.step = Step::Headers;
-                        self.response_mut()?.state.set(ToClient, progress::TRAILER);
+                        self.response_mut()?.state.reach(ToClient, progress::TRAILER);
                     } else {
                         self.response.step = Step::ChunkData;
                     }

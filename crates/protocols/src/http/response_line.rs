@@ -122,7 +122,7 @@ impl Connection {
         let exchange = self.response_mut()?;
         exchange.data.response.headers.list.clear();
         exchange.data.response.seen_continue = true;
-        exchange.state.set(ToClient, progress::LINE);
+        exchange.state.reach(ToClient, progress::LINE);
         Ok(true)
     }
 
@@ -173,7 +173,7 @@ impl Connection {
             }
             let exchange = self.response_mut()?;
             exchange.data.response.coding = Coding::Chunked;
-            exchange.state.set(ToClient, progress::BODY);
+            exchange.state.reach(ToClient, progress::BODY);
             self.response.step = Step::ChunkLength;
             return Ok(());
         }
@@ -188,7 +188,7 @@ impl Connection {
             return Err(Halt::Error);
         }
         exchange.data.response.coding = Coding::Identity;
-        exchange.state.set(ToClient, progress::BODY);
+        exchange.state.reach(ToClient, progress::BODY);
         self.response.step = Step::BodyToClose;
         self.response.left = None;
         Ok(())
@@ -214,7 +214,7 @@ impl Connection {
             }
             Some(_) => {
                 self.response.step = Step::Body;
-                self.response_mut()?.state.set(ToClient, progress::BODY);
+                self.response_mut()?.state.reach(ToClient, progress::BODY);
                 Ok(())
             }
         }
