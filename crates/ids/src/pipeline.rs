@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use gauntlet_packet::flow::{self, Admission, Ended, Flow, FlowTable, Lookup};
 use gauntlet_packet::tcp::{self, ExceptionPolicy};
-use gauntlet_packet::{Decoder, Frame, Link, Packet, Time};
+use gauntlet_packet::{Decoder, Direction, Frame, Link, Packet, Time};
 use gauntlet_protocols::Conversation;
 
 use crate::detect::{Alert, Detector, FlowState, Profile, Program, Taken, Verdict};
@@ -68,6 +68,8 @@ pub(crate) struct Upper {
     updated: [bool; 2],
     /// By direction: the next packet of it counts as one that changed the application layer.
     updated_next: [bool; 2],
+    /// By direction: the next packet of it tells that the protocol was decided.
+    decided_next: [bool; 2],
     /// The protocol before a change.
     original: Option<gauntlet_protocols::Protocol>,
     /// By direction: rules have looked at a packet.
@@ -330,16 +332,18 @@ impl Pipeline {
     }
 }
 
-/// By direction: transactions that rules have not seen whole.
+/// By direction: transactions that rules have not seen whole or that are not told, which waits for
+/// both, and frames that are not over.
 fn waits(flow: &Flow<Upper>) -> [bool; 2] {
     let Some(conversation) = &flow.upper.conversation else { return [false; 2] };
-    let mut waits = [false; 2];
+    let mut waits = [Direction::ToServer, Direction::ToClient]
+        .map(|direction| conversation.frames(direction).next().is_some());
     for place in 0..conversation.count() {
         let Some(state) = conversation.state(place) else { continue };
         for (side, waits) in waits.iter_mut().enumerate() {
             let done = state.inspected.get(side).copied().unwrap_or_default();
             let skip = state.skip.get(side).copied().unwrap_or_default();
-            *waits |= !done && !skip;
+            *waits |= (!done && !skip) || !state.logged;
         }
     }
     waits

@@ -15,6 +15,8 @@ mod gate;
 mod inspect;
 #[path = "it/large.rs"]
 mod large;
+#[path = "it/late.rs"]
+mod late;
 #[path = "it/live.rs"]
 mod live;
 #[path = "it/nasty.rs"]

@@ -76,6 +76,8 @@ struct Side {
     progress: Progress,
     /// Detection is over here.
     completed: bool,
+    /// It was recognised or given up, and nobody asked yet.
+    decided: bool,
     /// Bytes that nobody took yet.
     pending: Vec<u8>,
     /// So many bytes must be pending before the parser is asked again.
@@ -116,6 +118,8 @@ pub struct Conversation {
     replaced: Option<Box<dyn Parser>>,
     /// Nothing more is parsed.
     disabled: bool,
+    /// Buffers are handed out for a packet that was made up at the flow's end.
+    at_end: bool,
     /// For [`Conversation::take_orders`].
     outbox: Orders,
     /// What the stream engine is told once it has handed over the other side's data.
@@ -139,6 +143,7 @@ impl Conversation {
             frames: Frames::default(),
             replaced: None,
             disabled: false,
+            at_end: false,
             outbox: Orders::default(),
             again: None,
             tap: None,
@@ -178,9 +183,25 @@ impl Conversation {
         self.side(direction).known.protocol()
     }
 
+    /// By direction: it was recognised or given up since the last call.
+    pub fn take_decided(&mut self) -> [bool; 2] {
+        self.sides.each_mut().map(|side| std::mem::take(&mut side.decided))
+    }
+
+    /// Whether bytes of this direction wait for more of them, as it is not recognised yet.
+    pub fn is_undecided(&self, direction: Direction) -> bool {
+        let side = self.side(direction);
+        !self.disabled && !side.completed && !side.pending.is_empty()
+    }
+
     /// Whether the protocol is unknown for good.
     pub fn is_unknown(&self) -> bool {
         self.known == Known::Failed
+    }
+
+    /// Whether this direction's protocol is unknown for good, whatever the other's is.
+    pub fn is_unknown_of(&self, direction: Direction) -> bool {
+        self.side(direction).known == Known::Failed
     }
 
     /// Whether the protocol is to change, and the new one is not known yet.
@@ -245,6 +266,7 @@ impl Conversation {
         self.known = Known::Failed;
         self.first = First::Parsed;
         for side in &mut self.sides {
+            side.decided |= side.known != Known::Failed;
             if side.known == Known::Unknown {
                 side.known = Known::Failed;
             }

@@ -72,7 +72,7 @@ pub(crate) fn buffer(
     i: usize,
     look: Look,
 ) -> Option<Bytes<'_>> {
-    let file = state.files(direction).get(i)?;
+    let file = state.files(direction).get(i).filter(|file| !file.passed)?;
     match buffer {
         NAME => Some(Bytes::whole(&file.name)),
         DATA | BODY => file.data(look),
@@ -83,7 +83,7 @@ pub(crate) fn buffer(
 
 /// The `i`th file's number: its size is known once it is over.
 pub(crate) fn number(state: &State, number: Number, direction: Direction, i: usize) -> Option<i64> {
-    let file = state.files(direction).get(i)?;
+    let file = state.files(direction).get(i).filter(|file| !file.passed)?;
     let known = number == SIZE && file.state == FileState::Closed;
     known.then(|| i64::try_from(file.size).unwrap_or(i64::MAX))
 }

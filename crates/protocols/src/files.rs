@@ -121,6 +121,8 @@ pub struct File {
     pub stored_for: Vec<u32>,
     /// The record of it was written.
     pub logged: bool,
+    /// It is over, and rules have had their look at it: they do not see it any more.
+    pub passed: bool,
     /// Bytes up to here were handed to whoever stores files.
     pub told: u64,
     /// Of a closed file.
@@ -281,6 +283,7 @@ impl File {
 
     /// Forgets data that is not needed any more.
     pub(crate) fn prune(&mut self) {
+        self.passed |= self.state > FileState::Open;
         let mut edge = self.window.end().min(self.inspected);
         if let Pace::Windows { window, min } = self.pace {
             let kept = self.window.end() - self.window.offset();

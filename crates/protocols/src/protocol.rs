@@ -114,14 +114,15 @@ impl Protocol {
 pub struct ProtocolSet(u64);
 
 impl ProtocolSet {
-    /// Of a rule's protocol: `http` is HTTP/1, HTTP/2 and DNS over HTTP/2, `dns` also DNS over
-    /// HTTP/2, `dcerpc` also SMB.
+    /// Of a rule's protocol: `http` is HTTP/1 and HTTP/2 (but not with DNS in it, which `http2` and
+    /// `dns` are, too), `doh2` also what it is made of, `dcerpc` also SMB.
     pub fn of_name(name: &str) -> Option<Self> {
         use Protocol::{Dcerpc, Dns, Doh2, Http1, Http2, Smb, Tls};
         Some(match name {
-            "http" => Self::of(&[Http1, Http2, Doh2]),
+            "http" => Self::of(&[Http1, Http2]),
             "http2" => Self::of(&[Http2, Doh2]),
             "dns" => Self::of(&[Dns, Doh2]),
+            "doh2" => Self::of(&[Doh2, Http2, Dns]),
             "dcerpc" => Self::of(&[Dcerpc, Smb]),
             "ssl" => Self::of(&[Tls]),
             _ => Self::of(&[Protocol::of_name(name)?]),

@@ -15,6 +15,7 @@ use super::rules::{self, Scene};
 use super::words;
 use crate::inspect;
 use crate::rule::matches::{ElementIndex, Match, ProtocolCheck, ProtocolValue};
+use crate::rule::number::Compare;
 use crate::rule::{BufferKey, Rule};
 
 /// What a step says.
@@ -299,7 +300,7 @@ impl<'a> Inspection<'a> {
         let Some(state) = self.conversation.state(self.place) else { return Result::NeverFiles };
         let mut matched = false;
         let mut last = Result::NoMatch;
-        for file in state.files(engine.direction) {
+        for file in state.files(engine.direction).iter().filter(|file| !file.passed) {
             last = file_holds(&list.matches, file);
             matched |= last == Result::Match;
         }
@@ -342,7 +343,9 @@ fn file_holds(checks: &[Match], file: &File) -> Result {
                 if !is_whole {
                     return Result::NoMatch;
                 }
-                compare.holds(file.size)
+                // Of what is cut short only the least size is known.
+                let least = matches!(compare, Compare::More(_) | Compare::AtLeast(_));
+                (least || file.state == FileState::Closed) && compare.holds(file.size)
             }
             ProtocolValue::Hashes { hashes, negated, .. } => {
                 let hash: &[u8] = match check.keyword {

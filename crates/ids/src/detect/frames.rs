@@ -13,7 +13,7 @@ use crate::inspect::Buffer;
 fn may_inspect(facts: &Facts<'_>) -> bool {
     use gauntlet_packet::Transport;
     match &facts.packet.transport {
-        Transport::Tcp(_) => facts.in_session && (facts.is_made || facts.updated),
+        Transport::Tcp(_) => facts.in_session && facts.has_new_frames,
         Transport::Udp(_) => true,
         _ => false,
     }

@@ -45,7 +45,10 @@ pub struct Facts<'a> {
     pub is_dropped: bool,
     /// It changed the application layer.
     pub updated: bool,
-    /// No more data comes in its direction.
+    /// The application layer of its own direction changed since the last packet of it, and is
+    /// still parsed: frames are looked at.
+    pub has_new_frames: bool,
+    /// It was made up at the flow's end.
     pub at_end: bool,
     /// Its session is closed.
     pub is_closed: bool,
@@ -117,6 +120,7 @@ impl<'a> Facts<'a> {
             is_flush: false,
             is_dropped: false,
             updated: false,
+            has_new_frames: false,
             at_end: false,
             is_closed: false,
             is_inline: false,

@@ -91,7 +91,7 @@ pub struct Limits {
 }
 
 /// Buffers with data of files.
-const FILE_DATA: [&str; 2] = ["file.data", "http.response_body"];
+const FILE_DATA: [&str; 3] = ["file.data", "http.request_body", "http.response_body"];
 
 /// Rules made ready for detection; shared by all threads.
 pub struct Program {

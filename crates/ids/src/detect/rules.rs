@@ -175,7 +175,8 @@ fn packet_rule(program: &Program, number: u32, scene: &mut Scene<'_>, has_events
         return Matched::No;
     };
     let facts = scene.facts;
-    if facts.is_made && rule.kind == RuleKind::Packet {
+    // Rules of packets see those that are made up before a protocol changes, not those at the end.
+    if facts.at_end && rule.kind == RuleKind::Packet {
         return Matched::No;
     }
     if !meets(&made.needs, facts, has_events) || !dsize_fits(rule, facts) {

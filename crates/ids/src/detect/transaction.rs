@@ -41,6 +41,7 @@ pub(crate) fn inspect(
     let Some(direction) = scene.facts.direction else { return };
     let Some(protocol) = conversation.protocol() else { return };
     let complete = conversation.complete(direction);
+    conversation.look_at_end(scene.facts.at_end);
     for place in 0..conversation.count() {
         let Some(state) = conversation.state_mut(place) else { continue };
         let side = direction.index();

@@ -90,8 +90,14 @@ impl StreamSink for Sink<'_> {
         let completed = known || conversation.is_unknown();
         let (is_over, is_tapped) = (conversation.is_over(), conversation.is_tapped());
         let first_data_handled = conversation.protocol().is_some();
+        let waiting = conversation.is_undecided(chunk.direction);
+        // A gap where nothing is known of the protocol stays, and is met again.
+        let is_stuck = chunk.gap.is_some() && done.failed && !done.updated;
         self.take(&done);
+        let all = Orders::consumed(chunk);
         Orders {
+            consumed: if is_stuck { 0 } else { all.consumed },
+            waiting,
             updated: done.updated,
             failed: done.failed,
             // Without a parser nothing of it can fail.
@@ -102,7 +108,7 @@ impl StreamSink for Sink<'_> {
             detection_completed: completed.then_some(true),
             // A change by force begins no new detection, and transactions stay.
             protocol_changes: done.wishes.change.is_some_and(|change| !change.forced),
-            ..Orders::consumed(chunk)
+            ..all
         }
         .with(&done.wishes)
     }

@@ -194,7 +194,6 @@ impl Stages {
         if facts.pseudo == Some(Pseudo::Flush) {
             return Learned::of(facts);
         }
-        let before = flow.upper.decided();
         if flow.upper.conversation.is_none()
             && let Some(announced) = self.announced(&flow.core)
         {
@@ -220,6 +219,7 @@ impl Stages {
         outcome.protocol_changes |= flow.upper.is_changing();
         if outcome.swapped {
             flow.upper.looked.reverse();
+            flow.upper.decided_next.reverse();
         }
         let hides = no_inspection && !facts.no_payload_inspection;
         if outcome.protocol_changes || hides {
@@ -235,7 +235,9 @@ impl Stages {
             flow.core.no_payload_inspection |= hides;
         }
         flow.core.no_payload_inspection |= no_payload_inspection;
-        let just_decided = before != flow.upper.decided();
+        // A packet that is made up is not seen as one of the flow.
+        let just_decided = facts.pseudo.is_none()
+            && flow.upper.tells_protocol(facts.direction, self.program.settings.inline);
         Learned { facts, outcome, events, just_decided }
     }
 
@@ -272,7 +274,6 @@ impl Stages {
         packet: &Packet,
         mut facts: PacketFacts,
     ) -> Learned {
-        let before = flow.upper.decided();
         let new =
             || super::sink::conversation(&self.protocols, Carrier::Udp, ports(&flow.core), false);
         let conversation = flow.upper.conversation.get_or_insert_with(new);
@@ -283,7 +284,7 @@ impl Stages {
         }
         let update = if done.updated { Update::Packet } else { Update::None };
         flow.upper.note_update(facts.direction, update);
-        let just_decided = before != flow.upper.decided();
+        let just_decided = flow.upper.tells_protocol(facts.direction, true);
         let mut outcome = Outcome::default();
         if done.failed {
             let settings = &self.streams.settings;
@@ -493,6 +494,10 @@ fn facts<'a>(
 ) -> Facts<'a> {
     let direction = learned.facts.direction;
     let session = core.tcp.as_deref();
+    let own_updated = upper.updated.get(direction.index()).copied().unwrap_or_default();
+    // With the packet that ends parsing for good frames are looked at, and not afterwards.
+    let is_last_parsed = core.no_payload_inspection && !learned.facts.no_payload_inspection;
+    let is_parsed = session.is_some_and(|session| !session.is_app_disabled()) || is_last_parsed;
     Facts {
         direction: Some(direction),
         established: learned.facts.established,
@@ -518,9 +523,10 @@ fn facts<'a>(
         stream_sizes: session
             .map(|session| [session.size(Direction::ToServer), session.size(Direction::ToClient)]),
         protocols: upper.known(learned.just_decided),
-        updated: upper.updated.get(direction.index()).copied().unwrap_or_default()
-            || learned.outcome.update != Update::None,
-        at_end: upper.conversation.as_ref().is_some_and(|c| c.ended(direction)),
+        updated: own_updated || learned.outcome.update != Update::None,
+        has_new_frames: (is_parsed || learned.facts.pseudo == Some(Pseudo::Flush))
+            && (own_updated || learned.is_made()),
+        at_end: matches!(learned.facts.pseudo, Some(Pseudo::End { .. })),
         is_closed: session.is_some_and(|s| s.state() == tcp::State::Closed),
         is_inline,
         ..Facts::new(packet)

@@ -16,25 +16,34 @@ impl Upper {
         self.conversation.as_deref().is_some_and(Conversation::is_changing)
     }
 
-    /// Which sides are decided.
-    pub(super) fn decided(&self) -> [bool; 2] {
-        let Some(conversation) = &self.conversation else { return [false; 2] };
-        [Direction::ToServer, Direction::ToClient].map(|direction| {
-            conversation.protocol_of(direction).is_some() || conversation.is_unknown()
-        })
+    /// Whether a packet is the one that tells of its direction's protocol: the first one after it
+    /// was decided, as bytes of a stream are read with packets of the other side. Datagrams, and
+    /// packets that can be dropped, tell of what was decided with themselves, too.
+    pub(super) fn tells_protocol(&mut self, direction: Direction, at_once: bool) -> bool {
+        let side = direction.index();
+        let tells = std::mem::take(&mut self.decided_next[side]);
+        let Some(conversation) = &mut self.conversation else { return tells };
+        let decided = conversation.take_decided();
+        for (next, decided) in self.decided_next.iter_mut().zip(decided) {
+            *next |= decided;
+        }
+        tells || (at_once && decided[side])
     }
 
     pub(super) fn known(&self, just_decided: bool) -> Protocols {
         let Some(conversation) = &self.conversation else { return Protocols::default() };
-        let of = |protocol: Option<protocols::Protocol>| match protocol {
+        let of = |protocol: Option<protocols::Protocol>, is_unknown| match protocol {
             Some(protocol) => Known::Is(protocol),
-            None if conversation.is_unknown() => Known::Failed,
+            None if is_unknown => Known::Failed,
             None => Known::Unknown,
         };
+        let side = |direction| {
+            let is_unknown = conversation.is_unknown() || conversation.is_unknown_of(direction);
+            of(conversation.protocol_of(direction), is_unknown)
+        };
         Protocols {
-            flow: of(conversation.protocol()),
-            sides: [Direction::ToServer, Direction::ToClient]
-                .map(|direction| of(conversation.protocol_of(direction))),
+            flow: of(conversation.protocol(), conversation.is_unknown()),
+            sides: [Direction::ToServer, Direction::ToClient].map(side),
             original: self.original.map_or(Known::Unknown, Known::Is),
             just_decided,
         }

@@ -131,6 +131,9 @@ fn pieces(session: &mut Session, job: &mut Job<'_>, mut direction: Direction, up
             return;
         }
         after_gap = false;
+        if next.missing && session.side(direction).waiting {
+            return;
+        }
         if next.missing && next.len > 0 && is_gap(session, direction) {
             let given = gap(session, job, &mut direction, next.len, update);
             if given.is_err() || session.side(direction).app_progress == place {
@@ -156,7 +159,8 @@ fn pieces(session: &mut Session, job: &mut Job<'_>, mut direction: Direction, up
         side.needed = 0;
         let _ = give(session, job, &mut direction, Piece::Bytes(len), update);
         let progressed = session.side(direction).app_progress != place;
-        if !progressed || job.outcome.protocol_changes || deep {
+        let stays = !progressed || session.side(direction).waiting;
+        if stays || job.outcome.protocol_changes || deep {
             return;
         }
     }
@@ -315,6 +319,7 @@ fn obey(session: &mut Session, job: &mut Job<'_>, direction: &mut Direction, ord
     session.bypass |= orders.bypass;
     job.outcome.protocol_changes |= orders.protocol_changes;
     let side = session.side_mut(*direction);
+    side.waiting = orders.waiting;
     side.app_progress += u64::from(orders.consumed);
     if orders.needed > 0 {
         side.needed = orders.needed;

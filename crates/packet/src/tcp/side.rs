@@ -67,6 +67,8 @@ pub(crate) struct Side {
     pub(crate) inspect_depth: u32,
     /// Bytes the application layer waits for.
     pub(crate) needed: u32,
+    /// The application layer waits for more before it knows what it is ([`super::Orders`]).
+    pub(crate) waiting: bool,
     /// Urgent bytes that were taken out of the stream.
     pub(crate) urgent: u16,
 

@@ -79,6 +79,9 @@ pub struct Orders {
     pub consumed: u32,
     /// Do not call before so many bytes are there (counted from what was not consumed).
     pub needed: u32,
+    /// What was done with waits for more bytes before anything is known of it: no more is given in
+    /// this call, and no gap behind it.
+    pub waiting: bool,
     /// Something went wrong: no more is given in this call.
     pub failed: bool,
     /// What went wrong is an error of the protocol's parser: `app-layer.error-policy` holds.

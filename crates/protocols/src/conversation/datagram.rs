@@ -19,6 +19,8 @@ impl Conversation {
         if self.side(direction).known == Known::Unknown {
             let found = self.ask_datagram(direction, bytes);
             self.take_found(direction, found, &mut orders);
+            // The other side is not waited for.
+            self.sides.iter_mut().for_each(|side| side.decided = true);
             if let (Some(_), Some(Found { reversed: true, .. })) = (self.known.protocol(), found) {
                 self.sides.reverse();
                 self.flow.ports = (self.flow.ports.1, self.flow.ports.0);

@@ -53,6 +53,13 @@ impl Conversation {
         states.map_or(1, |states| u8::try_from(states.len().max(1) - 1).unwrap_or(u8::MAX))
     }
 
+    /// Whether buffers are asked for because the flow is over: what bodies and files have is then
+    /// handed out, little as it may be. That a side has closed does not count, as its data may wait
+    /// for more packets.
+    pub fn look_at_end(&mut self, at_end: bool) {
+        self.at_end = at_end;
+    }
+
     /// No more data comes in this direction.
     pub fn ended(&self, direction: Direction) -> bool {
         self.side(direction).ended
@@ -68,7 +75,7 @@ impl Conversation {
         direction: Direction,
         i: usize,
     ) -> Option<Bytes<'_>> {
-        let end = self.side(direction).ended;
+        let end = self.at_end;
         let parser = self.parser.as_ref()?;
         let buffer = self.translate(buffer);
         if buffer.room == file_buffers::ROOM {
@@ -99,7 +106,7 @@ impl Conversation {
         let http = self.protocol() == Some(Protocol::Http1);
         let settings = &self.settings.http;
         Look {
-            end: self.side(direction).ended,
+            end: self.at_end,
             body_done: http && state.progress(direction) > HTTP_BODY,
             body_limit: if http { settings.response_body_limit } else { 0 },
             inline: http && settings.inline(self.settings.inline),

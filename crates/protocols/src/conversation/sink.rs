@@ -79,6 +79,7 @@ impl Conversation {
         tcp::Orders {
             consumed: 0,
             needed: u32::try_from(self.side(way).needed).unwrap_or(u32::MAX),
+            waiting: self.is_undecided(way),
             failed: orders.failed || ended,
             parser_failed: orders.failed && ended,
             updated: orders.updated,

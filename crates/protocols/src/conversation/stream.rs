@@ -103,6 +103,7 @@ impl Conversation {
             return orders;
         }
         self.side_mut(direction).seen += len;
+        orders.updated = true;
         let accepts = registry::module(protocol).is_some_and(|module| module.accepts_gaps);
         if !accepts || !self.prepare(protocol) {
             if let Some(inspect) = orders.wishes.inspect_raw.get_mut(direction.index()) {
@@ -121,7 +122,6 @@ impl Conversation {
             Some(parser) => parser.gap(direction, len, &mut wishes),
             None => Outcome::Done,
         };
-        orders.updated = true;
         if outcome == Outcome::Failed {
             self.fail(&mut orders);
         }
@@ -241,7 +241,8 @@ impl Conversation {
                 if server { Known::Is(protocol) } else { known }
             }
         };
-        self.side_mut(direction).completed = true;
+        let side = self.side_mut(direction);
+        (side.completed, side.decided) = (true, true);
         let mut direction = direction;
         if found.reversed && self.flow.midstream && other == Known::Unknown {
             self.turn();
@@ -338,8 +339,9 @@ impl Conversation {
                     return;
                 }
             }
-            self.side_mut(direction).known = Known::Failed;
-            self.side_mut(direction).completed = true;
+            let side = self.side_mut(direction);
+            side.known = Known::Failed;
+            (side.completed, side.decided) = (true, true);
         } else if ended {
             self.side_mut(direction).known = self.known;
             self.side_mut(direction).completed = true;
