@@ -45,7 +45,7 @@ pub struct AccessRecord {
     pub user_agent: Option<String>,
     /// Name of the refusal.
     pub refusal: Option<&'static str>,
-    /// What became of a tunnel: `intercepted`, or why it was not.
+    /// What became of a tunnel: `intercepted`, `plain_http` (requests without TLS), or why neither.
     pub tunnel: Option<&'static str>,
     /// The rule that blocked.
     pub rule: Option<String>,
@@ -197,7 +197,9 @@ impl AccessRecord {
         match self.outcome {
             Outcome::Passed => "TCP_MISS",
             // As Squid logs a tunnel that it decrypts: the requests in it have lines of their own.
-            Outcome::Tunnel if self.tunnel == Some("intercepted") => "NONE_NONE",
+            Outcome::Tunnel if matches!(self.tunnel, Some("intercepted" | "plain_http")) => {
+                "NONE_NONE"
+            }
             Outcome::Tunnel => "TCP_TUNNEL",
             Outcome::Denied => "TCP_DENIED",
             Outcome::Failed => "NONE_NONE",

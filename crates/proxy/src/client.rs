@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::header::HeaderValue;
 use hyper::upgrade::Upgraded;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -25,6 +26,7 @@ use tokio::sync::mpsc;
 
 use crate::admission::Place;
 use crate::progress::Progress;
+use crate::request::WebRequest;
 use crate::settings::Times;
 use crate::stream::{self, Stream, Tcp, joined};
 
@@ -46,6 +48,8 @@ pub(crate) struct Client {
     pub(crate) original: Option<SocketAddr>,
     /// Who logged in for the tunnel that the requests come by.
     pub(crate) user: Option<Arc<str>>,
+    /// What that login brought for the next proxy.
+    pub(crate) credentials: Option<HeaderValue>,
     pub(crate) progress: Progress,
     stage: Mutex<Stage>,
     is_http2: AtomicBool,
@@ -68,10 +72,11 @@ impl Client {
         Client::with(address, times, Some(place), alive)
     }
 
-    /// What is watched over a decrypted tunnel of a client, which this user asked for.
-    pub(crate) fn inside(outer: &Client, user: Option<Arc<str>>, times: &Times) -> Self {
+    /// What is watched over requests within a client's tunnel, which `connect` asked for.
+    pub(crate) fn inside(outer: &Client, connect: &WebRequest, times: &Times) -> Self {
         let inside = Client::with(outer.address, times, None, outer._alive.clone());
-        Client { user, ..inside }
+        let user = connect.user.as_deref().map(Into::into);
+        Client { user, credentials: connect.credentials.clone(), ..inside }
     }
 
     fn with(address: IpAddr, times: &Times, place: Option<Place>, alive: mpsc::Sender<()>) -> Self {
@@ -80,6 +85,7 @@ impl Client {
             address,
             original: None,
             user: None,
+            credentials: None,
             progress: Progress::new(header),
             stage: Mutex::new(Stage::Header),
             is_http2: AtomicBool::new(false),

@@ -96,6 +96,11 @@ pub fn read(bytes: &[u8]) -> Reading {
     }
 }
 
+/// Whether these bytes begin a handshake, as far as they go.
+pub(crate) fn may_be_tls(bytes: &[u8]) -> bool {
+    bytes.iter().zip([CONTENT_HANDSHAKE, MAJOR_VERSION]).all(|(a, b)| *a == b)
+}
+
 /// Why there is no handshake message.
 enum NoMessage {
     NotTls,
@@ -162,8 +167,7 @@ impl Record<'_> {
 
 /// The record at the begin of these bytes (RFC 8446 section 5.1); none without a whole header.
 fn record(bytes: &[u8], is_first: bool) -> Result<Option<Record<'_>>, NoMessage> {
-    let is_tls = bytes.iter().zip([CONTENT_HANDSHAKE, MAJOR_VERSION]).all(|(a, b)| *a == b);
-    if !is_tls {
+    if !may_be_tls(bytes) {
         return Err(match is_first {
             true => NoMessage::NotTls,
             false => NoMessage::Malformed("another record stands within the ClientHello"),

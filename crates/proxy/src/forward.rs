@@ -322,6 +322,18 @@ impl Forwarder {
         Ok(Verified { asks_for_certificate })
     }
 
+    /// Keeps a connection to the request's server for the requests that its tunnel carries.
+    pub(crate) async fn keep(&self, web: &WebRequest, stream: Box<dyn Stream>) {
+        // The next proxy gets such requests by themselves, not by a tunnel.
+        if self.settings.upstream.is_some() {
+            return;
+        }
+        let (host, port) = self.target(web);
+        if let Ok(connection) = Connection::new(stream, &self.settings).await {
+            self.pool.put(Key { host, port, tls: None }, connection);
+        }
+    }
+
     /// Which of these protocols (ALPN, RFC 7301) a server chooses; none if it chooses none.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! first bytes ─▶ plan ─┬▶ relay       bytes as they are
+//!                      ├▶ plain       HTTP without TLS ─▶ inside
 //!                      ├▶ end         an alert, and no more
 //!                      └▶ intercept ─▶ verify the server ─▶ inside: requests, each judged
 //! ```
@@ -18,12 +19,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use hyper::http::uri::Scheme;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::access_log::Outcome;
 use crate::client::Client;
-use crate::client_hello::Reading;
+use crate::client_hello::may_be_tls;
 use crate::connection::serve_stream;
+use crate::first_bytes::Protocol;
 use crate::pool::Key;
 use crate::refusal::Refusal;
 use crate::service::{Service, Tunnel};
@@ -76,13 +79,13 @@ impl Carrier {
         let idle_max = Duration::from_secs(times.tunnel_idle_seconds_max);
         let hello_max = Duration::from_secs(times.header_seconds_max);
         let server = self.tunnel.server.as_mut();
-        let (bytes, reading) = match first(&mut stream, server, idle_max, hello_max).await {
-            First::Client(bytes, reading) => (bytes, reading),
+        let (bytes, said) = match first(&mut stream, server, idle_max, hello_max).await {
+            First::Client(bytes, said) => (bytes, said),
             First::Nobody => return,
             First::Server(bytes) => return self.server_first(stream, bytes).await,
         };
-        self.speaks_tls = reading != Reading::NotTls;
-        let plan = self.plan(reading);
+        self.speaks_tls = !bytes.is_empty() && may_be_tls(&bytes);
+        let plan = self.plan(said);
         let stream = Replay::new(bytes, stream);
         match plan {
             Plan::Relay(passed) => self.relay(stream, passed).await,
@@ -91,24 +94,29 @@ impl Carrier {
             Plan::Page(name, refusal) => {
                 Box::pin(self.intercept(stream, name, Some(refusal))).await;
             }
+            Plan::Plain => Box::pin(self.plain(stream)).await,
             Plan::Intercept(name) => Box::pin(self.intercept(stream, name, None)).await,
             Plan::Ask(name, protocols) => Box::pin(self.ask(stream, name, &protocols)).await,
         }
     }
 
-    fn plan(&mut self, reading: Reading) -> Plan {
+    fn plan(&mut self, said: Protocol) -> Plan {
         let refusal = self.tunnel.refusal.take();
-        if let Reading::Hello(hello) = &reading {
+        if let Protocol::Tls(hello) = &said {
             let is_ours = |protocol: &Vec<u8>| protocol == HTTP1 || protocol == HTTP2;
             self.negotiates = hello.alpn.iter().any(is_ours);
         }
         let planner = self.planner();
-        match (reading, refusal) {
-            (Reading::Hello(hello), None) => planner.with_tls(&hello),
-            (Reading::Hello(hello), Some(refusal)) => planner.refused(&hello, refusal),
+        match (said, refusal) {
+            (Protocol::Tls(hello), None) => planner.with_tls(&hello),
+            (Protocol::Tls(hello), Some(refusal)) => planner.refused(&hello, refusal),
             (_, Some(refusal)) => Plan::End(refusal),
-            (Reading::NotTls, None) => planner.without_tls(),
-            (Reading::Malformed(_) | Reading::NeedsMore, None) => Plan::End(Refusal::ClientHello),
+            (Protocol::Http, None) => planner.http(),
+            (Protocol::Other, None) => planner.without_tls(),
+            (Protocol::Malformed(why), None) if !self.speaks_tls => {
+                Plan::End(Refusal::Malformed(why))
+            }
+            (Protocol::Malformed(_) | Protocol::NeedsMore, None) => Plan::End(Refusal::ClientHello),
         }
     }
 
@@ -132,8 +140,8 @@ impl Carrier {
                 self.relay(stream, passed).await;
             }
             Plan::End(refusal) => self.end(stream, &refusal).await,
-            // Nothing else is planned without TLS.
-            Plan::Intercept(_) | Plan::Ask(..) | Plan::Page(..) => {}
+            // Nothing else is planned for that.
+            Plan::Plain | Plan::Intercept(_) | Plan::Ask(..) | Plan::Page(..) => {}
         }
     }
 
@@ -234,7 +242,8 @@ impl Carrier {
             Ok(stream) => {
                 interceptor.learned.succeeded(client, &route.name);
                 self.service.counters.tls_intercepted.add(1);
-                self.inside(stream, Tunneled { route, refusal }).await;
+                self.tunnel.exchange.record.tunnel = Some("intercepted");
+                self.inside(stream, Tunneled { scheme: Scheme::HTTPS, route, refusal }).await;
             }
             Err(failure) => {
                 let is_rejected = failure == ClientFailure::Rejected;
@@ -285,14 +294,24 @@ impl Carrier {
         Unverified::Bypass
     }
 
+    /// Serves requests without TLS, which would pass unseen as bytes.
+    async fn plain(mut self, stream: impl Stream + 'static) {
+        let web = &self.tunnel.web;
+        if let Some(server) = self.tunnel.server.take() {
+            self.service.forwarder.keep(web, server).await;
+        }
+        let name = web.host().to_owned();
+        let route = Route { host: name.clone(), port: web.port, name };
+        self.tunnel.exchange.record.tunnel = Some("plain_http");
+        self.inside(stream, Tunneled { scheme: Scheme::HTTP, route, refusal: None }).await;
+    }
+
     /// Serves what is inside.
     async fn inside(mut self, stream: impl Stream + 'static, tunneled: Tunneled) {
         let exchange = &mut self.tunnel.exchange;
-        exchange.record.tunnel = Some("intercepted");
         exchange.record.outcome = Outcome::Tunnel;
         let times = &self.service.settings.times;
-        let user = self.tunnel.web.user.as_deref().map(Into::into);
-        let client = Arc::new(Client::inside(&self.tunnel.client, user, times));
+        let client = Arc::new(Client::inside(&self.tunnel.client, &self.tunnel.web, times));
         serve_stream(stream, client, Arc::clone(&self.service), Some(Arc::new(tunneled))).await;
     }
 }

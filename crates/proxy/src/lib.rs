@@ -26,6 +26,7 @@ pub mod destination;
 pub mod dns;
 mod error_page;
 mod exchange;
+mod first_bytes;
 mod forward;
 mod headers;
 pub mod icap;

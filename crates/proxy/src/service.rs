@@ -156,9 +156,10 @@ impl Service {
         if let Some(answer) = self.take_form(client, exchange, &mut request).await? {
             return Ok(Answer::Response(answer));
         }
-        let route = match request.extensions_mut().remove() {
-            None => None,
-            Some(Inside::Route(route)) => Some(route),
+        let (route, is_inside) = match request.extensions_mut().remove() {
+            None => (None, false),
+            Some(Inside::Route(route)) => (Some(route), true),
+            Some(Inside::Plain) => (None, true),
             Some(Inside::Refused(refusal)) => return Err(refusal),
         };
         smuggling::check(&request)?;
@@ -176,8 +177,8 @@ impl Service {
         if web.method == Method::TRACE || is_stray {
             return Err(Refusal::Method(web.method.to_string()));
         }
-        self.log_in(client, route.is_some(), exchange, &request, &mut web).await?;
-        if route.is_none() {
+        self.log_in(client, is_inside, exchange, &request, &mut web).await?;
+        if !is_inside {
             self.forwarder.check_port(&web)?;
         }
         let (decision, note) = self.judge.request(&web).into_parts();
@@ -223,8 +224,10 @@ impl Service {
         if let Some(user) = user {
             exchange.record.user = Some(user.to_string());
             web.user = Some(user.to_string());
-            web.credentials =
-                self.settings.login.pass_to_upstream.then(|| basic(request)).flatten();
+            web.credentials = match is_inside {
+                true => client.credentials.clone(),
+                false => self.settings.login.pass_to_upstream.then(|| basic(request)).flatten(),
+            };
         }
         Ok(())
     }

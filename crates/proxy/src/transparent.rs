@@ -23,14 +23,13 @@ use tokio::time::timeout;
 use crate::client::{Client, Socket};
 use crate::client_hello::{ClientHello, READ_BYTES_MAX};
 use crate::connection::serve_socket;
+use crate::first_bytes::{Protocol, classify};
 use crate::refusal::Refusal;
 use crate::request::bracketed;
 use crate::service::Service;
 use crate::shared::{Now, Shared};
 use crate::stop::Phase;
-use crate::transparent::first_bytes::{First, classify};
 
-mod first_bytes;
 pub(crate) mod socket;
 mod tunnel;
 
@@ -80,20 +79,20 @@ async fn serve(
     let address = format!("{}:{}", bracketed(original.ip()), original.port());
     match first {
         _ if is_loop => tunnel::refuse(socket, &address, &Refusal::Loop, &service).await,
-        First::Http => serve_socket(socket, service, None).await,
-        First::Tls(hello) => {
+        Protocol::Http => serve_socket(socket, service, None).await,
+        Protocol::Tls(hello) => {
             let named = authority(&hello, original);
             let is_named = named.is_some();
             tunnel::open(socket, &named.unwrap_or(address), is_named, &service).await;
         }
-        First::Other if service.settings.transparent.other == Other::Tunnel => {
+        Protocol::Other if service.settings.transparent.other == Other::Tunnel => {
             tunnel::open(socket, &address, false, &service).await;
         }
-        First::Other | First::NeedsMore => {
+        Protocol::Other | Protocol::NeedsMore => {
             let refusal = Refusal::Unsupported("this protocol; TLS and HTTP are");
             tunnel::refuse(socket, &address, &refusal, &service).await;
         }
-        First::Malformed(why) => {
+        Protocol::Malformed(why) => {
             tunnel::refuse(socket, &address, &Refusal::Malformed(why), &service).await;
         }
     }
@@ -105,7 +104,7 @@ fn authority(hello: &ClientHello, original: SocketAddr) -> Option<String> {
 }
 
 /// Reads until it is known what the bytes are; none if the connection ends before.
-async fn first_bytes(stream: &mut TcpStream) -> Option<(BytesMut, First)> {
+async fn first_bytes(stream: &mut TcpStream) -> Option<(BytesMut, Protocol)> {
     let mut bytes = BytesMut::new();
     while bytes.len() <= READ_BYTES_MAX {
         match stream.read_buf(&mut bytes).await {
@@ -113,10 +112,10 @@ async fn first_bytes(stream: &mut TcpStream) -> Option<(BytesMut, First)> {
             Ok(0) | Err(_) => return None,
         }
         match classify(&bytes) {
-            First::NeedsMore => {}
+            Protocol::NeedsMore => {}
             first => return Some((bytes, first)),
         }
     }
     // It is never reached: the readers have lower limits.
-    Some((bytes, First::Malformed("the first bytes say nothing")))
+    Some((bytes, Protocol::Malformed("the first bytes say nothing")))
 }

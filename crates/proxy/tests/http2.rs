@@ -75,8 +75,12 @@ async fn a_tunnel_in_a_stream() {
     let mut answer = sender.send_request(request).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     let mut stream = TokioIo::new(hyper::upgrade::on(&mut answer).await.unwrap());
-    stream.write_all(b"GET /in HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+    let host = origin.address.to_string();
+    let request = format!("GET /in HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
-    assert!(text.ends_with("GET /in\nconnection: close\nhost: h\n\n\n"), "{text}");
+    // It is judged, so that it is no longer the client's own.
+    let passed = format!("GET /in\nhost: {host}\nvia: 1.1 gauntlet\n\n\n");
+    assert!(text.ends_with(&passed), "{text}");
 }

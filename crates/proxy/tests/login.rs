@@ -69,9 +69,9 @@ async fn curl_logs_in_by_every_method_for_requests_and_tunnels() {
             assert!(!output.text.to_lowercase().contains("proxy-auth"), "{output:?}");
         }
     }
-    // Tunnels are logged when both sides have ended.
+    // Tunnels are logged when both sides have ended, and the request within by itself.
     let passed = |log: &[AccessRecord]| log.iter().filter(|r| r.refusal.is_none()).count();
-    let log = until(|| Some(proxy.log.all()).filter(|log| passed(log) == 6)).await;
+    let log = until(|| Some(proxy.log.all()).filter(|log| passed(log) == 9)).await;
     let is_anns = |r: &AccessRecord| r.refusal.is_some() || r.user.as_deref() == Some("ann");
     assert!(log.iter().all(is_anns), "{log:?}");
     assert!(log.iter().any(|r| r.squid().contains(" ann ")), "{:?}", log[0].squid());

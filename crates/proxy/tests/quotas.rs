@@ -127,8 +127,9 @@ async fn a_tunnel_ends_when_its_quota_is_used_up() {
     client.write_all(connect.as_bytes()).await.unwrap();
     read_until(&mut client, "\r\n\r\n").await;
     for _ in 0..4 {
-        client.write_all(&[b'x'; 30]).await.unwrap();
-        read_until(&mut client, &"x".repeat(30)).await;
+        // No begin of a request.
+        client.write_all(&[b'@'; 30]).await.unwrap();
+        read_until(&mut client, &"@".repeat(30)).await;
     }
     // It is looked at every ten seconds.
     let mut rest = Vec::new();

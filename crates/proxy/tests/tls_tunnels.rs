@@ -102,20 +102,85 @@ async fn without_an_authority_the_name_in_tls_is_judged_and_nothing_is_decrypted
 #[tokio::test]
 async fn bytes_without_tls_pass_or_end() {
     let pki = Pki::new();
-    let origin = Origin::echo().await;
-    let port = origin.address.port();
-    let request = b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-    let (proxy, answer) = through(pki.settings(), "127.0.0.1", port, request).await;
-    assert!(String::from_utf8_lossy(&answer).contains("GET /x\n"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = stream.read_u8().await?;
+                stream.write_all(b"221 bye\r\n").await
+            });
+        }
+    });
+    let bytes = b"EHLO client\r\n\r\n";
+    let (proxy, answer) = through(pki.settings(), "127.0.0.1", port, bytes).await;
+    assert_eq!(answer, b"221 bye\r\n");
     assert_eq!(proxy.record().await.tunnel, Some("not_http"));
     assert_eq!(proxy.counters.tls_not_http.get(), 1);
 
-    for mut settings in [pki.settings(), pki.decrypting()] {
-        settings.tls.not_http = TunnelPolicy::Block;
-        let (proxy, answer) = through(settings, "127.0.0.1", port, request).await;
-        assert_eq!(answer, b"");
-        let record = proxy.record().await;
-        assert_eq!((record.outcome, record.refusal), (Outcome::Denied, Some("not_http")));
+    let request = b"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    for bytes in [&bytes[..], &request[..]] {
+        for mut settings in [pki.settings(), pki.decrypting()] {
+            settings.tls.not_http = TunnelPolicy::Block;
+            let (proxy, answer) = through(settings, "127.0.0.1", port, bytes).await;
+            assert_eq!(answer, b"");
+            let record = proxy.record().await;
+            assert_eq!((record.outcome, record.refusal), (Outcome::Denied, Some("not_http")));
+        }
+    }
+}
+
+/// Blocks a path, of whatever host.
+struct BlocksPath(&'static str);
+
+impl Judge for BlocksPath {
+    fn request(&self, request: &WebRequest) -> Decision {
+        let (rule, text) = ("test: path".to_owned(), "It is on a list.".to_owned());
+        match request.url.path_and_query() == self.0 {
+            true => Decision::Block(BlockReason { rule, text }),
+            false => Decision::Allow,
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_without_tls_in_a_tunnel_are_judged() {
+    let pki = Pki::new();
+    for settings in [pki.settings(), pki.decrypting()] {
+        let origin = Origin::echo().await;
+        let port = origin.address.port();
+        let proxy = judged(settings, BlocksPath("/secret")).await;
+        let mut stream = tunnel(&proxy, "127.0.0.1", port).await;
+        for byte in format!("GET /x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").bytes() {
+            stream.write_all(&[byte]).await.unwrap();
+        }
+        let answer = read_until(&mut stream, "GET /x\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let rest = "GET /secret HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n\
+             GET /x HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n";
+        stream.write_all(rest.as_bytes()).await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(answer.contains("HTTP/1.1 403 ") && answer.contains("test: path"), "{answer}");
+        assert!(answer.contains("HTTP/1.1 421 "), "{answer}");
+        assert_eq!(origin.connections(), 1, "that of the tunnel is used");
+        let records = proxy.records(4).await;
+        let of = |status| records.iter().find(|r| r.method != "CONNECT" && r.status == status);
+        assert_eq!(of(200).unwrap().url, format!("http://127.0.0.1:{port}/x"));
+        assert_eq!(of(403).unwrap().url, format!("http://127.0.0.1:{port}/secret"));
+        let connect = records.iter().find(|r| r.method == "CONNECT").unwrap();
+        assert_eq!((connect.tunnel, connect.outcome), (Some("plain_http"), Outcome::Tunnel));
+    }
+}
+
+#[tokio::test]
+async fn http2_without_tls_in_a_tunnel_is_judged() {
+    let origin = Origin::echo().await;
+    let proxy = judged(crate::common::settings(), BlocksPath("/secret")).await;
+    let args = ["--http2-prior-knowledge", "-p"];
+    for (path, said) in [("/x", "GET /x\n"), ("/secret", "test: path")] {
+        let url = origin.url(path);
+        let Some(out) = proxy.curl(&[args[0], args[1], &url]).await else { return };
+        assert!(out.text.contains(said), "{}\n{}", out.text, out.errors);
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Plan {
     Relay(Passed),
     /// It ends.
     End(Refusal),
+    /// It carries requests without TLS, which are judged as any others.
+    Plain,
     /// It is decrypted, as the server of this name.
     Intercept(String),
     /// It may be another protocol than HTTP, which the server says: it is decrypted, as the server
@@ -69,7 +71,15 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// The plan for a tunnel that does not begin with TLS.
+    /// The plan for a tunnel that begins with a request of HTTP.
+    pub(crate) fn http(&self) -> Plan {
+        match self.settings.not_http {
+            TunnelPolicy::Allow => Plan::Plain,
+            TunnelPolicy::Block => Plan::End(Refusal::NotHttp),
+        }
+    }
+
+    /// The plan for a tunnel that begins with neither TLS nor HTTP.
     pub(crate) fn without_tls(&self) -> Plan {
         match self.settings.not_http {
             TunnelPolicy::Allow => Plan::Relay(Passed::NotHttp),

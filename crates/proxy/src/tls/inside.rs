@@ -1,4 +1,5 @@
-//! Requests within a decrypted tunnel: they are for the tunnel's server, and for no other.
+//! Requests within a tunnel, decrypted or without TLS: they are for the tunnel's server, and for no
+//! other.
 
 use hyper::header::HOST;
 use hyper::http::uri::{Authority, Scheme};
@@ -24,13 +25,17 @@ pub(crate) struct Route {
 pub(crate) enum Inside {
     /// It goes there.
     Route(Route),
+    /// It came without TLS, and goes to its host as any other.
+    Plain,
     /// It goes nowhere.
     Refused(Refusal),
 }
 
-/// A decrypted tunnel, as its requests see it.
+/// A tunnel with requests in it, as they see it.
 #[derive(Debug)]
 pub(crate) struct Tunneled {
+    /// That of the requests.
+    pub(crate) scheme: Scheme,
     pub(crate) route: Route,
     /// Answer every request with this.
     pub(crate) refusal: Option<Refusal>,
@@ -42,6 +47,7 @@ impl Tunneled {
         let inside = match (self.place(request), &self.refusal) {
             (_, Some(refusal)) => Inside::Refused(refusal.clone()),
             (Err(refusal), None) => Inside::Refused(refusal),
+            (Ok(()), None) if self.scheme == Scheme::HTTP => Inside::Plain,
             (Ok(()), None) => Inside::Route(self.route.clone()),
         };
         request.extensions_mut().insert(inside);
@@ -52,37 +58,54 @@ impl Tunneled {
         if request.method() == Method::CONNECT {
             return Err(Refusal::Method("CONNECT within a tunnel".to_owned()));
         }
-        let authority = match uri.authority() {
-            Some(authority) => authority.clone(),
-            None => request
-                .headers()
-                .get(HOST)
-                .and_then(|host| Authority::try_from(host.as_bytes()).ok())
-                .ok_or(Refusal::Malformed("it has no Host"))?,
+        let host = request.headers().get(HOST);
+        let authority = match (uri.authority(), host) {
+            (Some(authority), _) => authority.clone(),
+            (None, Some(host)) => Authority::try_from(host.as_bytes()).map_err(bad)?,
+            // HTTP/1.0.
+            (None, None) if self.scheme == Scheme::HTTP => self.authority()?,
+            (None, None) => return Err(Refusal::Malformed("it has no Host")),
         };
         let scheme = uri.scheme().cloned();
         let mut parts = uri.clone().into_parts();
         if parts.path_and_query.as_ref().is_some_and(|path| path.as_str() == "*") {
             return Err(Refusal::Unsupported("OPTIONS * within a tunnel"));
         }
-        parts.authority = Some(authority.clone());
-        parts.scheme = Some(Scheme::HTTPS);
-        let bad = |_| Refusal::Malformed("the address names no host");
+        let (host, port) = host_and_port(self.scheme.as_str(), authority.as_str())?;
+        // Without TLS, clients are used to say a port that the proxy, not they connect to.
+        let is_port_left_out = self.scheme == Scheme::HTTP && authority.port().is_none();
+        let is_ours = scheme.is_none_or(|scheme| scheme == self.scheme)
+            && host == self.route.name
+            && (port == self.route.port || is_port_left_out);
+        parts.authority = Some(if is_port_left_out { self.authority()? } else { authority });
+        parts.scheme = Some(self.scheme.clone());
         *request.uri_mut() = Uri::from_parts(parts).map_err(bad)?;
-        let (host, port) = host_and_port("https", authority.as_str())?;
-        let is_https = scheme.is_none_or(|scheme| scheme == Scheme::HTTPS);
-        match is_https && host == self.route.name && port == self.route.port {
+        match is_ours {
             true => Ok(()),
             false => Err(Refusal::Misdirected),
         }
     }
+
+    /// Name and port of the server.
+    fn authority(&self) -> Result<Authority, Refusal> {
+        let Route { name, port, .. } = &self.route;
+        let authority = match name.contains(':') {
+            true => format!("[{name}]:{port}"),
+            false => format!("{name}:{port}"),
+        };
+        authority.parse().map_err(bad)
+    }
+}
+
+fn bad<E>(_: E) -> Refusal {
+    Refusal::Malformed("the address names no host")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn marked(uri: &str, host: Option<&str>) -> (String, Inside) {
+    fn marked_as(scheme: Scheme, uri: &str, host: Option<&str>) -> (String, Inside) {
         let route =
             Route { host: "192.0.2.1".to_owned(), port: 443, name: "www.example.com".to_owned() };
         let mut request = Request::get(uri);
@@ -90,9 +113,39 @@ mod tests {
             request = request.header(HOST, host);
         }
         let mut request = request.body(()).unwrap();
-        Tunneled { route, refusal: None }.mark(&mut request);
+        Tunneled { scheme, route, refusal: None }.mark(&mut request);
         let inside = request.extensions_mut().remove::<Inside>().unwrap();
         (request.uri().to_string(), inside)
+    }
+
+    fn marked(uri: &str, host: Option<&str>) -> (String, Inside) {
+        marked_as(Scheme::HTTPS, uri, host)
+    }
+
+    #[test]
+    fn a_request_without_tls_is_for_the_tunnel_s_server_too() {
+        let marked = |uri, host| marked_as(Scheme::HTTP, uri, host);
+        for (uri, host) in [
+            ("/a?b", None),
+            ("/a?b", Some("www.example.com")),
+            ("/a?b", Some("WWW.example.com:443")),
+            ("http://www.example.com:443/a?b", None),
+        ] {
+            let (uri, inside) = marked(uri, host);
+            assert_eq!(uri.to_lowercase(), "http://www.example.com:443/a?b");
+            assert!(matches!(inside, Inside::Plain), "{uri} {inside:?}");
+        }
+        for (uri, host) in [
+            ("/", Some("other.example")),
+            ("/", Some("www.example.com:80")),
+            ("https://www.example.com/", None),
+            ("http://other.example:443/", Some("www.example.com")),
+            ("/", Some("a b")),
+            ("*", Some("www.example.com")),
+        ] {
+            let (_, inside) = marked(uri, host);
+            assert!(matches!(&inside, Inside::Refused(_)), "{uri} {inside:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Which protocol a client speaks, by its first bytes.
 //!
 //! What servers could take for a request of HTTP is HTTP, however odd: hyper then refuses what it
-//! does not like. As another protocol it would pass unseen where `other = "tunnel"`.
+//! does not like. As another protocol it would pass unseen, in a tunnel or where
+//! `other = "tunnel"`.
 
 use crate::client_hello::{ClientHello, Reading, read};
 
@@ -12,7 +13,7 @@ const WORD_BYTES_MAX: usize = 64;
 
 /// What the first bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum First {
+pub(crate) enum Protocol {
     /// Too few to say.
     NeedsMore,
     /// A ClientHello.
@@ -26,54 +27,54 @@ pub(crate) enum First {
 }
 
 /// Says what these bytes are, which are all that came so far.
-pub(crate) fn classify(bytes: &[u8]) -> First {
+pub(crate) fn classify(bytes: &[u8]) -> Protocol {
     match read(bytes) {
-        Reading::Hello(hello) => First::Tls(hello),
-        Reading::Malformed(why) => First::Malformed(why),
-        Reading::NeedsMore => First::NeedsMore,
+        Reading::Hello(hello) => Protocol::Tls(hello),
+        Reading::Malformed(why) => Protocol::Malformed(why),
+        Reading::NeedsMore => Protocol::NeedsMore,
         Reading::NotTls => http(bytes),
     }
 }
 
 /// A method, blanks, and the begin of a target (RFC 9112 section 3).
-fn http(bytes: &[u8]) -> First {
+fn http(bytes: &[u8]) -> Protocol {
     let line = bytes.trim_ascii_start();
     if bytes.len() - line.len() > BLANK_BYTES_MAX {
-        return First::Malformed("there are too many blank lines");
+        return Protocol::Malformed("there are too many blank lines");
     }
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     let (method, rest) = word(line, is_token);
     if method > WORD_BYTES_MAX {
-        return First::Other;
+        return Protocol::Other;
     }
     let (blanks, target) = word(rest, |b| matches!(b, b' ' | b'\t'));
     match (method, rest.is_empty(), blanks) {
-        (_, true, _) => return First::NeedsMore,
-        (0, false, _) | (_, false, 0) => return First::Other,
+        (_, true, _) => return Protocol::NeedsMore,
+        (0, false, _) | (_, false, 0) => return Protocol::Other,
         (_, false, n) if n > WORD_BYTES_MAX => {
-            return First::Malformed("there are too many blanks in the first line");
+            return Protocol::Malformed("there are too many blanks in the first line");
         }
         _ => {}
     }
     match target {
-        [] => First::NeedsMore,
-        [b'/' | b'*', ..] => First::Http,
+        [] => Protocol::NeedsMore,
+        [b'/' | b'*', ..] => Protocol::Http,
         _ => absolute(line.starts_with(b"CONNECT"), target),
     }
 }
 
 /// The begin of an absolute URI; CONNECT has a host instead.
-fn absolute(is_connect: bool, target: &[u8]) -> First {
+fn absolute(is_connect: bool, target: &[u8]) -> Protocol {
     if is_connect {
-        return First::Http;
+        return Protocol::Http;
     }
     let is_scheme = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
     let (scheme, rest) = word(target, is_scheme);
     match rest {
-        _ if scheme == 0 || scheme > WORD_BYTES_MAX => First::Other,
-        _ if rest.starts_with(b"://") => First::Http,
-        _ if b"://".starts_with(rest) => First::NeedsMore,
-        _ => First::Other,
+        _ if scheme == 0 || scheme > WORD_BYTES_MAX => Protocol::Other,
+        _ if rest.starts_with(b"://") => Protocol::Http,
+        _ if b"://".starts_with(rest) => Protocol::NeedsMore,
+        _ => Protocol::Other,
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
             "GET x://a.example/",
             "CONNECT a.example:443 HTTP/1.1",
         ] {
-            assert_eq!(classify(text.as_bytes()), First::Http, "{text:?}");
+            assert_eq!(classify(text.as_bytes()), Protocol::Http, "{text:?}");
         }
         for text in [
             "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n",
@@ -114,22 +115,22 @@ mod tests {
             ": /",
             "\u{fc} /",
         ] {
-            assert_eq!(classify(text.as_bytes()), First::Other, "{text:?}");
+            assert_eq!(classify(text.as_bytes()), Protocol::Other, "{text:?}");
         }
         for text in ["", "\r\n", "G", "GET ", "GET http", "GET http:/", "\x16\x03"] {
-            assert_eq!(classify(text.as_bytes()), First::NeedsMore, "{text:?}");
+            assert_eq!(classify(text.as_bytes()), Protocol::NeedsMore, "{text:?}");
         }
     }
 
     #[test]
     fn what_is_waited_for_is_bounded() {
         let bytes = |b: u8, n| vec![b; n];
-        assert_eq!(classify(&bytes(b'A', 65)), First::Other);
-        assert!(matches!(classify(&bytes(b'\n', 65)), First::Malformed(_)));
+        assert_eq!(classify(&bytes(b'A', 65)), Protocol::Other);
+        assert!(matches!(classify(&bytes(b'\n', 65)), Protocol::Malformed(_)));
         let blanks = [b"GET".to_vec(), bytes(b' ', 65)].concat();
-        assert!(matches!(classify(&blanks), First::Malformed(_)));
+        assert!(matches!(classify(&blanks), Protocol::Malformed(_)));
         let scheme = [b"GET ".to_vec(), bytes(b'a', 65)].concat();
-        assert_eq!(classify(&scheme), First::Other);
-        assert!(matches!(classify(b"\x16\x03\x01\x00\x00"), First::Malformed(_)));
+        assert_eq!(classify(&scheme), Protocol::Other);
+        assert!(matches!(classify(b"\x16\x03\x01\x00\x00"), Protocol::Malformed(_)));
     }
 }
