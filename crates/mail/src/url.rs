@@ -18,6 +18,7 @@ use crate::evidence::View;
 
 pub use self::canonical::canonical;
 pub(crate) use self::canonical::cut_at;
+pub use self::path::without_parameters;
 
 /// Longest URL that is read, in bytes; the rest is cut off.
 pub const URL_BYTES_MAX: usize = 4096;
@@ -138,8 +139,8 @@ pub struct CanonicalUrl {
     path: u32,
     port: Option<u16>,
     traits: u16,
-    /// [`CanonicalUrl::path_for_look_up`] where it does not follow from the path.
-    look_up: Option<Box<str>>,
+    /// How servers read the path where that does not follow from it.
+    readings: Option<Box<path::Readings>>,
 }
 
 impl CanonicalUrl {
@@ -171,10 +172,27 @@ impl CanonicalUrl {
     /// Path and query with what most servers take for one slash as one: runs of slashes and `%2F`.
     /// Dot segments are resolved after that. What a list or a rule says of paths is asked of this.
     pub fn path_for_look_up(&self) -> Cow<'_, str> {
-        match &self.look_up {
+        match self.readings.as_ref().and_then(|readings| readings.joined.as_ref()) {
             Some(path) => Cow::Borrowed(path),
             None => path::for_look_up(self.path_and_query()),
         }
+    }
+
+    /// Path and query as other servers read them, where that differs from
+    /// [`CanonicalUrl::path_for_look_up`]; mostly there are none. What blocks counts if one of all
+    /// readings has it, what allows if each of them has it.
+    ///
+    /// - Segments without their parameters (`/a;x=1/b`, RFC 3986 section 3.3), as servers of Java
+    ///   have them: dot segments are resolved after that, so that `/a/..;/b` is `/b`.
+    /// - Dot segments resolved before slashes are joined.
+    pub fn other_paths_for_look_up(&self) -> Vec<Cow<'_, str>> {
+        let Some(readings) = &self.readings else { return Vec::new() };
+        let mut others = Vec::new();
+        if readings.joined.is_some() {
+            others.push(path::for_look_up(self.path_and_query()));
+        }
+        others.extend(readings.bare.as_deref().map(Cow::Borrowed));
+        others
     }
 
     /// The port, if it is not the scheme's own.

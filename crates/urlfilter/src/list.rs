@@ -15,7 +15,7 @@ use crate::compiled::{
     Kind, Lengths, Map, MapInfo, OpenError, Record, host_hash, is_boundary, label_bit, path_hash,
 };
 use crate::entry::{Case, DomainReach, Party, PrefixEnd, PrefixHosts};
-use crate::forms;
+use crate::forms::{self, Reading};
 use crate::matches::{Match, Matched, Matches, Origin, Role};
 use crate::server_names;
 
@@ -355,10 +355,25 @@ impl UrlLists {
             matches.sort();
             return matches;
         };
-        for form in forms {
+        // What the forms found that stand before the one that most servers have.
+        let mut some: Vec<(&str, Matches<'_>)> = Vec::new();
+        for form in &forms {
             let mut found = Matches::default();
             self.ask(&Asked::of(url, &form.whole, &form.host, &form.path, origin), &mut found);
-            matches.unite(&found, form.is_read);
+            match form.reading {
+                Reading::Most => {
+                    let by_each = |found: &Match<'_>| {
+                        some.iter().all(|(path, all)| found.is_among(all, path))
+                    };
+                    matches.unite(&found, by_each);
+                    some.clear();
+                }
+                Reading::Some => {
+                    matches.unite(&found, |_| false);
+                    some.push((&form.path, found));
+                }
+                Reading::Written => matches.unite(&found, |_| false),
+            }
         }
         matches.sort();
         matches

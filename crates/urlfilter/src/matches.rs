@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use gauntlet_mail::url::without_parameters;
+
 use crate::entry::{DomainReach, PrefixHosts};
 
 /// Who asks for a URL: rules of AdBlock may be for one of the two alone.
@@ -117,6 +119,20 @@ impl Match<'_> {
     fn undoes(&self) -> bool {
         self.is_exception || self.role == Role::Allow
     }
+
+    /// Whether another reading of the URL, with this path, is found by the same entry. One that has
+    /// parameters of segments itself is taken without them.
+    pub(crate) fn is_among(&self, matches: &Matches<'_>, path: &str) -> bool {
+        let is_beginning = |own: &str| {
+            let bare = without_parameters(own);
+            let rest = path.strip_prefix(&*bare).filter(|_| bare != own);
+            rest.is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with(['/', '?']) || bare.ends_with('/')
+            })
+        };
+        matches.all().contains(self)
+            || matches!(self.pattern, Matched::Prefix { path: own, .. } if is_beginning(own))
+    }
 }
 
 impl fmt::Display for Match<'_> {
@@ -153,9 +169,9 @@ impl<'a> Matches<'a> {
 
     /// Adds what a look-up by another form of the same URL found, once; what would undo others only
     /// if it may.
-    pub(crate) fn unite(&mut self, others: &Matches<'a>, may_undo: bool) {
+    pub(crate) fn unite(&mut self, others: &Matches<'a>, may_undo: impl Fn(&Match<'a>) -> bool) {
         for found in others.all() {
-            if (may_undo || !found.undoes()) && !self.all().contains(found) {
+            if (!found.undoes() || may_undo(found)) && !self.all().contains(found) {
                 self.push(*found);
             }
         }

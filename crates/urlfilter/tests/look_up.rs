@@ -161,6 +161,42 @@ fn what_is_written_undoes_nothing_that_is_read_otherwise() {
 }
 
 #[test]
+fn a_path_is_found_without_parameters_of_its_segments() {
+    let folder = Folder::new();
+    let lists = folder.lists(Format::Plain, "a.example/secret\nb.example/x;y/z\n");
+    for path in ["/;x/secret", "/..;/secret", "/a/..;/secret?q", "/secret;x=1", "/b/;/../secret"] {
+        let found = found(&lists, &format!("http://a.example{path}"));
+        assert!(found.is_some(), "{path}");
+    }
+    assert!(found(&lists, "http://b.example/x;y/z/a").is_some());
+    assert_eq!(found(&lists, "http://b.example/x/z"), None);
+    assert_eq!(found(&lists, "http://a.example/?/;x/secret"), None);
+}
+
+#[test]
+fn an_allowed_path_is_allowed_as_every_server_reads_it() {
+    let folder = Folder::new();
+    let (bad, ..) = folder.compile(Format::Plain, "a.example\n");
+    let bad = Arc::new(UrlList::open(&bad, "bad", Role::Match).unwrap());
+    let (good, ..) = folder.compile(Format::Plain, "a.example/open\na.example/app;v=1/x\n");
+    let good = Arc::new(UrlList::open(&good, "good", Role::Allow).unwrap());
+    let lists = UrlLists::new(vec![bad, good]);
+    for path in ["/open/x", "/open;s=1/x", "//open/x", "/app;v=1/x/y", "/app;v=1/x;z?q"] {
+        assert_eq!(found(&lists, &format!("http://a.example{path}")), None, "{path}");
+    }
+    for path in [
+        "/open/..;/secret",
+        "/open;/..;/secret",
+        "/app;v=1/x/..;/secret",
+        "/app;v=1/x/..;/xsecret",
+        // `/secret/open` where slashes are not joined.
+        "/secret/a//../../open",
+    ] {
+        assert!(found(&lists, &format!("http://a.example{path}")).is_some(), "{path}");
+    }
+}
+
+#[test]
 fn expressions_are_tried_on_both_paths() {
     let folder = Folder::new();
     let lists = folder.lists(Format::SquidRegexes, "^http://a\\.example/x/\n//y\n");

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use gauntlet_mail::CanonicalUrl;
-use gauntlet_mail::url::{UrlTraits, canonical};
+use gauntlet_mail::url::{UrlTraits, canonical, without_parameters};
 use serde::{Deserialize, Serialize};
 
 /// Characters of a reason that are kept.
@@ -140,7 +140,14 @@ impl ReleaseTarget {
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
             ReleaseTarget::Prefix { is_https, host, port, path } => {
-                let has_path = || begins_with(&url.path_for_look_up(), path);
+                // Each server that may get it has to read a path below.
+                let has_path = || {
+                    let (bare, others) = (without_parameters(path), url.other_paths_for_look_up());
+                    begins_with(&url.path_for_look_up(), path)
+                        && others
+                            .iter()
+                            .all(|other| begins_with(other, path) || begins_with(other, &bare))
+                };
                 url.host() == host
                     && *port == url.port()
                     && if is_tunnel { *is_https } else { has_path() }
@@ -289,7 +296,13 @@ mod tests {
 
     #[test]
     fn hosts_domains_and_prefixes() {
-        let all = ["a.example", ".b.example", "https://c.example/docs", "http://d.example:81/x/"];
+        let all = [
+            "a.example",
+            ".b.example",
+            "https://c.example/docs",
+            "http://d.example:81/x/",
+            "https://e.example/a;v=1",
+        ];
         let all = all.map(|target| exception(target, ReleasedFor::Everybody));
         let set = WebExceptions::new(all, 1);
         let of = |url: &str| passes(&set, url, [10, 0, 0, 1], None);
@@ -303,6 +316,8 @@ mod tests {
             "https://c.example/docs?x",
             "http://d.example:81/x/y",
             "http://c.example//docs/%2fa",
+            "https://c.example/docs/a;v=1",
+            "https://e.example/a;v=1/b;c",
         ] {
             assert!(of(url), "{url}");
         }
@@ -311,6 +326,9 @@ mod tests {
             "http://xb.example/",
             "https://c.example/docs2",
             "https://c.example/docs/..%2fadmin",
+            "https://c.example/docs/..;/admin",
+            "https://e.example/a;v=1/..;/admin",
+            "https://c.example/admin/a//../../docs",
             "https://c.example/",
             "http://d.example/x/y",
             "http://example/",

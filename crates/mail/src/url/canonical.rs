@@ -44,9 +44,9 @@ pub fn canonical(input: &str) -> Option<CanonicalUrl> {
     }
     let path = out.len();
     push_path(tail, web, &mut out, &mut traits);
-    let look_up = path::of_written(tail, web, &out[path..]);
+    let readings = path::of_written(tail, web, &out[path..]);
     Some(CanonicalUrl {
-        look_up,
+        readings,
         text: out,
         host: (host_start as u32, host_end as u32),
         registrable: registrable as u32,
@@ -65,7 +65,7 @@ fn mailto(rest: &str, mut traits: UrlTraits) -> Option<CanonicalUrl> {
     let end = out.len();
     let registrable = registrable_start(&out[host_start..], traits) + host_start;
     Some(CanonicalUrl {
-        look_up: None,
+        readings: None,
         text: out,
         host: (host_start as u32, end as u32),
         registrable: registrable as u32,

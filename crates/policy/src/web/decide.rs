@@ -43,7 +43,7 @@ impl Policy {
 
     /// Quotas that a request counts for, in their order.
     pub fn quotas_of(&self, item: &WebItem<'_>) -> Vec<&WebQuota> {
-        let eval = Evaluation { item, used: &[], policy: self, explains: false };
+        let eval = Evaluation { item, used: &[], policy: self, path: None, explains: false };
         self.web_quotas.iter().filter(|quota| eval.counts(quota)).collect()
     }
 
@@ -52,7 +52,8 @@ impl Policy {
     pub fn used_up(&self, rule: &str, input: &WebInput<'_>) -> Vec<(&WebQuota, QuotaUse)> {
         let rule = self.web.iter().find(|r| r.name == rule);
         let Some(when) = rule.and_then(|rule| rule.when.as_ref()) else { return Vec::new() };
-        let eval = Evaluation { item: input.item, used: input.used, policy: self, explains: false };
+        let (item, used) = (input.item, input.used);
+        let eval = Evaluation { item, used, policy: self, path: None, explains: false };
         let asked = self.web_quotas.iter().filter(|quota| when.names_quota(&quota.name));
         asked.filter_map(|quota| Some((quota, eval.used_up(quota)?))).collect()
     }
@@ -60,7 +61,9 @@ impl Policy {
     fn try_web(&self, input: &WebInput<'_>, mut trace: Option<&mut Vec<Trace>>) -> WebDisposition {
         let mut disposition = WebDisposition::default();
         let explains = trace.is_some();
-        let eval = Evaluation { item: input.item, used: input.used, policy: self, explains };
+        let (item, used) = (input.item, input.used);
+        let eval = Evaluation { item, used, policy: self, path: None, explains };
+        let other_paths = item.url.other_paths_for_look_up();
         for rule in &self.web {
             if rule.asks_response() && input.item.response.is_none() {
                 disposition.asks_response |= disposition.decided_by.is_none();
@@ -70,7 +73,7 @@ impl Policy {
                 }
                 continue;
             }
-            let (matched, because) = eval.rule(rule);
+            let (matched, because) = eval.rule(rule, &other_paths);
             if let Some(trace) = trace.as_deref_mut() {
                 trace.push(Trace { rule: rule.name.clone(), matched, because });
             }

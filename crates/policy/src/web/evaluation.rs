@@ -1,5 +1,7 @@
 //! Evaluating the conditions of web rules.
 
+use std::borrow::Cow;
+
 use gauntlet_web::{RequestKind, WebItem};
 
 use crate::evaluation::{All, Answer};
@@ -8,20 +10,28 @@ use crate::pattern::{OneOrMany, Pattern};
 use crate::web_rules::condition::{ClientCondition, ContentCondition, UrlCondition, WebCondition};
 use crate::web_rules::{QuotaUse, WebQuota, WebRule};
 
+#[derive(Clone, Copy)]
 pub(super) struct Evaluation<'e> {
     pub(super) item: &'e WebItem<'e>,
     pub(super) used: &'e [(String, QuotaUse)],
     pub(super) policy: &'e Policy,
+    /// The path as some servers read it; none: as most do.
+    pub(super) path: Option<&'e str>,
     /// Answers say what decided them; else their texts are empty, and nothing is formatted.
     pub(super) explains: bool,
 }
 
 impl Evaluation<'_> {
-    pub(super) fn rule(&self, rule: &WebRule) -> Answer {
-        match &rule.when {
-            Some(when) => self.table(when),
-            None => (true, self.always()),
+    /// Whether a rule matches by one reading of the path, or, if it lets through, by each.
+    pub(super) fn rule(&self, rule: &WebRule, other_paths: &[Cow<'_, str>]) -> Answer {
+        let Some(when) = &rule.when else { return (true, self.always()) };
+        let first = self.table(when);
+        let wanted = !rule.lets_through();
+        if first.0 == wanted {
+            return first;
         }
+        let by = |path| Evaluation { path: Some(path), ..*self }.table(when);
+        other_paths.iter().map(|path| by(path)).find(|answer| answer.0 == wanted).unwrap_or(first)
     }
 
     /// The request counts for the quota.
@@ -94,7 +104,7 @@ impl Evaluation<'_> {
             self.text(all, "host", patterns, Some(item.url.host()));
         }
         if let Some(patterns) = &when.path {
-            let path = item.url.path_for_look_up();
+            let path = self.path.map_or_else(|| item.url.path_for_look_up(), Cow::Borrowed);
             self.text(all, "path", patterns, Some(&path));
         }
         if let Some(ports) = &when.port {

@@ -5,6 +5,7 @@
 //! was blocked) is not known, and is never guessed: a rule that stands unchanged in the policy that
 //! decided then has its answer of that day; of another the outcome is unknown where it matters.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -107,16 +108,23 @@ impl<'p> WebReplay<'p> {
 
     fn try_rules(&self, past: &PastRequest<'_>, stage: Stage) -> WebReplayed {
         let mut disposition = WebDisposition::default();
+        let other_paths = past.item.url.other_paths_for_look_up();
         for rule in &self.policy.web {
             if rule.asks_response() && stage == Stage::Request {
                 disposition.asks_response |= disposition.decided_by.is_none();
                 continue;
             }
-            let known = Known { policy: self.policy, past, missing: Cell::new("") };
-            let matched = rule.when.as_ref().map_or(Some(true), |when| known.table(when));
+            let missing = Cell::new("");
+            let known = Known { policy: self.policy, past, path: None, missing: &missing };
+            let matched = rule.when.as_ref().map_or(Some(true), |when| {
+                let first = known.table(when);
+                let by = |path| Known { path: Some(path), ..known }.table(when);
+                let all = other_paths.iter().map(|path| by(path)).chain([first]);
+                if rule.lets_through() { three::all(all) } else { three::any(all) }
+            });
             match matched.or_else(|| self.recorded(rule, past)) {
                 None => {
-                    let (rule, field) = (rule.name.clone(), known.missing.get());
+                    let (rule, field) = (rule.name.clone(), missing.get());
                     return WebReplayed::Unknown { rule, field };
                 }
                 Some(false) => continue,
@@ -166,11 +174,14 @@ fn asks_program(when: &WebCondition) -> bool {
 }
 
 /// Conditions on what the log has.
+#[derive(Clone, Copy)]
 struct Known<'e> {
     policy: &'e Policy,
     past: &'e PastRequest<'e>,
+    /// The path as some servers read it; none: as most do.
+    path: Option<&'e str>,
     /// The last field that was asked for and is not there.
-    missing: Cell<&'static str>,
+    missing: &'e Cell<&'static str>,
 }
 
 impl Known<'_> {
@@ -219,7 +230,10 @@ impl Known<'_> {
             false => self.missing("url.list"),
         };
         let path = path.as_ref().map(|patterns| match self.past.has_path {
-            true => Some(fits(patterns, &item.url.path_for_look_up())),
+            true => {
+                let read = || item.url.path_for_look_up();
+                Some(fits(patterns, &self.path.map_or_else(read, Cow::Borrowed)))
+            }
             false => self.missing("url.path"),
         });
         let category = category.as_ref().map(|patterns| {

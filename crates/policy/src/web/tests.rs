@@ -43,6 +43,25 @@ fn action(policy: &Policy, item: &WebItem<'_>) -> &'static str {
 }
 
 #[test]
+fn a_path_is_let_through_only_if_every_server_reads_it_so() {
+    let text = "\
+        [[web_rule]]\nname = \"open\"\nwhen.url.path = \"/open/*\"\ndo = \"allow\"\n\
+        [[web_rule]]\nname = \"else\"\nwhen.not.url.path = \"/free/*\"\n\
+        do = { block = \"No.\" }\n";
+    let policy = policy(text);
+    for (path, name) in [
+        ("/open/x", "allow"),
+        ("/open/;s=1/x", "allow"),
+        ("/open/..;/secret", "block"),
+        ("/free/..;/secret", "block"),
+        ("/free/x;y", "allow"),
+    ] {
+        let url = url(&format!("http://a.example{path}"));
+        assert_eq!(action(&policy, &item(&url)), name, "{path}");
+    }
+}
+
+#[test]
 fn paths_are_asked_for_as_servers_read_them() {
     let policy = policy(
         "[[web_rule]]\nname = \"secret\"\nwhen.url.path = \"/secret/*\"\ndo = { block = \"No.\" }\n",
@@ -52,6 +71,10 @@ fn paths_are_asked_for_as_servers_read_them() {
         ("//secret/x", "block"),
         ("/a/..%2fsecret//x", "block"),
         ("/secret/..%2fx", "allow"),
+        ("/;x/secret/x", "block"),
+        ("/a/..;/secret/x", "block"),
+        ("/secret;a=b/x", "block"),
+        ("/a?/;x/secret/x", "allow"),
     ] {
         let url = url(&format!("http://a.example{path}"));
         assert_eq!(action(&policy, &item(&url)), name, "{path}");

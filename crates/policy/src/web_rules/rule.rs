@@ -35,6 +35,13 @@ impl WebRule {
     pub fn asks_response(&self) -> bool {
         self.when.as_ref().is_some_and(WebCondition::asks_response)
     }
+
+    /// What it matches is allowed, unseen, or not asked about any further.
+    pub(crate) fn lets_through(&self) -> bool {
+        let ends = self.action.is_none() && self.stop;
+        let allows = matches!(self.action, Some(WebAction::Allow));
+        ends || allows || self.changes.contains(&WebChange::BypassTls)
+    }
 }
 
 /// A rule as TOML has it.
