@@ -38,7 +38,8 @@ pub(crate) enum NamedBy {
 }
 
 impl Connector {
-    /// Connects to one of the host's addresses that may be reached.
+    /// Connects to one of the host's addresses that may be reached. Those of a name that a client
+    /// says are asked about one by one: `judge` says why not.
     ///
     /// # Errors
     /// Why not.
@@ -47,9 +48,10 @@ impl Connector {
         host: &str,
         port: u16,
         named_by: NamedBy,
+        judge: impl Fn(IpAddr) -> Result<(), Refusal>,
     ) -> Result<TcpStream, Refusal> {
         let connecting = async {
-            let addresses = self.addresses(host, named_by).await?;
+            let addresses = self.addresses(host, named_by, judge).await?;
             race(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
                 .await
                 .map_err(|error| refusal_of(&error))
@@ -90,19 +92,30 @@ impl Connector {
         found.into_iter().any(|ip| ip.to_canonical() == address)
     }
 
-    async fn addresses(&self, host: &str, named_by: NamedBy) -> Result<Vec<IpAddr>, Refusal> {
-        let all = match host.parse::<IpAddr>() {
-            Ok(address) => vec![address],
-            Err(_) => self.resolver.resolve(host).await.map_err(|_| Refusal::NameNotFound)?,
+    async fn addresses(
+        &self,
+        host: &str,
+        named_by: NamedBy,
+        judge: impl Fn(IpAddr) -> Result<(), Refusal>,
+    ) -> Result<Vec<IpAddr>, Refusal> {
+        let literal = host.parse::<IpAddr>().ok();
+        let all = match literal {
+            Some(address) => vec![address],
+            None => self.resolver.resolve(host).await.map_err(|_| Refusal::NameNotFound)?,
         };
         if all.is_empty() {
             return Err(Refusal::NameNotFound);
         }
         let may = |ip: &IpAddr| named_by == NamedBy::Settings || self.reach.allows(*ip);
+        let mut refusal = Refusal::Destination;
         let mut addresses = in_turn(all.into_iter().filter(may).collect());
         addresses.truncate(self.addresses_max);
+        // An address in a URL was judged with it.
+        if literal.is_none() && named_by == NamedBy::Client {
+            addresses.retain(|ip| judge(*ip).map_err(|why| refusal = why).is_ok());
+        }
         match addresses.is_empty() {
-            true => Err(Refusal::Destination),
+            true => Err(refusal),
             false => Ok(addresses),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::body::{AnyBody, Watched, empty};
 use crate::connect::{Connector, NamedBy};
 use crate::counters::Counters;
 use crate::headers;
+use crate::judge::{BlockReason, Decision, Judge};
 use crate::pool::{Connection, Key, Pool, SendError};
 use crate::progress::Progress;
 use crate::recent::Recent;
@@ -38,6 +39,7 @@ pub(crate) struct Forwarder {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     tls: Arc<OriginTls>,
+    judge: Arc<dyn Judge>,
 }
 
 /// A response, and the watch over the connection that its body comes by.
@@ -74,6 +76,7 @@ impl Forwarder {
         resolver: Arc<dyn crate::resolve::Resolve>,
         counters: Arc<Counters>,
         tls: Arc<OriginTls>,
+        judge: Arc<dyn Judge>,
     ) -> Result<Self, SettingsError> {
         let connector = Connector {
             reach: crate::destination::Reach::new(settings.networks()?),
@@ -88,7 +91,7 @@ impl Forwarder {
             }),
         };
         let pool = Arc::new(Pool::new(&settings));
-        Ok(Forwarder { settings, connector, pool, counters, tls })
+        Ok(Forwarder { settings, connector, pool, counters, tls, judge })
     }
 
     /// Whether the request's port may be reached.
@@ -228,6 +231,26 @@ impl Forwarder {
         }
     }
 
+    /// Whether lists and policy let the request's host be reached at this address, which it was
+    /// looked up to.
+    ///
+    /// # Errors
+    /// If they do not.
+    fn judge_address(&self, web: &WebRequest, address: IpAddr) -> Result<(), Refusal> {
+        if !self.settings.listed_addresses {
+            return Ok(());
+        }
+        match self.judge.address(web, address).into_parts().0 {
+            Decision::Allow | Decision::Inspect(_) | Decision::Noted(..) => Ok(()),
+            Decision::Block(reason) => Err(Refusal::Blocked(reason)),
+            Decision::Warn(reason, warning) => Err(Refusal::Warned(reason, warning)),
+            Decision::Redirect(to) => {
+                let text = "An address of this server is on a list.".to_owned();
+                Err(Refusal::Blocked(BlockReason { rule: format!("redirect: {to}"), text }))
+            }
+        }
+    }
+
     /// A client's address is that of one of our own connections: they come back to us.
     pub(crate) fn is_own(&self, client: SocketAddr) -> bool {
         self.connector.recent.as_ref().is_some_and(|recent| recent.has(client))
@@ -262,7 +285,8 @@ impl Forwarder {
         web: &WebRequest,
     ) -> Result<Connection, Refusal> {
         let Some(name) = &key.tls else {
-            let stream = self.connector.connect(&key.host, key.port, named_by).await?;
+            let judge = |address| self.judge_address(web, address);
+            let stream = self.connector.connect(&key.host, key.port, named_by, judge).await?;
             self.counters.origin_connections.add(1);
             return Connection::new(stream, &self.settings).await;
         };
@@ -367,13 +391,15 @@ impl Forwarder {
         web: &WebRequest,
     ) -> Result<Box<dyn Stream>, Refusal> {
         let Some(upstream) = &self.settings.upstream else {
-            let stream = self.connector.connect(host, port, NamedBy::Client).await?;
+            let judge = |address| self.judge_address(web, address);
+            let stream = self.connector.connect(host, port, NamedBy::Client, judge).await?;
             self.counters.origin_connections.add(1);
             return Ok(Box::new(stream));
         };
         self.connector.check_literal(host)?;
         let next = (upstream.host.as_str(), upstream.port);
-        let stream = self.connector.connect(next.0, next.1, NamedBy::Settings).await?;
+        let by_settings = NamedBy::Settings;
+        let stream = self.connector.connect(next.0, next.1, by_settings, |_| Ok(())).await?;
         self.counters.origin_connections.add(1);
         let mut connection = Connection::new(stream, &self.settings).await?;
         let authority = match host.contains(':') {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! request ─▶ Judge::request ─▶ Allow | Inspect(body) | Block | Redirect
+//! address of its host ─▶ Judge::address ─▶ Allow | Block
 //! tunnel ─▶ Judge::tls ─▶ Intercept | Bypass | Block
 //! response ─▶ Judge::response ─▶ Pass | Inspect(body) | Block
 //! ```
@@ -10,6 +11,7 @@
 //! client's socket. What needs time (scanning a download) is an [`Inspect`], whose steps are
 //! futures.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,6 +27,13 @@ use crate::request::WebRequest;
 pub trait Judge: Send + Sync {
     /// Decides before anything is sent to the server. For a tunnel it is all that is ever asked.
     fn request(&self, request: &WebRequest) -> Decision;
+
+    /// Decides about an address that the host of an allowed request was looked up to, before
+    /// anything connects to it.
+    fn address(&self, request: &WebRequest, address: IpAddr) -> Decision {
+        let _ = (request, address);
+        Decision::Allow
+    }
 
     /// Decides when the header of the server's response is here.
     fn response(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {

@@ -5,6 +5,7 @@
 //! ```
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +15,7 @@ use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
 use gauntlet_policy::web::WebInput;
 use gauntlet_policy::web_rules::{QuotaUse, WebQuota};
-use gauntlet_urlfilter::{Match, Matched, Matches, Origin, UrlLists};
+use gauntlet_urlfilter::{Match, Matched, Matches, Origin, Role, UrlLists};
 use gauntlet_web::release::Asked;
 use gauntlet_web::{
     Listed, RELEASED_ACTION, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebListed,
@@ -228,6 +229,31 @@ impl Judge for PolicyJudge {
         Decision::Noted(Box::new(decision), note)
     }
 
+    fn address(&self, request: &WebRequest, address: IpAddr) -> Decision {
+        let original = Some(SocketAddr::new(address.to_canonical(), request.port));
+        let asked = WebRequest { original, ..request.clone() };
+        let Some(by_address) = asked.by_address() else { return Decision::Allow };
+        let lists = self.lists.load();
+        let matches = lists.look_up_from(&by_address, origin(request));
+        let Some(found) = matches.effective().find(is_of_address) else { return Decision::Allow };
+        // Unlike one that a client only says, this name is where the address comes from.
+        let is_allowed = |found: &Match<'_>| found.role == Role::Allow && !found.is_exception;
+        if lists.look_up_from(&request.url, origin(request)).all().iter().any(is_allowed) {
+            return Decision::Allow;
+        }
+        let (mut decision, _) = self.request(&asked).into_parts();
+        if !matches!(decision, Decision::Allow) {
+            let (client, name) = (request.client, request.host());
+            tracing::info!(%client, name, %address, entry = %found, "a name has a listed address");
+        }
+        if let Decision::Block(reason) | Decision::Warn(reason, _) = &mut decision {
+            reason
+                .text
+                .push_str(&format!(" An address of this host is on the list {}.", found.list));
+        }
+        decision
+    }
+
     fn version(&self) -> u64 {
         let policy: *const dyn AsRef<Policy> = Arc::as_ptr(&(self.policy)());
         // One policy after the other lies elsewhere in memory.
@@ -411,19 +437,22 @@ pub fn listed<'a>(matches: &Matches<'a>) -> Vec<Listed<'a>> {
 
 /// The entries that count for a request, and those of the address that the client connected to: the
 /// name is only what it says, so that no entry of that undoes one of the address, or the other way
-/// round. Expressions are not for the address, since they would be tried on a URL that nobody asked
-/// for.
+/// round.
 fn listed_by_name_and_address<'a>(lists: &'a UrlLists, request: &WebRequest) -> Vec<Listed<'a>> {
     let mut all = listed(&lists.look_up_from(&request.url, origin(request)));
     let Some(address) = request.by_address() else { return all };
     let matches = lists.look_up_from(&address, origin(request));
-    let is_address = |found: &&Match<'_>| !matches!(found.pattern, Matched::Regex(_));
-    for found in matches.effective().filter(is_address).map(of_match) {
+    for found in matches.effective().filter(is_of_address).map(of_match) {
         if !all.contains(&found) {
             all.push(found);
         }
     }
     all
+}
+
+/// Whether an entry is of an address: expressions are tried on a URL that nobody asked for.
+fn is_of_address(found: &&Match<'_>) -> bool {
+    !matches!(found.pattern, Matched::Regex(_))
 }
 
 fn of_match<'a>(found: &Match<'a>) -> Listed<'a> {

@@ -224,8 +224,9 @@ fn service(server: &Server, stop: Stop) -> Result<Service, SettingsError> {
     let resolver =
         resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(settings.limits.lookups_max)));
     let origin_tls = Arc::clone(&server.origin_tls);
+    let judge = Arc::clone(&server.parts.judge);
     let forwarder =
-        Forwarder::new(Arc::clone(&settings), resolver, Arc::clone(&counters), origin_tls)?;
+        Forwarder::new(Arc::clone(&settings), resolver, Arc::clone(&counters), origin_tls, judge)?;
     Ok(Service {
         judge: Arc::clone(&server.parts.judge),
         log: Arc::clone(&server.parts.log),

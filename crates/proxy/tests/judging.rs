@@ -1,24 +1,28 @@
 //! What a judge decides is what happens.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use gauntlet_proxy::Parts;
 use gauntlet_proxy::access_log::Outcome;
 use gauntlet_proxy::judge::{
     BlockReason, Decision, Inspect, Judge, ResponseDecision, ResponseHead, Step,
 };
 use gauntlet_proxy::policy_judge::PolicyJudge;
 use gauntlet_proxy::request::WebRequest;
+use gauntlet_proxy::resolve::Resolve;
 use gauntlet_proxy::settings::Settings;
 use gauntlet_urlfilter::formats::Format;
 use gauntlet_urlfilter::sources::collect;
 use gauntlet_urlfilter::{Role, UrlList, UrlLists, compile};
 use hyper::Request;
 use hyper::body::Incoming;
+use tokio::io::AsyncWriteExt;
 
-use crate::common::{Origin, Proxy, by_lists, by_policy, settings, text};
+use crate::common::{Origin, Proxy, by_lists, by_policy, read_until, settings, text};
 
 /// A list of these lines, compiled.
 pub(crate) fn list(name: &str, lines: &str) -> UrlLists {
@@ -93,6 +97,69 @@ fn the_address_of_an_intercepted_connection_is_asked_for_as_well_as_the_name() {
         let web = WebRequest::seen(client, server, &request, &Settings::default()).unwrap();
         let decision = judge.request(&web).into_parts().0;
         assert_eq!(matches!(decision, Decision::Block(_)), is_blocked, "{server}");
+    }
+}
+
+/// Every name has these addresses.
+struct Fixed(Vec<IpAddr>);
+
+impl Resolve for Fixed {
+    fn resolve<'a>(&'a self, _host: &'a str) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Ok(self.0.clone()) })
+    }
+}
+
+#[tokio::test]
+async fn a_name_does_not_lead_to_a_listed_address() {
+    let origin = Origin::start(|_| async { text("a page") }).await;
+    let url = format!("name.example:{}", origin.address.port());
+    let requests = [
+        format!("GET http://{url}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+        format!("CONNECT {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+    ];
+    let hosts = || list("hosts", "127.0.0.1\n127.0.0.3\n");
+    let good = || {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, compiled) = (folder.path().join("good"), folder.path().join("good.urls"));
+        std::fs::write(&source, "name.example\n").unwrap();
+        let sources = collect(&source, Some(Format::Plain), None).unwrap();
+        compile(&sources.files, &compiled).unwrap();
+        Arc::new(UrlList::open(&compiled, "good", Role::Allow).unwrap())
+    };
+    let expressions = list("e", "/^http:..127[.]0[.]0[.]1/\n");
+    let warns =
+        "[[web_rule]]\nname = \"w\"\nwhen.url.list = \"hosts\"\ndo = { warn = { text = \"?\" } }\n";
+    let (block, warn) = (gauntlet_policy::Policy::DEFAULT, warns);
+    for (policy, lists, addresses, listed_addresses, status) in [
+        (block, hosts(), &[[127, 0, 0, 1]][..], true, 403),
+        (warn, hosts(), &[[127, 0, 0, 1]], true, 403),
+        (block, hosts(), &[[127, 0, 0, 3], [127, 0, 0, 1]], true, 403),
+        (block, list("hosts", "127.0.0.3\n"), &[[127, 0, 0, 3], [127, 0, 0, 1]], true, 200),
+        (block, hosts().with(good()), &[[127, 0, 0, 1]], true, 200),
+        (block, hosts(), &[[127, 0, 0, 1]], false, 200),
+        (block, expressions, &[[127, 0, 0, 1]], true, 200),
+    ] {
+        let resolver = Fixed(addresses.iter().map(|a| IpAddr::from(*a)).collect());
+        let parts = Parts {
+            judge: Arc::new(by_policy(policy, lists)),
+            resolver: Some(Arc::new(resolver)),
+            ..Parts::default()
+        };
+        let proxy = Proxy::with(Settings { listed_addresses, ..settings() }, parts).await;
+        for request in &requests {
+            let mut stream = proxy.connect().await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let head = read_until(&mut stream, "\r\n\r\n").await;
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{addresses:?}: {head}");
+            if status == 403 {
+                read_until(&mut stream, "An address of this host is on the list hosts.").await;
+            }
+        }
+        if status == 403 {
+            let record = proxy.record().await;
+            let refusal = if policy == block { "blocked" } else { "warned" };
+            assert_eq!((record.refusal, record.rule.is_some()), (Some(refusal), true));
+        }
     }
 }
 

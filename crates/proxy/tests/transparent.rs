@@ -272,7 +272,15 @@ fn names_that_do_not_belong_to_the_address_are_passed_logged_or_refused() {
     drop(proxy);
 
     let name = |s: &mut Settings| s.transparent.destination = Destination::Name;
-    let _proxy = named(&network, "10.77.2.3", name);
+    // It is on a list, which is asked for the address that is connected to.
+    let proxy = named(&network, "10.77.2.3", name);
+    assert!(both("403").1.errors.contains("access denied"));
+    drop(proxy);
+
+    let _proxy = named(&network, "10.77.2.3", |s| {
+        name(s);
+        s.listed_addresses = false;
+    });
     let (http, https) = both("200");
     assert!(http.text.contains("at 10.77.2.3") && https.text.contains("at 10.77.2.3"));
 }

@@ -48,6 +48,8 @@ pub struct Settings {
     /// Networks of our own that clients may reach; all others that are not of the internet
     /// (private, loopback, link-local, metadata services of clouds) are refused.
     pub private_networks: Vec<String>,
+    /// Lists are asked for the addresses that a name is looked up to as well.
+    pub listed_addresses: bool,
     /// Add `Via` to requests and responses (RFC 9110 section 7.6.3). Without it, loops are not
     /// seen.
     pub via: bool,
@@ -90,6 +92,7 @@ impl Default for Settings {
                 PortRange { first: 1025, last: u16::MAX },
             ],
             private_networks: Vec::new(),
+            listed_addresses: true,
             via: true,
             forwarded: Forwarded::Off,
             upgrades: vec!["websocket".to_owned()],

@@ -1,5 +1,6 @@
 //! A judge that looks into responses, around one that knows of URLs.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -133,6 +134,10 @@ impl ContentJudge {
 impl Judge for ContentJudge {
     fn request(&self, request: &WebRequest) -> Decision {
         self.inner.request(request)
+    }
+
+    fn address(&self, request: &WebRequest, address: IpAddr) -> Decision {
+        self.inner.address(request, address)
     }
 
     fn response(&self, request: &WebRequest, head: &ResponseHead<'_>) -> ResponseDecision {
