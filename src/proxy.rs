@@ -160,14 +160,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = settings(args)?;
     settings.check()?;
     let policy = Arc::new(policy(args.policy.as_deref())?);
-    let lists = urls::open(&args.block, &args.allow)?;
+    let lists = urls::open_to_keep(&args.block, &args.allow)?;
     let in_force = Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>);
     let quotas = Arc::new(Quotas::new(settings.limits.quota_people_max));
     let judge = Arc::new(PolicyJudge::new(in_force, lists).with_quotas(Arc::clone(&quotas)));
     let quota_file = args.quota_file.clone().map(|file| QuotaFile::open(file, quotas.clone()));
     let quota_file = quota_file.map(Arc::new);
     let write_every = Duration::from_secs(settings.times.quota_write_seconds);
-    judge.replace_bypass(urls::open(&args.bypass, &[])?);
+    judge.replace_bypass(urls::open_to_keep(&args.bypass, &[])?);
     let content = content(args, &settings, judge.clone())?;
     // What is still to be written when the proxy stops is written when this is dropped.
     let access = Access::open(args.access_log.as_deref(), args.log_format)?;
@@ -340,8 +340,8 @@ fn reload(
 ) {
     let open = || {
         logins.map(Logins::reload).transpose()?;
-        let lists = urls::open(&args.block, &args.allow)?;
-        anyhow::Ok((lists, urls::open(&args.bypass, &[])?, phrases::open(phrase_lists)?))
+        let lists = urls::open_to_keep(&args.block, &args.allow)?;
+        anyhow::Ok((lists, urls::open_to_keep(&args.bypass, &[])?, phrases::open(phrase_lists)?))
     };
     match open() {
         Ok((lists, bypass, phrases)) => {

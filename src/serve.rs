@@ -161,7 +161,7 @@ async fn serve(
     let (listeners, console_listener, web_sockets) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
-    let lists = Arc::new(OpenLists::default());
+    let lists = Arc::new(OpenLists::copied_to(&config.node.data));
     let channels = Channels::start(&config);
     let make = make_judge(&users, &processes, &lists);
     let judge = channels.judge(make.clone());
@@ -342,9 +342,8 @@ fn reload(
             let denied = is_denied(&error) && node.config().node.sandbox != Sandbox::Off;
             let hint = "the sandbox (node.sandbox) lets the node read the files that the configuration named at \
                         the start; a file that is new, or that was replaced in a folder with keys or the data \
-                        folder below it, needs a restart: write into the file instead of replacing it (never \
-                        into a compiled list of URLs, which a node reads where it is), or keep keys and data in \
-                        other folders";
+                        folder below it, needs a restart: write into the file instead of replacing it, or \
+                        keep keys and data in other folders";
             let error = match denied {
                 true => format!("{error:#}; {hint}"),
                 false => format!("{error:#}"),

@@ -22,7 +22,11 @@ pub(crate) fn open(settings: &[UrlListSettings]) -> anyhow::Result<MailUrlLists>
 /// and if their file is another then: every byte of a list is checked when it is opened, and a node
 /// applies its settings again whenever a sender is allowed in the console.
 #[derive(Debug, Default)]
-pub(crate) struct OpenLists(Mutex<Vec<(FileVersion, Arc<UrlList>)>>);
+pub(crate) struct OpenLists {
+    known: Mutex<Vec<(FileVersion, Arc<UrlList>)>>,
+    /// Where copies are made of them, so that a file that is cut in place does not end the node.
+    copies: Option<PathBuf>,
+}
 
 /// A file as it was opened. A compiled list is never changed in place, it is replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +60,14 @@ impl FileVersion {
 }
 
 impl OpenLists {
+    /// Lists of which copies without a name are open, in this folder.
+    pub(crate) fn copied_to(folder: &Path) -> Self {
+        OpenLists { copies: Some(folder.to_owned()), ..OpenLists::default() }
+    }
+
     /// From now on, lists whose files were replaced are no longer open.
     pub(crate) fn look_again(&self) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(file, _)| file.is_still_there());
     }
 
@@ -68,7 +77,7 @@ impl OpenLists {
     /// # Errors
     /// The one that cannot be opened; then what was open stays open.
     pub(crate) fn open(&self, settings: &[UrlListSettings]) -> anyhow::Result<MailUrlLists> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut opened = Vec::with_capacity(settings.len());
         for list in settings {
             let is_it = |(file, open): &&(FileVersion, Arc<UrlList>)| {
@@ -77,7 +86,9 @@ impl OpenLists {
             opened.push(match known.iter().find(is_it) {
                 Some((file, open)) => (file.clone(), open.clone()),
                 // Before it is opened: a file that takes its place meanwhile is another one.
-                None => (FileVersion::of(&list.file), Arc::new(open_one(list)?)),
+                None => {
+                    (FileVersion::of(&list.file), Arc::new(open_one(list, self.copies.as_deref())?))
+                }
             });
         }
         let lists = UrlLists::new(opened.iter().map(|(_, list)| list.clone()).collect());
@@ -92,8 +103,13 @@ fn role(list: &UrlListSettings) -> Role {
     if list.allow { Role::Allow } else { Role::Match }
 }
 
-fn open_one(list: &UrlListSettings) -> anyhow::Result<UrlList> {
-    let opened = UrlList::open(&list.file, &list.name, role(list)).with_context(|| {
+fn open_one(list: &UrlListSettings, copies: Option<&Path>) -> anyhow::Result<UrlList> {
+    let (file, name, role) = (&list.file, list.name.as_str(), role(list));
+    let opened = match copies {
+        Some(copies) => UrlList::open_copied(file, copies, name, role),
+        None => UrlList::open(file, name, role),
+    };
+    let opened = opened.with_context(|| {
         format!(
             "url_list {:?}; `gauntlet urls compile --out {} SOURCE...` makes it",
             list.name,

@@ -12,10 +12,12 @@ use gauntlet_urlfilter::formats::Format;
 use gauntlet_urlfilter::problem::{Problems, Severity};
 use gauntlet_urlfilter::sources::{self, Sources};
 use gauntlet_urlfilter::{
-    Built, Match, Matches, Origin, ReadReport, Role, UrlList, UrlLists, check, compile,
+    Built, Match, Matches, OpenError, Origin, ReadReport, Role, UrlList, UrlLists, check, compile,
 };
 use serde_json::{Value, json};
 
+/// Where copies of lists are that are open for long: on the disk, unlike what `/tmp` often is.
+const COPIES: &str = "/var/tmp";
 /// Exit code of `check` if a line is bad, and of `look-up` if a URL is listed.
 const EXIT_FOUND: u8 = 1;
 /// Exit code of `look-up` if something is no URL: "nothing listed" would be no answer.
@@ -277,13 +279,28 @@ fn report_json(report: &ReadReport, all: &Sources) -> Value {
 
 /// Opens compiled lists, which are named by their files.
 pub(crate) fn open(lists: &[PathBuf], allow: &[PathBuf]) -> anyhow::Result<UrlLists> {
+    open_by(lists, allow, UrlList::open)
+}
+
+/// The same for what runs for long: of copies, so that a file that is cut in place does not end it.
+pub(crate) fn open_to_keep(lists: &[PathBuf], allow: &[PathBuf]) -> anyhow::Result<UrlLists> {
+    open_by(lists, allow, |path, name, role| {
+        UrlList::open_copied(path, Path::new(COPIES), name, role)
+    })
+}
+
+fn open_by(
+    lists: &[PathBuf],
+    allow: &[PathBuf],
+    open: impl Fn(&Path, &str, Role) -> Result<UrlList, OpenError>,
+) -> anyhow::Result<UrlLists> {
     let all = lists.iter().map(|path| (path, Role::Match));
     let all = all.chain(allow.iter().map(|path| (path, Role::Allow)));
-    let open = all.map(|(path, role)| {
+    let opened = all.map(|(path, role)| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        Ok(Arc::new(UrlList::open(path, &name, role)?))
+        Ok(Arc::new(open(path, &name, role)?))
     });
-    Ok(UrlLists::new(open.collect::<anyhow::Result<_>>()?))
+    Ok(UrlLists::new(opened.collect::<anyhow::Result<_>>()?))
 }
 
 fn look_up(

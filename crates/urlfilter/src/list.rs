@@ -36,7 +36,30 @@ impl UrlList {
     /// # Errors
     /// If it cannot be opened, is of another version, or is damaged in any byte.
     pub fn open(path: &Path, name: &str, role: Role) -> Result<UrlList, OpenError> {
-        let (map, info) = Map::open(path)?;
+        UrlList::open_with(path, None, name, role)
+    }
+
+    /// The same of a copy without a name in the folder `copies`, so that whoever writes into the
+    /// file afterwards changes nothing; where there is no room for one, of the file itself.
+    ///
+    /// # Errors
+    /// As [`UrlList::open`] has them.
+    pub fn open_copied(
+        path: &Path,
+        copies: &Path,
+        name: &str,
+        role: Role,
+    ) -> Result<UrlList, OpenError> {
+        UrlList::open_with(path, Some(copies), name, role)
+    }
+
+    fn open_with(
+        path: &Path,
+        copies: Option<&Path>,
+        name: &str,
+        role: Role,
+    ) -> Result<UrlList, OpenError> {
+        let (map, info) = Map::open(path, copies)?;
         let texts = info.regexes.iter().map(|row| row.text.as_str());
         let regexes = crate::regexes::set(texts)
             .map_err(|_| OpenError::Damaged { path: path.to_owned(), what: "its expressions" })?;

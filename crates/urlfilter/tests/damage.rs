@@ -2,7 +2,7 @@
 
 use gauntlet_mail::url::canonical;
 use gauntlet_urlfilter::formats::Format;
-use gauntlet_urlfilter::{OpenError, Role, UrlList};
+use gauntlet_urlfilter::{OpenError, Role, UrlList, UrlLists};
 
 use crate::common::{Folder, Numbers};
 use crate::list_bytes;
@@ -83,4 +83,29 @@ fn what_was_there_stays_if_compiling_fails() {
     assert!(!lists.look_up(&canonical("http://evil.example/").unwrap()).is_empty());
     let names = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(names, 2, "no temporary file is left");
+}
+
+#[test]
+fn a_copy_stays_whole_when_its_file_is_cut_in_place() {
+    let folder = Folder::new();
+    // More than a page, so that what is cut would be met.
+    let lines: String = (0..5_000).map(|n| format!("host-{n}.example\n")).collect();
+    let (out, ..) = folder.compile(Format::Plain, &lines);
+    let names = || std::fs::read_dir(folder.path()).unwrap().count();
+    let before = names();
+    let list = UrlList::open_copied(&out, folder.path(), "list", Role::Match).unwrap();
+    assert_eq!(names(), before, "the copy has no name");
+    std::fs::File::create(&out).unwrap();
+    let lists = UrlLists::new(vec![list.into()]);
+    for n in 0..5_000 {
+        let url = canonical(&format!("http://host-{n}.example/")).unwrap();
+        assert!(lists.look_up(&url).first().is_some(), "{n}");
+    }
+    // Where there is no room for a copy, the file itself is open.
+    let (out, ..) = folder.compile(Format::Plain, LIST);
+    let nowhere = folder.path().join("nowhere");
+    assert!(UrlList::open_copied(&out, &nowhere, "list", Role::Match).is_ok());
+    let text = folder.write("text", "evil.example\n");
+    let error = UrlList::open_copied(&text, folder.path(), "list", Role::Match).unwrap_err();
+    assert!(matches!(error, OpenError::NotOurs { .. }));
 }

@@ -1,7 +1,7 @@
 //! A compiled file, opened: mapped, checked, asked.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -71,13 +71,17 @@ impl Map {
         File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == MAGIC
     }
 
-    /// Opens a file and checks every byte of it once.
-    pub(crate) fn open(path: &Path) -> Result<(Map, MapInfo), OpenError> {
+    /// Opens a file and checks every byte of it once. What is mapped is a copy without a name in
+    /// the folder `copies`, if there is one and it has room.
+    pub(crate) fn open(path: &Path, copies: Option<&Path>) -> Result<(Map, MapInfo), OpenError> {
         let failed = |cause| OpenError::Io { path: path.to_owned(), cause };
         let file = File::open(path).map_err(failed)?;
-        // SAFETY: a compiled list is never changed or cut after it has its name: `Writer` makes a
-        // file under another name and renames it when it is whole, and the mapping keeps the file
-        // that it was made of. Who may write to the folder otherwise can harm the process anyway.
+        let copy = copies.filter(|_| Map::is_one(path)).map(|folder| copy(&file, folder));
+        let file = copy.and_then(io::Result::ok).unwrap_or(file);
+        // SAFETY: nobody else can open a copy. Without one, a compiled list is never changed or cut
+        // after it has its name: `Writer` makes a file under another name and renames it when it is
+        // whole, and the mapping keeps the file that it was made of. Whoever cuts it nevertheless
+        // ends the process (SIGBUS), which is why what runs for long has copies.
         let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
         let damaged = |what| OpenError::Damaged { path: path.to_owned(), what };
         if !bytes.starts_with(&MAGIC) {
@@ -180,6 +184,13 @@ impl Map {
             .filter(move |slot| (slot >> 32) as u32 == fingerprint)
             .filter_map(move |slot| Record::at(file, slot as u32 as usize * UNIT))
     }
+}
+
+/// A copy without a name; of file systems that can, it shares its blocks with the file.
+fn copy(mut file: &File, folder: &Path) -> io::Result<File> {
+    let mut copy = tempfile::tempfile_in(folder)?;
+    io::copy(&mut file, &mut copy)?;
+    Ok(copy)
 }
 
 /// The slot where a hash belongs: in the order of hashes.
