@@ -66,6 +66,10 @@ async fn last(proxy: &Proxy, count: usize) -> AccessRecord {
     crate::common::until(|| proxy.log.at(count - 1)).await
 }
 
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
 const BAD: &str = "<html><title>x</title><p>The Casino has <b>poker</b>.</html>";
 const GOOD: &str = "<html><title>x</title><p>The casino is closed.</html>";
 const HTML: (&str, &str) = ("content-type", "text/html");
@@ -80,13 +84,32 @@ async fn pages_are_blocked_by_their_words_with_a_page_that_says_why() {
         // A type that lies: browsers may take the bytes for what they are.
         "/lies" => answer(BAD, &[("content-type", "image/png")]),
         "/untyped" => answer(BAD, &[]),
+        "/utf-16" => answer(utf16(&format!("\u{feff}{BAD}")), &[]),
+        "/utf-16-text" => answer(utf16("\u{feff}A casino with poker"), &[]),
+        "/utf-16-lies" => {
+            answer(utf16(&format!("\u{feff}{BAD}")), &[("content-type", "image/png")])
+        }
+        "/utf-16-declared" => answer(
+            utf16(&BAD.replace("ok", "o<i></i>k")),
+            &[("content-type", "text/html; charset=utf-16le")],
+        ),
         "/script" => answer(BAD.replace('<', " "), &[("content-type", "text/javascript")]),
         _ => answer(gzip(&gzip(BAD.as_bytes())), &[HTML, ("content-encoding", "gzip, gzip")]),
     })
     .await;
     let Some(out) = proxy.curl(&[&origin.url("/good")]).await else { return };
     assert_eq!(out.text, GOOD);
-    for path in ["/bad", "/gzip", "/lies", "/untyped", "/nested"] {
+    for path in [
+        "/bad",
+        "/gzip",
+        "/lies",
+        "/untyped",
+        "/nested",
+        "/utf-16",
+        "/utf-16-text",
+        "/utf-16-lies",
+        "/utf-16-declared",
+    ] {
         let out = proxy.curl(&["-i", &origin.url(path)]).await.unwrap();
         assert!(out.text.starts_with("HTTP/1.1 403 "), "{path}: {}", out.text);
         assert!(out.text.contains("It seems to be about: Gambling."), "{path}: {}", out.text);

@@ -19,14 +19,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use gauntlet_phrases::{Form, PhraseSet};
-use gauntlet_sniff::{FileKind, sniff};
+use gauntlet_sniff::FileKind;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::decode::{BOMB_BYTES_MIN, DecodeError, Decoder};
 use super::evidence;
 use super::group::group;
-use super::kind::{Class, Declared};
+use super::kind::{Class, Declared, kind_of};
 use super::scan::{Download, ScanVerdict, Share};
 use super::shadow::{self, PageSample};
 use super::shared::Shared;
@@ -295,7 +295,7 @@ impl ContentInspector {
         };
         let shared = Arc::clone(&self.shared);
         let settings = &shared.settings;
-        let kind = sniff(&first);
+        let kind = kind_of(&first);
         self.notes.push(evidence::types(&self.declared, kind));
         if let Some(blocked) = self.declared.blocked_type(kind, settings) {
             return Err(Stop::Block(evidence::blocked_type(blocked, &self.declared, kind)));

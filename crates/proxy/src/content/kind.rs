@@ -1,6 +1,7 @@
 //! What a response is: by its header, by its name, and by its first bytes.
 
-use gauntlet_sniff::FileKind;
+use encoding_rs::{Encoding, UTF_8};
+use gauntlet_sniff::{FileKind, sniff};
 use hyper::HeaderMap;
 use hyper::header::CONTENT_LENGTH;
 
@@ -175,6 +176,21 @@ impl Declared {
             let is = |one: &&str| one.eq_ignore_ascii_case(extension);
             FILE_EXTENSIONS.iter().any(|one| is(one) && (!is_page || *one == "hta"))
         })
+    }
+}
+
+/// What the first bytes are; a text in UTF-16 (by its mark, which browsers go by) is what its
+/// letters say.
+pub(super) fn kind_of(first: &[u8]) -> FileKind {
+    use FileKind as K;
+    let kind = sniff(first);
+    let encoding = Encoding::for_bom(first).map(|(encoding, _)| encoding);
+    let Some(encoding) = encoding.filter(|e| kind == K::Unknown && *e != UTF_8) else {
+        return kind;
+    };
+    match sniff(encoding.decode(first).0.as_bytes()) {
+        text @ (K::Html | K::Svg | K::Text) => text,
+        _ => kind,
     }
 }
 

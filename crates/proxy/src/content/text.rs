@@ -150,9 +150,13 @@ mod tests {
         totals[0]
     }
 
+    fn utf16_of(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
+    }
+
     #[test]
     fn charsets_of_header_mark_page_and_bytes() {
-        let utf16: Vec<u8> = "\u{feff}<p>Café".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let utf16 = utf16_of("\u{feff}<p>Café", u16::to_le_bytes);
         let long = [&b"<p>caf\xe9"[..], &b"x".repeat(5000)].concat();
         for (bytes, charset, points) in [
             ("<p>СЕКС".as_bytes(), None, 60),
@@ -166,6 +170,9 @@ mod tests {
             // The mark goes before the header.
             (&utf16, Some("windows-1252"), 70),
             (&long, None, 70),
+            (&utf16_of("<p>Ca<b></b>f<!-- -->é", u16::to_le_bytes), Some("UTF-16LE"), 70),
+            (&utf16_of("<p>Ca<b></b>f<i>é", u16::to_be_bytes), Some("utf-16be"), 70),
+            (&utf16_of("<p>Ca<b></b>f<i>é", u16::to_le_bytes), Some("utf-16"), 70),
             (b"", None, 0),
         ] {
             assert_eq!(total(bytes, charset), points, "{charset:?} {bytes:?}");
