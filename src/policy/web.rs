@@ -110,12 +110,8 @@ struct Besides<'a> {
 /// Why the proxy refuses the request by its settings, whatever the policy says. Addresses of names
 /// are not looked up.
 fn refused(item: &WebItem<'_>, config: &Config) -> Option<String> {
-    let (setting, ports) = match item.kind {
-        RequestKind::Tunnel => ("proxy.connect_ports", &config.proxy.connect_ports),
-        _ => ("proxy.plain_ports", &config.proxy.plain_ports),
-    };
-    if !ports.iter().any(|range| range.contains(item.port)) {
-        return Some(format!("port {} is not one of {setting}", item.port));
+    if let Err(setting) = config.proxy.check_port(item.kind, item.port) {
+        return Some(format!("port {} is not one of proxy.{setting}", item.port));
     }
     let address: IpAddr = item.url.host().trim_matches(['[', ']']).parse().ok()?;
     let is_reached = Reach::new(config.proxy.networks().ok()?).allows(address);

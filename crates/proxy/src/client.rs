@@ -46,6 +46,8 @@ pub(crate) struct Client {
     pub(crate) address: IpAddr,
     /// The server that it connected to, if a router handed the connection over.
     pub(crate) original: Option<SocketAddr>,
+    /// Where it connected to, if that is an explicit listener.
+    pub(crate) local: Option<SocketAddr>,
     /// Who logged in for the tunnel that the requests come by.
     pub(crate) user: Option<Arc<str>>,
     /// What that login brought for the next proxy.
@@ -84,6 +86,7 @@ impl Client {
         Client {
             address,
             original: None,
+            local: None,
             user: None,
             credentials: None,
             progress: Progress::new(header),

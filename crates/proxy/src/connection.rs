@@ -98,6 +98,8 @@ pub(crate) fn builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
+        // Whoever ends their side after a request (`nc -N`) waits for the answer.
+        .half_close(true)
         .max_buf_size(limits.header_bytes_max)
         .max_headers(limits.header_fields_max);
     builder

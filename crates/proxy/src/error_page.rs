@@ -10,6 +10,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 use maud::{DOCTYPE, Markup, html};
 
 use crate::body::{AnyBody, full};
+use crate::reason::minutes;
 use crate::refusal::Refusal;
 use crate::releases::{self, ReleaseForm, Taken};
 
@@ -152,7 +153,7 @@ fn page(refusal: &Refusal, about: &About<'_>) -> String {
                         input type="hidden" name="token" value=(warning.token);
                         label { "Reason: " input name="reason" required maxlength="200" size="40"; }
                         " "
-                        button { "Go on for " (warning.minutes) " minutes" }
+                        button { "Go on for " (minutes(warning.minutes)) }
                     }
                 }
                 dl {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION, UPGRADE};
+use hyper::http::uri::InvalidUri;
 use hyper::upgrade::Upgraded;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 use tokio::net::TcpStream;
@@ -99,14 +100,8 @@ impl Forwarder {
     /// # Errors
     /// If not.
     pub(crate) fn check_port(&self, web: &WebRequest) -> Result<(), Refusal> {
-        let allowed = match web.kind {
-            Kind::Connect => &self.settings.connect_ports,
-            Kind::Plain | Kind::Upgrade | Kind::Lookup => &self.settings.plain_ports,
-        };
-        match allowed.iter().any(|range| range.contains(web.port)) {
-            true => Ok(()),
-            false => Err(Refusal::Port(web.port)),
-        }
+        let checked = self.settings.check_port(web.kind.into(), web.port);
+        checked.map_err(|_| Refusal::Port(web.port))
     }
 
     /// Sends a request whose header is prepared.
@@ -187,18 +182,16 @@ impl Forwarder {
         key: &Key,
         request: &mut Request<AnyBody>,
     ) -> Result<(), Refusal> {
-        let path = request.uri().path_and_query().filter(|path| path.as_str().len() > 1);
         let upstream = self.settings.upstream.as_ref().filter(|_| key.tls.is_none());
-        let uri = match (upstream, path) {
-            (None, None) => Ok(Uri::from_static("/")),
-            // It was read once, and is shared.
-            (None, Some(path)) if path.as_str().starts_with('/') => Ok(Uri::from(path.clone())),
-            (None, Some(path)) => path.as_str().parse::<Uri>(),
-            (Some(upstream), path) => {
-                let path = path.map_or("/", |p| p.as_str()).to_owned();
+        let uri = match upstream {
+            None => in_origin_form(request.uri()),
+            Some(upstream) => {
+                let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+                let path = if path == "*" { "" } else { path };
                 let credentials = credentials(upstream, web);
+                let uri = format!("http://{}{path}", web.authority()).parse();
                 request.headers_mut().extend(credentials.map(|c| (PROXY_AUTHORIZATION, c)));
-                format!("http://{}{path}", web.authority()).parse()
+                uri
             }
         };
         *request.uri_mut() = uri.map_err(|_| Refusal::Malformed("the address names no host"))?;
@@ -457,6 +450,19 @@ impl Forwarder {
     }
 }
 
+/// What a server is asked for: its path, or `*` for the server as a whole. An OPTIONS in absolute
+/// form without a path is that, too (RFC 9112 section 3.2.4), but hyper reads a `/` there.
+fn in_origin_form(uri: &Uri) -> Result<Uri, InvalidUri> {
+    match uri.path_and_query() {
+        None => Ok(Uri::from_static("/")),
+        Some(path) if path.as_str() == "*" => Ok(Uri::from_static("*")),
+        // It was read once, and is shared.
+        Some(path) if path.as_str().starts_with('/') => Ok(Uri::from(path.clone())),
+        // A query alone.
+        Some(path) => path.to_string().parse::<Uri>(),
+    }
+}
+
 /// Whether a server becomes what it was asked to become (RFC 9110 section 7.8).
 fn switches_as_asked(web: &WebRequest, headers: &HeaderMap) -> bool {
     let asked = web.fields.upgrade.as_deref().filter(|_| web.kind == Kind::Upgrade);
@@ -538,5 +544,24 @@ fn refusal_of(error: &hyper::Error, progress: &Progress) -> Refusal {
         Refusal::Protocol
     } else {
         Refusal::Closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_asked_for_a_path_or_for_themselves() {
+        for (uri, path) in [
+            ("http://a.example", "/"),
+            ("http://a.example/", "/"),
+            ("http://a.example/b?c", "/b?c"),
+            ("http://a.example?c", "/?c"),
+            ("/b", "/b"),
+            ("*", "*"),
+        ] {
+            assert_eq!(in_origin_form(&uri.parse().unwrap()).unwrap(), path, "{uri}");
+        }
     }
 }

@@ -78,6 +78,7 @@ where
             }
             let frame = match self.body_has_ended {
                 true => None,
+                false if self.inspector.has_more() => Some(Ok(Frame::data(Bytes::new()))),
                 false => self.body.frame().await,
             };
             let step = match frame {

@@ -153,6 +153,12 @@ pub trait Inspect: Send {
         true
     }
 
+    /// [`Inspect::data`] gave some of the bytes only, and is to be called with none for the others
+    /// before it gets new ones.
+    fn has_more(&self) -> bool {
+        false
+    }
+
     /// [`Inspect::end`] gave some of the bytes only, and is to be called again for the others.
     fn is_waiting(&self) -> bool {
         false

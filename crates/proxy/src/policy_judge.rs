@@ -18,8 +18,7 @@ use gauntlet_policy::web_rules::{QuotaUse, WebQuota};
 use gauntlet_urlfilter::{Match, Matched, Matches, Origin, Role, UrlLists};
 use gauntlet_web::release::Asked;
 use gauntlet_web::{
-    Listed, RELEASED_ACTION, RequestKind, WebAction, WebChange, WebDisposition, WebItem, WebListed,
-    WebResponse,
+    Listed, RELEASED_ACTION, WebAction, WebChange, WebDisposition, WebItem, WebListed, WebResponse,
 };
 use hyper::header::CONTENT_LENGTH;
 use hyper::{HeaderMap, Uri};
@@ -31,6 +30,7 @@ use crate::judge::{
 use crate::meter::Meter;
 use crate::quotas::Quotas;
 use crate::rate_limit::RateLimit;
+use crate::reason::minutes;
 use crate::releases::{Desk, Releases};
 use crate::request::{Kind, WebRequest};
 use crate::settings::Limits;
@@ -202,7 +202,7 @@ impl PolicyJudge {
             return None;
         }
         let open = self.warnings.go_on(&value("token")?, &person(request), Instant::now())?;
-        let evidence = format!("goes on for {} minutes; reason given: {reason}", open.minutes);
+        let evidence = format!("goes on for {}; reason given: {reason}", minutes(open.minutes));
         let note = Note { rules: vec![open.rule], evidence, ..Note::default() };
         Some(Decision::Noted(Box::new(Decision::Redirect(open.url)), note))
     }
@@ -410,7 +410,7 @@ fn item<'a>(
         client: request.client,
         user: request.user.as_deref(),
         method: request.method.as_str(),
-        kind: kind(request.kind),
+        kind: request.kind.into(),
         url: &request.url,
         port: request.port,
         listed,
@@ -475,15 +475,6 @@ fn note(disposition: &WebDisposition, listed: &[Listed<'_>]) -> Note {
         evidence: first.map(|l| format!("{}: {}", l.list, l.pattern)).unwrap_or_default(),
         action: disposition.action.name(),
         listed: listed.iter().map(kept).collect(),
-    }
-}
-
-fn kind(kind: Kind) -> RequestKind {
-    match kind {
-        Kind::Plain => RequestKind::Plain,
-        Kind::Connect => RequestKind::Tunnel,
-        Kind::Upgrade => RequestKind::Upgrade,
-        Kind::Lookup => RequestKind::Lookup,
     }
 }
 

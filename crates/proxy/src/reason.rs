@@ -26,6 +26,14 @@ pub struct Note {
     pub listed: Vec<WebListed>,
 }
 
+/// As a sentence has it.
+pub(crate) fn minutes(count: u32) -> String {
+    match count {
+        1 => "1 minute".to_owned(),
+        count => format!("{count} minutes"),
+    }
+}
+
 /// How a person who was warned may go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gauntlet_mail::CanonicalUrl;
 use gauntlet_mail::url::canonical;
+use gauntlet_web::RequestKind;
 use hyper::header::{
     CONTENT_TYPE, HOST, HeaderName, HeaderValue, RANGE, REFERER, UPGRADE, USER_AGENT,
 };
@@ -52,6 +53,17 @@ pub enum Kind {
     Upgrade,
     /// A query for a name (DNS): nothing is sent to the host.
     Lookup,
+}
+
+impl From<Kind> for RequestKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Plain => RequestKind::Plain,
+            Kind::Connect => RequestKind::Tunnel,
+            Kind::Upgrade => RequestKind::Upgrade,
+            Kind::Lookup => RequestKind::Lookup,
+        }
+    }
 }
 
 /// Selected header fields: their lines joined by commas, and what is no UTF-8 replaced.

@@ -264,8 +264,9 @@ fn admit(stream: TcpStream, peer: SocketAddr, shared: &Shared, tls: Option<&TlsA
     let refusal = if is_known { Refusal::Connections } else { Refusal::Client };
     if let Some(place) = is_known.then(|| shared.admission.take(address)).flatten() {
         let times = &service.settings.times;
-        let client = Arc::new(Client::new(address, times, place, shared.alive.clone()));
-        tokio::spawn(serve(stream, client, service, tls.cloned()));
+        let mut client = Client::new(address, times, place, shared.alive.clone());
+        client.local = stream.local_addr().ok();
+        tokio::spawn(serve(stream, Arc::new(client), service, tls.cloned()));
     } else if let Ok(permit) = Arc::clone(&shared.refusing).try_acquire_owned() {
         let tls = tls.cloned();
         tokio::spawn(async move {

@@ -163,7 +163,7 @@ impl Service {
             Some(Inside::Refused(refusal)) => return Err(refusal),
         };
         smuggling::check(&request)?;
-        let script = pac::answer(&request, &self.settings.pac, self.speaks);
+        let script = pac::answer(&request, &self.settings.pac, self.speaks, client.local);
         if let Some(script) = script.filter(|_| client.original.is_none()) {
             return Ok(Answer::Response(script));
         }

@@ -248,6 +248,29 @@ async fn only_safe_requests_are_sent_again_over_a_new_connection() {
 }
 
 #[tokio::test]
+async fn who_ends_their_side_after_a_request_gets_the_answer() {
+    let (proxy, origin) = (Proxy::start(settings()).await, Origin::echo().await);
+    let secret = "x".repeat(70_000);
+    for body in ["", "a body", &secret] {
+        let mut stream = proxy.connect().await;
+        let (url, length) = (origin.url("/half"), body.len());
+        let request =
+            format!("POST {url} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = read_all(&mut stream).await;
+        assert!(answer.contains("POST /half\n") && answer.contains(body), "{answer}");
+    }
+    // What is not whole has no answer of a server.
+    let mut stream = proxy.connect().await;
+    let request = format!("POST {} HTTP/1.1\r\nContent-Length: 9\r\n\r\npart", origin.url("/"));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(!answer.contains("200 OK"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_loop_is_refused_and_max_forwards_is_counted() {
     let (proxy, origin) = (Proxy::start(settings()).await, Origin::echo().await);
     let url = origin.url("/");

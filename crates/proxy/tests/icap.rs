@@ -210,6 +210,22 @@ async fn an_inspector_gets_the_whole_body_past_the_preview() {
 }
 
 #[tokio::test]
+async fn a_body_in_a_transfer_coding_that_nobody_undoes_is_refused() {
+    let icap = Icap::judged(ByPath).await;
+    for (coding, status) in
+        [("gzip, chunked", "502"), ("gzip", "502"), ("chunked", "204"), ("identity", "204")]
+    {
+        let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n");
+        let message = Message::respmod("/", &head).field("Allow: 204").body("1\r\na\r\n0\r\n\r\n");
+        let answer = icap.ask(&message).await;
+        assert!(
+            answer.contains(&format!("/1.{} {status} ", u8::from(status == "502"))),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn bodies_stream_and_what_turns_bad_is_cut() {
     let icap = Icap::judged(ByPath).await;
     for (path, fields) in [("/", "X-None: 1"), ("/stream", "Preview: 0"), ("/stream", "X-None: 1")]

@@ -29,6 +29,16 @@ async fn the_proxys_port_serves_the_script() {
         assert!(answer.contains("content-type: application/x-ns-proxy-autoconfig\r\n"), "{answer}");
         assert!(answer.ends_with(&expected), "{answer}");
     }
+    // As a router has it that leads port 80 here, and as HTTP/1.0 has it.
+    let port = proxy.address.port();
+    for (host, found) in [
+        ("Host: wpad\r\n", format!("wpad:{port}")),
+        ("Host: [::1]\r\n", format!("[::1]:{port}")),
+        ("", proxy.address.to_string()),
+    ] {
+        let answer = proxy.talk(format!("GET /wpad.dat HTTP/1.0\r\n{host}\r\n")).await;
+        assert!(answer.contains(&format!("return \"PROXY {found}\";")), "{answer}");
+    }
     let head = format!("HEAD /proxy.pac HTTP/1.0\r\nHost: {}\r\n\r\n", proxy.address);
     let answer = proxy.talk(head).await;
     assert!(answer.contains(&format!("content-length: {}\r\n", expected.len())), "{answer}");

@@ -19,6 +19,7 @@ use std::time::Duration;
 use gauntlet_mail::Network;
 use serde::{Deserialize, Serialize};
 
+use crate::item::RequestKind;
 pub use crate::pac::Pac;
 use content::{ContentSettings, ContentSettingsError};
 pub use dns::{BlockedAnswer, DnsSettings, LoggedQueries};
@@ -106,6 +107,25 @@ impl Default for Settings {
             icap: IcapSettings::default(),
             dns: DnsSettings::default(),
             content: ContentSettings::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether requests of this kind may reach a port.
+    ///
+    /// # Errors
+    /// The setting that does not have it.
+    pub fn check_port(&self, kind: RequestKind, port: u16) -> Result<(), &'static str> {
+        let (name, ports) = match kind {
+            RequestKind::Tunnel => ("connect_ports", &self.connect_ports),
+            RequestKind::Plain | RequestKind::Upgrade | RequestKind::Lookup => {
+                ("plain_ports", &self.plain_ports)
+            }
+        };
+        match ports.iter().any(|range| range.contains(port)) {
+            true => Ok(()),
+            false => Err(name),
         }
     }
 }

@@ -70,6 +70,10 @@ impl Inspect for Chain {
         self.first.keeps_length() && self.second.keeps_length()
     }
 
+    fn has_more(&self) -> bool {
+        self.first.has_more()
+    }
+
     fn is_waiting(&self) -> bool {
         !self.first_has_ended || self.second.is_waiting()
     }

@@ -172,6 +172,10 @@ impl Service {
         let inspector = match question.response {
             None => inspector,
             Some((status, mut fields)) => {
+                // Nobody undoes it, and the body would be judged as it is not shown.
+                if has_body && !headers::is_plainly_framed(&fields) {
+                    return Err(Refusal::TransferCoding);
+                }
                 headers::remove_hop_by_hop(&mut fields);
                 let is_part_asked_for = web.fields.has_range;
                 let head = ResponseHead { status, headers: &fields, is_part_asked_for };

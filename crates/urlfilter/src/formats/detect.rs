@@ -26,11 +26,11 @@ pub fn detect(file: &str, start: &[u8]) -> Detected {
         _ => None,
     };
     let text = String::from_utf8_lossy(start);
-    let (format, by) = by_name.unwrap_or_else(|| by_lines(&text));
+    let (format, by) = by_name.unwrap_or_else(|| by_lines(&text, name.ends_with(".acl")));
     Detected { format, by }
 }
 
-fn by_lines(text: &str) -> (Format, &'static str) {
+fn by_lines(text: &str, is_acl: bool) -> (Format, &'static str) {
     let lines = || text.lines().take(LINES_MAX).map(str::trim_end).filter(|line| !line.is_empty());
     if let Some(found) = lines().find_map(telling) {
         return found;
@@ -53,7 +53,8 @@ fn by_lines(text: &str) -> (Format, &'static str) {
         return (Format::SquidRegexes, "regular expressions");
     }
     let dotted = values.iter().filter(|line| line.starts_with('.') && !line.contains('/')).count();
-    if dotted * 2 > values.len() {
+    // Squid's own name for such files, in which one line may be enough to tell.
+    if dotted * 2 > values.len() || (is_acl && dotted > 0) {
         return (Format::SquidDomains, "domains with a leading dot");
     }
     (Format::Plain, "nothing else fits")
