@@ -1,6 +1,7 @@
 //! A text on its way to the automaton: character references decoded, in the one form.
 
 use gauntlet_mail::html::entity;
+use html_escape::NAMED_ENTITIES;
 
 use crate::fold::Folder;
 
@@ -67,13 +68,22 @@ impl View {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        let rest = match entity::reference(pending.as_bytes(), false) {
-            None => pending.as_str(),
-            Some((c, length)) => {
+        let rest = match (named(&pending), entity::reference(pending.as_bytes(), false)) {
+            (Some(characters), _) => characters,
+            (None, None) => pending.as_str(),
+            (None, Some((c, length))) => {
                 self.folder.push(c, &mut self.out);
                 pending.get(length..).unwrap_or_default()
             }
         };
         rest.chars().for_each(|c| self.folder.push(c, &mut self.out));
     }
+}
+
+/// The characters of a name that browsers know (HTML Living Standard, section 13.5); those without
+/// a semicolon are few, and read by [`entity::reference`].
+fn named(reference: &str) -> Option<&'static str> {
+    let name = reference.strip_prefix('&')?.strip_suffix(';')?.as_bytes();
+    let at = NAMED_ENTITIES.binary_search_by(|(known, _)| (*known).cmp(name)).ok()?;
+    NAMED_ENTITIES.get(at).map(|(_, characters)| *characters)
 }

@@ -40,6 +40,27 @@ fn nuls_are_no_part_of_a_word() {
 }
 
 #[test]
+fn letters_by_any_name_that_browsers_know() {
+    let set = set("<žena><60>\n<сексшоп><60>\n<fjord><60>\n<größe><60>\n");
+    for page in [
+        "<p>&zcaron;ena",
+        "<p>&Zcaron;ENA",
+        "<p>&scy;&iecy;&kcy;&scy;&shcy;&ocy;&pcy;",
+        "<p>&SHcy; &Scy;&IEcy;&Kcy;&Scy;&SHcy;&Ocy;&Pcy;",
+        "<p>&fjlig;ord",
+        "<p>gr&ouml;&szlig;e",
+        "<p>gr&ouml&szlige",
+        "<p>gr&#246;&#xdf;e",
+        "<p>gr&ouml;&ApplyFunction;&szlig;e",
+    ] {
+        assert_eq!(text_points(&set, page), 60, "{page}");
+    }
+    for page in ["<p>&zcaronena", "<p>&Zcaron ;ena", "<p>&zcaro;ena", "<p>&amp;zcaron;ena"] {
+        assert_eq!(text_points(&set, page), 0, "{page}");
+    }
+}
+
+#[test]
 fn tags_that_are_within_a_line_or_unknown() {
     all_join(&[
         "<zz>",
