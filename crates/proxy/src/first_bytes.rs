@@ -8,7 +8,7 @@ use crate::client_hello::{ClientHello, Reading, read};
 
 /// Blank lines before a request (RFC 9112 section 2.2: servers ignore them).
 const BLANK_BYTES_MAX: usize = 64;
-/// Of a method, of the blanks behind it, and of a scheme.
+/// Of blanks behind a method, and of a scheme.
 const WORD_BYTES_MAX: usize = 64;
 
 /// What the first bytes are.
@@ -44,9 +44,6 @@ fn http(bytes: &[u8]) -> Protocol {
     }
     let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     let (method, rest) = word(line, is_token);
-    if method > WORD_BYTES_MAX {
-        return Protocol::Other;
-    }
     let (blanks, target) = word(rest, |b| matches!(b, b' ' | b'\t'));
     match (method, rest.is_empty(), blanks) {
         (_, true, _) => return Protocol::NeedsMore,
@@ -59,22 +56,27 @@ fn http(bytes: &[u8]) -> Protocol {
     match target {
         [] => Protocol::NeedsMore,
         [b'/' | b'*', ..] => Protocol::Http,
-        _ => absolute(line.starts_with(b"CONNECT"), target),
+        _ if line.starts_with(b"CONNECT") || is_absolute(target) => Protocol::Http,
+        _ => by_version(line),
     }
 }
 
-/// The begin of an absolute URI; CONNECT has a host instead.
-fn absolute(is_connect: bool, target: &[u8]) -> Protocol {
-    if is_connect {
-        return Protocol::Http;
-    }
+/// The begin of an absolute URI.
+fn is_absolute(target: &[u8]) -> bool {
     let is_scheme = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
     let (scheme, rest) = word(target, is_scheme);
-    match rest {
-        _ if scheme == 0 || scheme > WORD_BYTES_MAX => Protocol::Other,
-        _ if rest.starts_with(b"://") => Protocol::Http,
-        _ if b"://".starts_with(rest) => Protocol::NeedsMore,
-        _ => Protocol::Other,
+    (1..=WORD_BYTES_MAX).contains(&scheme) && rest.starts_with(b"://")
+}
+
+/// Another target is none, but some servers take it: what says its version is a request. Other
+/// protocols of lines send theirs whole.
+fn by_version(line: &[u8]) -> Protocol {
+    let end = memchr::memchr(b'\n', line);
+    let first = line.get(..end.unwrap_or(line.len())).unwrap_or(line).to_ascii_uppercase();
+    match end {
+        _ if memchr::memmem::find(&first, b"HTTP/").is_some() => Protocol::Http,
+        Some(_) => Protocol::Other,
+        None => Protocol::NeedsMore,
     }
 }
 
@@ -102,13 +104,16 @@ mod tests {
             "GET http://a.example/",
             "GET x://a.example/",
             "CONNECT a.example:443 HTTP/1.1",
+            "GET secret HTTP/1.1\r\n",
+            "GET ?secret http/1.1",
+            &format!("{} / HTTP/1.1", "A".repeat(1000)),
         ] {
             assert_eq!(classify(text.as_bytes()), Protocol::Http, "{text:?}");
         }
         for text in [
             "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n",
             "EHLO host.example\r\n",
-            "a1 LOGIN user",
+            "a1 LOGIN user\r\n",
             "USER anonymous\r\n",
             "\0\0",
             "GET\r\n/",
@@ -117,7 +122,8 @@ mod tests {
         ] {
             assert_eq!(classify(text.as_bytes()), Protocol::Other, "{text:?}");
         }
-        for text in ["", "\r\n", "G", "GET ", "GET http", "GET http:/", "\x16\x03"] {
+        for text in ["", "\r\n", "G", "GET ", "GET http", "GET http:/", "a1 LOGIN user", "\x16\x03"]
+        {
             assert_eq!(classify(text.as_bytes()), Protocol::NeedsMore, "{text:?}");
         }
     }
@@ -125,11 +131,10 @@ mod tests {
     #[test]
     fn what_is_waited_for_is_bounded() {
         let bytes = |b: u8, n| vec![b; n];
-        assert_eq!(classify(&bytes(b'A', 65)), Protocol::Other);
         assert!(matches!(classify(&bytes(b'\n', 65)), Protocol::Malformed(_)));
         let blanks = [b"GET".to_vec(), bytes(b' ', 65)].concat();
         assert!(matches!(classify(&blanks), Protocol::Malformed(_)));
-        let scheme = [b"GET ".to_vec(), bytes(b'a', 65)].concat();
+        let scheme = [b"GET ".to_vec(), bytes(b'a', 65), b"://\n".to_vec()].concat();
         assert_eq!(classify(&scheme), Protocol::Other);
         assert!(matches!(classify(b"\x16\x03\x01\x00\x00"), Protocol::Malformed(_)));
     }

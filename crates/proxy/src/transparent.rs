@@ -116,6 +116,6 @@ async fn first_bytes(stream: &mut TcpStream) -> Option<(BytesMut, Protocol)> {
             first => return Some((bytes, first)),
         }
     }
-    // It is never reached: the readers have lower limits.
+    // Of what begins as a line of text and does not end.
     Some((bytes, Protocol::Malformed("the first bytes say nothing")))
 }

@@ -197,10 +197,10 @@ fn other_protocols_pass_if_the_settings_say_so() {
     let echo = |address: &str, bytes| {
         talk(&network, &format!("{address}:{ECHO_PORT}"), bytes).escape_ascii().to_string()
     };
-    assert_eq!(echo("10.77.2.2", b"SSH-2.0-x and more"), "SSH-2.0-x and more");
+    assert_eq!(echo("10.77.2.2", b"SSH-2.0-x and more\n"), "SSH-2.0-x and more\\n");
     let record = proxy.record();
-    assert_eq!((record.url.as_str(), record.bytes_in), ("10.77.2.2:8443", 18));
-    assert_eq!(echo("10.77.2.3", b"SSH-2.0-x"), "", "the address is blocked");
+    assert_eq!((record.url.as_str(), record.bytes_in), ("10.77.2.2:8443", 19));
+    assert_eq!(echo("10.77.2.3", b"SSH-2.0-x\n"), "", "the address is blocked");
     // What could be TLS or HTTP is not passed on unseen, however slowly it comes.
     for start in [&b""[..], b"\x16\x03", b"GE"] {
         let answer = network.within("client", || {
