@@ -94,7 +94,7 @@ impl Carrier {
             Plan::Page(name, refusal) => {
                 Box::pin(self.intercept(stream, name, Some(refusal))).await;
             }
-            Plan::Plain => Box::pin(self.plain(stream)).await,
+            Plan::Plain(refusal) => Box::pin(self.plain(stream, refusal)).await,
             Plan::Intercept(name) => Box::pin(self.intercept(stream, name, None)).await,
             Plan::Ask(name, protocols) => Box::pin(self.ask(stream, name, &protocols)).await,
         }
@@ -110,6 +110,7 @@ impl Carrier {
         match (said, refusal) {
             (Protocol::Tls(hello), None) => planner.with_tls(&hello),
             (Protocol::Tls(hello), Some(refusal)) => planner.refused(&hello, refusal),
+            (Protocol::Http, Some(refusal)) => Plan::Plain(Some(refusal)),
             (_, Some(refusal)) => Plan::End(refusal),
             (Protocol::Http, None) => planner.http(),
             (Protocol::Other, None) => planner.without_tls(),
@@ -141,7 +142,7 @@ impl Carrier {
             }
             Plan::End(refusal) => self.end(stream, &refusal).await,
             // Nothing else is planned for that.
-            Plan::Plain | Plan::Intercept(_) | Plan::Ask(..) | Plan::Page(..) => {}
+            Plan::Plain(_) | Plan::Intercept(_) | Plan::Ask(..) | Plan::Page(..) => {}
         }
     }
 
@@ -295,7 +296,7 @@ impl Carrier {
     }
 
     /// Serves requests without TLS, which would pass unseen as bytes.
-    async fn plain(mut self, stream: impl Stream + 'static) {
+    async fn plain(mut self, stream: impl Stream + 'static, refusal: Option<Refusal>) {
         let web = &self.tunnel.web;
         if let Some(server) = self.tunnel.server.take() {
             self.service.forwarder.keep(web, server).await;
@@ -303,7 +304,7 @@ impl Carrier {
         let name = web.host().to_owned();
         let route = Route { host: name.clone(), port: web.port, name };
         self.tunnel.exchange.record.tunnel = Some("plain_http");
-        self.inside(stream, Tunneled { scheme: Scheme::HTTP, route, refusal: None }).await;
+        self.inside(stream, Tunneled { scheme: Scheme::HTTP, route, refusal }).await;
     }
 
     /// Serves what is inside.

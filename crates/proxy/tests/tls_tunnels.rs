@@ -173,6 +173,16 @@ async fn requests_without_tls_in_a_tunnel_are_judged() {
 }
 
 #[tokio::test]
+async fn a_blocked_tunnel_shows_its_page_without_tls_too() {
+    let pki = Pki::new();
+    let request = b"GET / HTTP/1.1\r\nHost: blocked.example:8443\r\nConnection: close\r\n\r\n";
+    let (proxy, answer) = through(pki.decrypting(), "blocked.example", 8443, request).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("test: host"), "{answer}");
+    assert_eq!(proxy.counters.tls_intercepted.get(), 0);
+}
+
+#[tokio::test]
 async fn http2_without_tls_in_a_tunnel_is_judged() {
     let origin = Origin::echo().await;
     let proxy = judged(crate::common::settings(), BlocksPath("/secret")).await;

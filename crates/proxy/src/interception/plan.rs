@@ -16,8 +16,9 @@ pub(crate) enum Plan {
     Relay(Passed),
     /// It ends.
     End(Refusal),
-    /// It carries requests without TLS, which are judged as any others.
-    Plain,
+    /// It carries requests without TLS, which are judged as any others; or it was refused, and each
+    /// of them is answered with a page.
+    Plain(Option<Refusal>),
     /// It is decrypted, as the server of this name.
     Intercept(String),
     /// It may be another protocol than HTTP, which the server says: it is decrypted, as the server
@@ -74,7 +75,7 @@ impl Planner<'_> {
     /// The plan for a tunnel that begins with a request of HTTP.
     pub(crate) fn http(&self) -> Plan {
         match self.settings.not_http {
-            TunnelPolicy::Allow => Plan::Plain,
+            TunnelPolicy::Allow => Plan::Plain(None),
             TunnelPolicy::Block => Plan::End(Refusal::NotHttp),
         }
     }

@@ -72,7 +72,7 @@ impl Tunneled {
             return Err(Refusal::Unsupported("OPTIONS * within a tunnel"));
         }
         let (host, port) = host_and_port(self.scheme.as_str(), authority.as_str())?;
-        // Without TLS, clients are used to say a port that the proxy, not they connect to.
+        // CONNECT has said the port, which not every client says again.
         let is_port_left_out = self.scheme == Scheme::HTTP && authority.port().is_none();
         let is_ours = scheme.is_none_or(|scheme| scheme == self.scheme)
             && host == self.route.name
