@@ -301,7 +301,10 @@ fn after_undo(
 ) -> std::io::Result<()> {
     let next = match purpose {
         Purpose::Trial => "",
-        Purpose::Milter => "next: `postfix reload`, then stop the node\n",
+        Purpose::Milter => {
+            "next: `postfix reload` (with `-c` and its folder, if that is not /etc/postfix), \
+                            then stop the node\n"
+        }
         Purpose::Front => "next: stop the node, and take its records out of the DNS\n",
         Purpose::Array => {
             "next: stop the node, take its records out of the DNS, and `gauntlet array leave NAME` \

@@ -52,6 +52,16 @@ pub(super) struct Service {
     pub(super) folder: Option<PathBuf>,
 }
 
+impl Service {
+    /// The command that has this Postfix read its settings.
+    pub(super) fn reload_postfix(&self) -> String {
+        match &self.folder {
+            Some(folder) => format!("postfix -c {} reload", folder.display()),
+            None => "postfix reload".to_owned(),
+        }
+    }
+}
+
 /// How mail is passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hop {

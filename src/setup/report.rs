@@ -186,17 +186,22 @@ impl Report<'_> {
         if let Some(service) = &self.answers.service {
             if service.address.starts_with("unix:") {
                 all.push(
-                    "see to it that the mail server's user can open the socket: its folder,                      socket_mode, and a chroot that the mail server may run in"
+                    "see to it that the mail server's user can open the socket: its folder, \
+                     socket_mode, and a chroot that the mail server may run in"
                         .to_owned(),
                 );
             }
             all.push(match (service.mta, service.apply) {
-                (Mta::Postfix, true) => "`postfix reload`, once the node runs: without it Postfix \
-                                         answers 451 (milter_default_action)"
-                    .to_owned(),
-                (Mta::Postfix, false) => "put the lines above into Postfix (`--apply-postfix` \
-                                          does it on this machine), then `postfix reload`"
-                    .to_owned(),
+                (Mta::Postfix, true) => format!(
+                    "`{}`, once the node runs: without it Postfix answers 451 \
+                     (milter_default_action)",
+                    service.reload_postfix()
+                ),
+                (Mta::Postfix, false) => format!(
+                    "put the lines above into Postfix (`--apply-postfix` does it on this machine), \
+                     then `{}`",
+                    service.reload_postfix()
+                ),
                 (Mta::Exim, _) => "put the lines above into Exim's configuration, and reload \
                                    Exim"
                     .to_owned(),
