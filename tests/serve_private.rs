@@ -8,18 +8,29 @@ use std::process::Command;
 
 use crate::common::{Node, Smtp, message};
 
-/// Every file and folder below, with it.
+/// Every file and folder below, with it. Processes of the node, which end shortly after it, remove
+/// some meanwhile.
 fn all(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
-    for entry in std::fs::read_dir(folder).unwrap() {
+    let Some(entries) = if_there(std::fs::read_dir(folder), folder) else { return found };
+    for entry in entries {
         let path = entry.unwrap().path();
-        match path.symlink_metadata() {
-            Ok(seen) if seen.is_dir() => found.extend(all(&path)),
-            Ok(_) => found.push(path),
-            Err(_) => {}
+        match if_there(path.symlink_metadata(), &path) {
+            Some(seen) if seen.is_dir() => found.extend(all(&path)),
+            Some(_) => found.push(path),
+            None => {}
         }
     }
     found
+}
+
+/// Nothing if the file has gone; any other error ends the test.
+fn if_there<T>(result: std::io::Result<T>, path: &Path) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => panic!("{}: {error}", path.display()),
+    }
 }
 
 /// What others may read, write or enter.
@@ -35,7 +46,8 @@ fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
 fn open_up(folder: &Path) {
     for path in all(folder) {
         let mode = if path.is_dir() { 0o755 } else { 0o644 };
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let opened = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+        if_there(opened, &path);
     }
 }
 
