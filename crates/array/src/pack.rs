@@ -13,26 +13,28 @@
 //! the pack's terms (each as the distance from the one before), the length of its record; then the
 //! records (MessagePack of the fields by name, so that older and newer programs read each other).
 //! Numbers are LEB128.
+//!
+//! All before the records, the directory, is a block of the frame by itself, so that the start of a
+//! body is enough to know which messages have which terms. In packs of older programs the first
+//! block goes on with records.
+
+mod reading;
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::ops::Range;
 
-use gauntlet_store::log::{Cursor, LoggedMessage, terms_of};
+use gauntlet_store::log::{LoggedMessage, terms_of};
 use gauntlet_store::record::{Event, LogRecord};
-use serde::{Deserialize, Serialize};
-use zstd_safe::{DCtx, InBuffer, OutBuffer};
+use serde::Serialize;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 use crate::error::ArrayError;
+
+pub use reading::{Decoder, Unpacked, start_bytes};
 
 /// Most messages of a pack.
 pub const MESSAGES_MAX: usize = 256;
 /// Bytes of records that complete a pack.
 const RECORD_BYTES: usize = 1 << 20;
-/// Most bytes that a pack may unfold to: more is damage.
-const UNPACKED_BYTES_MAX: usize = 256 << 20;
-/// So much is unfolded for the directory at first: a block of Zstandard is no longer.
-const DIRECTORY_BYTES: usize = 128 << 10;
 /// Leading byte of format 1.
 const FORMAT: u8 = 1;
 
@@ -84,13 +86,6 @@ struct StoredRef<'a> {
     record: &'a LogRecord,
     #[serde(skip_serializing_if = "<[Event]>::is_empty")]
     events: &'a [Event],
-}
-
-#[derive(Deserialize)]
-struct Stored {
-    record: LogRecord,
-    #[serde(default)]
-    events: Vec<Event>,
 }
 
 /// Packs messages of one day, in their order. What filters cost and how long stages took is kept to
@@ -146,30 +141,20 @@ impl Builder {
         let all: BTreeSet<i32> =
             self.messages.iter().flat_map(|(_, keys, _)| keys).copied().collect();
         let terms: Vec<i32> = all.into_iter().collect();
-        let mut plain = Vec::with_capacity(self.records.len() + 64 * self.messages.len());
-        push_number(&mut plain, self.messages.len());
+        let mut directory = Vec::with_capacity(64 * self.messages.len());
+        push_number(&mut directory, self.messages.len());
         for (cursor, keys, length) in &self.messages {
-            plain.extend_from_slice(&cursor.to_le_bytes());
-            push_number(&mut plain, keys.len());
+            directory.extend_from_slice(&cursor.to_le_bytes());
+            push_number(&mut directory, keys.len());
             let mut before = 0;
             for key in keys {
                 let place = terms.binary_search(key).unwrap_or_default();
-                push_number(&mut plain, place - before);
+                push_number(&mut directory, place - before);
                 before = place;
             }
-            push_number(&mut plain, *length);
+            push_number(&mut directory, *length);
         }
-        plain.extend_from_slice(&self.records);
-        let mut frame = Vec::with_capacity(zstd_safe::compress_bound(plain.len()));
-        zstd_safe::compress(&mut frame, &plain, effort.level()).map_err(|code| {
-            ArrayError::Damaged {
-                what: "a pack of the log".to_owned(),
-                cause: zstd_safe::get_error_name(code).to_owned(),
-            }
-        })?;
-        let mut body = Vec::with_capacity(frame.len() + 1);
-        body.push(FORMAT);
-        body.extend_from_slice(&frame);
+        let body = fold(&directory, &self.records, effort)?;
         let cursors = self.messages.iter().map(|(cursor, ..)| *cursor);
         Ok(Pack {
             first: cursors.clone().min().unwrap_or_default(),
@@ -179,6 +164,39 @@ impl Builder {
             body,
         })
     }
+}
+
+/// The body of a pack with this directory and these records.
+///
+/// # Errors
+/// If Zstandard refuses them.
+pub fn fold(directory: &[u8], records: &[u8], effort: Effort) -> Result<Vec<u8>, ArrayError> {
+    let refused = |code| ArrayError::Damaged {
+        what: "a pack of the log".to_owned(),
+        cause: zstd_safe::get_error_name(code).to_owned(),
+    };
+    let bytes = directory.len() + records.len();
+    // The end of a block by itself takes some bytes more.
+    let mut frame = Vec::with_capacity(zstd_safe::compress_bound(bytes) + 64);
+    let mut output = OutBuffer::around(&mut frame);
+    let mut encoder = CCtx::create();
+    encoder.set_parameter(CParameter::CompressionLevel(effort.level())).map_err(refused)?;
+    // It is in the frame then, and tables are as large as that needs.
+    encoder.set_pledged_src_size(Some(bytes as u64)).map_err(refused)?;
+    let mut input = InBuffer::around(directory);
+    while input.pos() < directory.len() {
+        encoder.compress_stream(&mut output, &mut input).map_err(refused)?;
+    }
+    while encoder.flush_stream(&mut output).map_err(refused)? > 0 {}
+    let mut input = InBuffer::around(records);
+    while input.pos() < records.len() {
+        encoder.compress_stream(&mut output, &mut input).map_err(refused)?;
+    }
+    while encoder.end_stream(&mut output).map_err(refused)? > 0 {}
+    let mut body = Vec::with_capacity(frame.len() + 1);
+    body.push(FORMAT);
+    body.extend_from_slice(&frame);
+    Ok(body)
 }
 
 /// The number to seven significant bits, one in a hundred. Its last two bytes are zero then, which
@@ -196,188 +214,6 @@ fn seven_bits(number: f32) -> f32 {
 fn two_digits(number: u64) -> u64 {
     let unit = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     number.saturating_add(unit / 2) / unit * unit
-}
-
-/// A pack, unfolded as far as it is read: of many packs a search needs the directory alone, and of
-/// others one message.
-pub struct Unpacked<'b> {
-    frame: &'b [u8],
-    /// Bytes of the frame that are unfolded.
-    read: usize,
-    decoder: DCtx<'static>,
-    /// As long as all that it unfolds to; `filled` bytes of it are there.
-    plain: Vec<u8>,
-    filled: usize,
-    messages: Vec<Packed>,
-}
-
-impl fmt::Debug for Unpacked<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (messages, filled) = (self.messages.len(), self.filled);
-        f.debug_struct("Unpacked")
-            .field("messages", &messages)
-            .field("filled", &filled)
-            .finish_non_exhaustive()
-    }
-}
-
-/// One message of a pack.
-#[derive(Debug)]
-struct Packed {
-    cursor: i64,
-    /// Bytes of the places of its terms in the pack's list.
-    terms: Range<usize>,
-    /// Bytes of its record.
-    record: Range<usize>,
-}
-
-impl<'b> Unpacked<'b> {
-    /// Opens the body of a pack and reads its directory.
-    ///
-    /// # Errors
-    /// If it is damaged, or of a format that a newer program made.
-    pub fn new(body: &'b [u8]) -> Result<Self, ArrayError> {
-        let (frame, bytes) = frame_of(body)?;
-        let plain = vec![0; bytes];
-        let decoder = DCtx::create();
-        let mut unpacked =
-            Unpacked { frame, read: 0, decoder, plain, filled: 0, messages: Vec::new() };
-        let mut wanted = DIRECTORY_BYTES;
-        loop {
-            unpacked.unfold(wanted.min(bytes))?;
-            let known = unpacked.plain.get(..unpacked.filled).unwrap_or_default();
-            match directory(known, bytes) {
-                Some(messages) => {
-                    unpacked.messages = messages;
-                    return Ok(unpacked);
-                }
-                None if wanted < bytes => wanted = wanted.saturating_mul(2),
-                None => return Err(damaged("its directory is cut short")),
-            }
-        }
-    }
-
-    /// Unfolds the first `wanted` bytes, if they are not there yet.
-    fn unfold(&mut self, wanted: usize) -> Result<(), ArrayError> {
-        while self.filled < wanted {
-            let Some(room) = self.plain.get_mut(self.filled..wanted) else {
-                return Err(damaged("it ends too early"));
-            };
-            let mut output = OutBuffer::around(room);
-            let mut input = InBuffer::around(self.frame.get(self.read..).unwrap_or_default());
-            self.decoder
-                .decompress_stream(&mut output, &mut input)
-                .map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
-            let (made, taken) = (output.pos(), input.pos());
-            if made == 0 && taken == 0 {
-                return Err(damaged("it ends too early"));
-            }
-            (self.filled, self.read) = (self.filled + made, self.read + taken);
-        }
-        Ok(())
-    }
-
-    /// Places of messages that have, for each of these lists, at least one of the keys, newest
-    /// first. `terms` are those of the pack's row.
-    pub fn find(&self, terms: &[i32], required: &[Vec<i32>]) -> Vec<usize> {
-        let place = |key: &i32| terms.binary_search(key).ok();
-        let lists: Vec<Vec<usize>> =
-            required.iter().map(|any| any.iter().filter_map(place).collect()).collect();
-        let mut seen = vec![false; lists.len()];
-        let mut has_all = |message: &Packed| {
-            seen.fill(false);
-            for place in self.places(message) {
-                for (list, seen) in lists.iter().zip(&mut seen) {
-                    *seen |= list.contains(&place);
-                }
-            }
-            seen.iter().all(|seen| *seen)
-        };
-        let mut found: Vec<usize> = Vec::new();
-        for (at, message) in self.messages.iter().enumerate() {
-            if has_all(message) {
-                found.push(at);
-            }
-        }
-        found.sort_by_key(|&at| std::cmp::Reverse(self.messages.get(at).map(|m| m.cursor)));
-        found
-    }
-
-    /// Places of a message's terms in the pack's list, ascending.
-    fn places(&self, message: &Packed) -> impl Iterator<Item = usize> {
-        let mut rest = self.plain.get(message.terms.clone()).unwrap_or_default();
-        let mut place = 0_usize;
-        std::iter::from_fn(move || {
-            place = place.checked_add(take_number(&mut rest)?)?;
-            Some(place)
-        })
-    }
-
-    /// The cursor of the message at this place.
-    pub fn cursor(&self, place: usize) -> Option<i64> {
-        self.messages.get(place).map(|m| m.cursor)
-    }
-
-    /// The message at this place.
-    ///
-    /// # Errors
-    /// If it is damaged.
-    pub fn message(&mut self, place: usize) -> Result<LoggedMessage, ArrayError> {
-        let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
-        let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
-        self.unfold(record.end)?;
-        let record = self.plain.get(record).unwrap_or_default();
-        let stored: Stored =
-            rmp_serde::from_slice(record).map_err(|error| damaged(&error.to_string()))?;
-        let Stored { record, events } = stored;
-        Ok(LoggedMessage { cursor, record, events, node: String::new() })
-    }
-}
-
-fn damaged(cause: &str) -> ArrayError {
-    ArrayError::Damaged { what: "a pack of the array's log".to_owned(), cause: cause.to_owned() }
-}
-
-/// The frame of a body, and the number of bytes that it unfolds to.
-fn frame_of(body: &[u8]) -> Result<(&[u8], usize), ArrayError> {
-    let (&format, frame) = body.split_first().ok_or_else(|| damaged("it is empty"))?;
-    if format != FORMAT {
-        return Err(damaged(&format!("format {format} is of a newer program")));
-    }
-    let length = zstd_safe::get_frame_content_size(frame).map_err(|_| damaged("no frame"))?;
-    let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    match length > UNPACKED_BYTES_MAX {
-        true => Err(damaged(&format!("it claims {length} bytes"))),
-        false => Ok((frame, length)),
-    }
-}
-
-/// The messages of a pack of `bytes` bytes, of which the first are known; none if the directory is
-/// longer than those, or wrong.
-fn directory(known: &[u8], bytes: usize) -> Option<Vec<Packed>> {
-    let mut rest = known;
-    let at = |rest: &[u8]| known.len() - rest.len();
-    let mut lengths = Vec::new();
-    let mut messages = Vec::new();
-    for _ in 0..take_number(&mut rest)? {
-        let (cursor, after) = rest.split_first_chunk::<8>()?;
-        rest = after;
-        let terms = take_number(&mut rest)?;
-        let start = at(rest);
-        for _ in 0..terms {
-            take_number(&mut rest)?;
-        }
-        let terms = start..at(rest);
-        lengths.push(take_number(&mut rest)?);
-        messages.push(Packed { cursor: i64::from_le_bytes(*cursor), terms, record: 0..0 });
-    }
-    let mut start = at(rest);
-    for (message, length) in messages.iter_mut().zip(lengths) {
-        let end = start.checked_add(length).filter(|end| *end <= bytes)?;
-        message.record = start..end;
-        start = end;
-    }
-    Some(messages)
 }
 
 /// Appends a number as LEB128.
@@ -407,7 +243,7 @@ fn take_number(rest: &mut &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use gauntlet_store::Query;
-    use gauntlet_store::log::Matcher;
+    use gauntlet_store::log::{Cursor, Matcher};
 
     fn message(n: i64) -> LoggedMessage {
         let record = LogRecord {
@@ -443,6 +279,23 @@ mod tests {
         let expected: Vec<usize> = (0..256).rev().filter(|at| at % 7 == 3).collect();
         assert_eq!(found, expected);
         assert_eq!(unpacked.find(&packs[0].terms, &[vec![key("w4711")]]), [0; 0]);
+    }
+
+    #[test]
+    fn the_start_of_a_pack_tells_which_messages_have_terms() {
+        let packs = pack(&(0..200).map(message).collect::<Vec<_>>(), Effort::Tight).unwrap();
+        let (body, terms) = (&packs[0].body, &packs[0].terms);
+        let start = start_bytes(&body[..16]).unwrap();
+        assert!(start < body.len(), "{start} of {}", body.len());
+        let read = Unpacked::of_start(&body[..start], Decoder::default()).unwrap();
+        let (mut read, whole) = (read.unwrap(), Unpacked::new(body).unwrap());
+        for word in ["w3", "w42", "winvoice", "wnothing"] {
+            let wanted = [vec![key(word)]];
+            assert_eq!(read.find(terms, &wanted), whole.find(terms, &wanted), "{word}");
+        }
+        assert!(read.message(0).is_err());
+        let shorter = Unpacked::of_start(&body[..start - 1], read.into_decoder()).unwrap();
+        assert!(shorter.is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use gauntlet_array::Session;
+use gauntlet_array::{Session, pack};
 use gauntlet_mail::date::day_name;
 
 const DAY_MS: i64 = 86_400_000;
@@ -11,8 +11,6 @@ const DAY_MS: i64 = 86_400_000;
 const CURSORS_PER_MS: i64 = 4096;
 /// Packs read and written at once.
 const CHUNK: i64 = 64;
-/// How hard the copies are pressed: as a node does that is behind.
-const LEVEL: i32 = 3;
 
 /// Leaves out the index of terms until the copies are there: made at once, a day takes seconds.
 pub(crate) async fn drop_index(session: &Session) -> Result<(), Box<dyn Error>> {
@@ -67,11 +65,12 @@ pub(crate) async fn copy_day(session: &Session, from: i64, to: i64) -> Result<()
     Ok(())
 }
 
-/// The body of a pack ([`gauntlet_array::pack`]) with other cursors and times of reception.
+/// The body of a pack ([`gauntlet_array::pack`]) with other cursors and times of reception, pressed
+/// as a node does that is behind.
 fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
     /// `received_ms` and the type of what follows, as MessagePack has them.
     const RECEIVED: &[u8] = b"\xabreceived_ms\xcf";
-    let (format, frame) = body.split_first()?;
+    let (_, frame) = body.split_first()?;
     let length = zstd_safe::get_frame_content_size(frame).ok()??;
     let mut plain = Vec::with_capacity(usize::try_from(length).ok()?);
     zstd_safe::decompress(&mut plain, frame).ok()?;
@@ -86,6 +85,7 @@ fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
         }
         lengths.push(number(&plain, &mut at)?);
     }
+    let directory = at;
     for length in lengths {
         let record = plain.get_mut(at..at + length)?;
         // It is the second field, after the id.
@@ -95,10 +95,8 @@ fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
         *time = (i64::from_be_bytes(*time) + shift_ms).to_be_bytes();
         at += length;
     }
-    let mut out = Vec::with_capacity(1 + zstd_safe::compress_bound(plain.len()));
-    zstd_safe::compress(&mut out, &plain, LEVEL).ok()?;
-    out.insert(0, *format);
-    Some(out)
+    let (directory, records) = plain.split_at_checked(directory)?;
+    pack::fold(directory, records, pack::Effort::Fast).ok()
 }
 
 /// A number as LEB128.

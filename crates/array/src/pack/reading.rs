@@ -1,0 +1,335 @@
+//! Reading packs, as far as it is needed: of many a search needs the directory alone, of others one
+//! message.
+
+use std::fmt;
+use std::ops::Range;
+
+use gauntlet_store::log::{Cursor, LoggedMessage};
+use gauntlet_store::record::{Event, LogRecord};
+use serde::Deserialize;
+use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
+
+use super::{FORMAT, take_number};
+use crate::error::ArrayError;
+
+/// Most bytes that a pack may unfold to: more is damage.
+const UNPACKED_BYTES_MAX: usize = 256 << 20;
+/// So much is unfolded for a directory that is no block by itself: a block of Zstandard is no
+/// longer.
+const DIRECTORY_BYTES: usize = 128 << 10;
+/// So much is unfolded in one step.
+const STEP_BYTES: usize = 64 << 10;
+
+#[derive(Deserialize)]
+struct Stored {
+    record: LogRecord,
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+/// What unfolds packs, one after the other: to make one takes longer than to unfold a directory.
+pub struct Decoder(DCtx<'static>);
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Decoder(DCtx::create())
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}
+
+/// A pack, unfolded as far as it is read.
+pub struct Unpacked<'b> {
+    frame: &'b [u8],
+    /// Bytes of the frame that are unfolded.
+    read: usize,
+    decoder: Decoder,
+    /// What is unfolded.
+    plain: Vec<u8>,
+    messages: Vec<Packed>,
+}
+
+impl fmt::Debug for Unpacked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (messages, unfolded) = (self.messages.len(), self.plain.len());
+        f.debug_struct("Unpacked")
+            .field("messages", &messages)
+            .field("unfolded", &unfolded)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One message of a pack.
+#[derive(Debug)]
+struct Packed {
+    cursor: i64,
+    /// Bytes of the places of its terms in the pack's list.
+    terms: Range<usize>,
+    /// Bytes of its record.
+    record: Range<usize>,
+}
+
+impl<'b> Unpacked<'b> {
+    /// Opens the body of a pack and reads its directory.
+    ///
+    /// # Errors
+    /// If it is damaged, or of a format that a newer program made.
+    pub fn new(body: &'b [u8]) -> Result<Self, ArrayError> {
+        Self::with(body, Decoder::default())
+    }
+
+    /// The same with a decoder of an earlier pack.
+    ///
+    /// # Errors
+    /// As [`Unpacked::new`].
+    pub fn with(body: &'b [u8], decoder: Decoder) -> Result<Self, ArrayError> {
+        let (mut unpacked, bytes) = Self::begin(body, decoder)?;
+        if unpacked.read_directory(bytes) {
+            return Ok(unpacked);
+        }
+        let mut wanted = DIRECTORY_BYTES;
+        loop {
+            unpacked.unfold(wanted.min(bytes))?;
+            match unpacked.read_directory(bytes) {
+                true => return Ok(unpacked),
+                false if wanted < bytes => wanted = wanted.saturating_mul(2),
+                false => return Err(damaged("its directory is cut short")),
+            }
+        }
+    }
+
+    /// Opens the start of a body, whose directory can be asked then, though its messages are not
+    /// there. None if the directory goes on behind this start ([`start_bytes`]).
+    ///
+    /// # Errors
+    /// As [`Unpacked::new`].
+    pub fn of_start(start: &'b [u8], decoder: Decoder) -> Result<Option<Self>, ArrayError> {
+        let (mut unpacked, bytes) = Self::begin(start, decoder)?;
+        Ok(unpacked.read_directory(bytes).then_some(unpacked))
+    }
+
+    /// Unfolds the first block, which is the directory, and in packs of older programs some records
+    /// more. Returns how many bytes the whole pack unfolds to.
+    fn begin(body: &'b [u8], mut decoder: Decoder) -> Result<(Self, usize), ArrayError> {
+        let (frame, bytes) = frame_of(body)?;
+        let reset = decoder.0.reset(ResetDirective::SessionOnly);
+        reset.map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
+        let messages = Vec::new();
+        let mut unpacked = Unpacked { frame, read: 0, decoder, plain: Vec::new(), messages };
+        let end = first_block_end(frame).unwrap_or(frame.len()).min(frame.len());
+        unpacked.unfold_until(bytes.min(DIRECTORY_BYTES), end)?;
+        Ok((unpacked, bytes))
+    }
+
+    /// Reads the directory from what is unfolded; false if that has not all of it.
+    fn read_directory(&mut self, bytes: usize) -> bool {
+        let read = directory(&self.plain, bytes);
+        let is_read = read.is_some();
+        self.messages = read.unwrap_or_default();
+        is_read
+    }
+
+    /// Unfolds the first `wanted` bytes, if they are not there yet.
+    fn unfold(&mut self, wanted: usize) -> Result<(), ArrayError> {
+        self.unfold_until(wanted, self.frame.len())?;
+        match self.plain.len() < wanted {
+            true => Err(damaged("it ends too early")),
+            false => Ok(()),
+        }
+    }
+
+    /// Unfolds up to `wanted` bytes from the first `end` bytes of the frame.
+    fn unfold_until(&mut self, wanted: usize, end: usize) -> Result<(), ArrayError> {
+        loop {
+            let filled = self.plain.len();
+            if filled >= wanted {
+                return Ok(());
+            }
+            // Not all at once: a damaged pack may claim more than it has.
+            self.plain.resize(wanted.min(filled + STEP_BYTES), 0);
+            let room = self.plain.get_mut(filled..).unwrap_or_default();
+            let mut output = OutBuffer::around(room);
+            let mut input = InBuffer::around(self.frame.get(self.read..end).unwrap_or_default());
+            let done = self.decoder.0.decompress_stream(&mut output, &mut input);
+            let (made, taken) = (output.pos(), input.pos());
+            self.plain.truncate(filled + made);
+            self.read += taken;
+            match done {
+                Err(code) => return Err(damaged(zstd_safe::get_error_name(code))),
+                Ok(_) if made == 0 && taken == 0 => return Ok(()),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Places of messages that have, for each of these lists, at least one of the keys, newest
+    /// first. `terms` are those of the pack's row.
+    pub fn find(&self, terms: &[i32], required: &[Vec<i32>]) -> Vec<usize> {
+        let place = |key: &i32| terms.binary_search(key).ok();
+        let lists: Vec<Vec<usize>> =
+            required.iter().map(|any| any.iter().filter_map(place).collect()).collect();
+        self.find_at(&lists)
+    }
+
+    /// The same by the places of the keys in the pack's list of terms.
+    pub fn find_at(&self, lists: &[Vec<usize>]) -> Vec<usize> {
+        let mut wanted: Vec<(usize, u64)> = Vec::new();
+        // More lists than bits are not told apart: who asks compares what is found.
+        for (list, bit) in lists.iter().zip((0..64).map(|n| 1_u64 << n)) {
+            wanted.extend(list.iter().map(|place| (*place, bit)));
+        }
+        wanted.sort_unstable();
+        let all = u64::MAX.checked_shr(64_u32.saturating_sub(lists.len() as u32)).unwrap_or(0);
+        let mut found: Vec<usize> = Vec::new();
+        for (at, message) in self.messages.iter().enumerate() {
+            let terms = self.plain.get(message.terms.clone()).unwrap_or_default();
+            if has_all(terms, &wanted, all) {
+                found.push(at);
+            }
+        }
+        found.sort_by_key(|&at| std::cmp::Reverse(self.messages.get(at).map(|m| m.cursor)));
+        found
+    }
+
+    /// The cursor of the message at this place.
+    pub fn cursor(&self, place: usize) -> Option<i64> {
+        self.messages.get(place).map(|m| m.cursor)
+    }
+
+    /// The decoder, for the next pack.
+    pub fn into_decoder(self) -> Decoder {
+        self.decoder
+    }
+
+    /// The message at this place.
+    ///
+    /// # Errors
+    /// If it is damaged, or only the start of the pack is there.
+    pub fn message(&mut self, place: usize) -> Result<LoggedMessage, ArrayError> {
+        let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
+        let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
+        self.unfold(record.end)?;
+        let record = self.plain.get(record).unwrap_or_default();
+        let stored: Stored =
+            rmp_serde::from_slice(record).map_err(|error| damaged(&error.to_string()))?;
+        let Stored { record, events } = stored;
+        Ok(LoggedMessage { cursor, record, events, node: String::new() })
+    }
+}
+
+fn damaged(cause: &str) -> ArrayError {
+    ArrayError::Damaged { what: "a pack of the array's log".to_owned(), cause: cause.to_owned() }
+}
+
+/// The frame of a body, and the number of bytes that it unfolds to.
+fn frame_of(body: &[u8]) -> Result<(&[u8], usize), ArrayError> {
+    let (&format, frame) = body.split_first().ok_or_else(|| damaged("it is empty"))?;
+    if format != FORMAT {
+        return Err(damaged(&format!("format {format} is of a newer program")));
+    }
+    let length = zstd_safe::get_frame_content_size(frame).map_err(|_| damaged("no frame"))?;
+    let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    match length > UNPACKED_BYTES_MAX {
+        true => Err(damaged(&format!("it claims {length} bytes"))),
+        false => Ok((frame, length)),
+    }
+}
+
+/// So many of a body's first bytes have its first block, and with it the directory, unless that is
+/// longer than a block. None if this start does not tell yet, or is none of a pack.
+pub fn start_bytes(start: &[u8]) -> Option<usize> {
+    Some(first_block_end(start.get(1..)?)? + 1)
+}
+
+/// Where the first block of a frame ends (RFC 8878, 3.1.1).
+fn first_block_end(frame: &[u8]) -> Option<usize> {
+    const RUN: u32 = 1;
+    let descriptor = *frame.get(4)?;
+    let is_single = descriptor & 0x20 != 0;
+    let size_bytes = match descriptor >> 6 {
+        0 => usize::from(is_single),
+        code => 1 << code,
+    };
+    let dictionary_bytes = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
+    let header = 5 + usize::from(!is_single) + dictionary_bytes + size_bytes;
+    let [a, b, c] = *frame.get(header..)?.first_chunk::<3>()?;
+    let block = u32::from_le_bytes([a, b, c, 0]);
+    let bytes = if (block >> 1) & 3 == RUN { 1 } else { usize::try_from(block >> 3).ok()? };
+    Some(header + 3 + bytes)
+}
+
+/// Whether these terms (ascending places in the pack's list, each as the distance from the one
+/// before) have a place of each list: `wanted` has the places, ascending, with the bits of their
+/// lists. One loop over bytes, since a search does this to a hundred thousand messages.
+fn has_all(terms: &[u8], wanted: &[(usize, u64)], all: u64) -> bool {
+    let (mut seen, mut next, mut place) = (0, 0, 0_usize);
+    let (mut number, mut shift) = (0_usize, 0);
+    if all == 0 {
+        return true;
+    }
+    for &byte in terms {
+        number |= usize::from(byte & 0x7f) << shift;
+        if byte >= 0x80 {
+            shift += 7;
+            if shift > 56 {
+                return false;
+            }
+            continue;
+        }
+        place = place.saturating_add(number);
+        (number, shift) = (0, 0);
+        while let Some(&(at, list)) = wanted.get(next)
+            && at <= place
+        {
+            if at == place {
+                seen |= list;
+            }
+            next += 1;
+        }
+        if seen == all || next >= wanted.len() {
+            break;
+        }
+    }
+    seen == all
+}
+
+/// What follows so many numbers.
+fn skip_numbers(bytes: &[u8], mut count: usize) -> Option<&[u8]> {
+    let mut rest = bytes;
+    while count > 0 {
+        let (&byte, after) = rest.split_first()?;
+        rest = after;
+        count -= usize::from(byte < 0x80);
+    }
+    Some(rest)
+}
+
+/// The messages of a pack of `bytes` bytes, of which the first are known; none if the directory is
+/// longer than those, or wrong.
+fn directory(known: &[u8], bytes: usize) -> Option<Vec<Packed>> {
+    let mut rest = known;
+    let at = |rest: &[u8]| known.len() - rest.len();
+    let mut lengths = Vec::new();
+    let mut messages = Vec::new();
+    for _ in 0..take_number(&mut rest)? {
+        let (cursor, after) = rest.split_first_chunk::<8>()?;
+        rest = after;
+        let terms = take_number(&mut rest)?;
+        let start = at(rest);
+        rest = skip_numbers(rest, terms)?;
+        let terms = start..at(rest);
+        lengths.push(take_number(&mut rest)?);
+        messages.push(Packed { cursor: i64::from_le_bytes(*cursor), terms, record: 0..0 });
+    }
+    let mut start = at(rest);
+    for (message, length) in messages.iter_mut().zip(lengths) {
+        let end = start.checked_add(length).filter(|end| *end <= bytes)?;
+        message.record = start..end;
+        start = end;
+    }
+    Some(messages)
+}
