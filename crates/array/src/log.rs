@@ -1,6 +1,7 @@
 //! The shared message log: what all nodes shipped, read by managers.
 
 mod counts;
+mod day;
 mod search;
 
 use gauntlet_store::StoreError;

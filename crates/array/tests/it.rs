@@ -20,4 +20,5 @@ mod relay;
 mod s3;
 mod s3_server;
 mod shared_log;
+mod shared_pages;
 mod shared_state;

@@ -14,7 +14,7 @@ use crate::logs::{DAY, Node, database, delivered, record};
 use crate::postgres::Server;
 
 /// Runs a question to the shared log on a thread that may block.
-async fn ask<T: Send + 'static>(
+pub(crate) async fn ask<T: Send + 'static>(
     shared: &Arc<SharedLog>,
     question: impl FnOnce(&SharedLog) -> T + Send + 'static,
 ) -> T {
