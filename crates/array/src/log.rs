@@ -3,6 +3,7 @@
 mod counts;
 mod day;
 mod search;
+mod volume;
 
 use gauntlet_store::StoreError;
 use gauntlet_store::log::{
@@ -11,9 +12,13 @@ use gauntlet_store::log::{
 use gauntlet_store::quarantine::AuditLine;
 use tokio::runtime::Handle;
 
-use crate::database::Database;
+use crate::database::{Database, Session};
+use crate::error::ArrayError;
 use crate::nodes::NodeRow;
 use crate::readers::Readers;
+
+use counts::KeptCounts;
+use volume::KeptSums;
 
 pub use counts::DayCounts;
 pub(crate) use search::{days, node_names};
@@ -21,19 +26,27 @@ pub(crate) use search::{days, node_names};
 /// The log of all nodes. Its methods block, and may be called from any thread that is not one of
 /// the runtime's own; every search ends within some seconds, with what it found until then.
 #[derive(Debug)]
-pub struct SharedLog(Readers);
+pub struct SharedLog {
+    readers: Readers,
+    sums: KeptSums,
+    counts: KeptCounts,
+}
 
 impl SharedLog {
     /// The log in this database. `runtime` carries its connections.
     pub fn new(database: Database, runtime: Handle) -> Self {
-        SharedLog(Readers::new(database, runtime))
+        SharedLog {
+            readers: Readers::new(database, runtime),
+            sums: KeptSums::default(),
+            counts: KeptCounts::default(),
+        }
     }
 
     /// Asks this replica first, which may be some seconds behind, and the database itself when the
     /// replica cannot be reached.
     #[must_use]
     pub fn with_replica(mut self, replica: Database) -> Self {
-        self.0.prefer(replica);
+        self.readers.prefer(replica);
         self
     }
 
@@ -42,7 +55,7 @@ impl SharedLog {
     /// # Errors
     /// If the database cannot be asked.
     pub fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
-        self.0.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = crate::nodes::list(&session).await;
             (session, found)
         })
@@ -55,23 +68,36 @@ impl SharedLog {
     /// # Errors
     /// If the database cannot be asked.
     pub fn activity(&self, own: &str, max: u32) -> Result<Vec<(String, AuditLine)>, StoreError> {
-        self.0.ask(|session| async move {
+        self.readers.ask(|session| async move {
             let found = crate::activity::of_others(&session, own, i64::from(max)).await;
             (session, found)
         })
     }
 }
 
+impl SharedLog {
+    async fn counts_of(
+        &self,
+        session: &Session,
+        range: (i64, i64),
+        span_minutes: u32,
+    ) -> Result<Counts, ArrayError> {
+        let buckets = self.sums.volume(session, range, span_minutes).await?;
+        let (top_rules, top_senders) = self.counts.most_frequent(session, range).await?;
+        Ok(Counts { buckets, top_rules, top_senders })
+    }
+}
+
 impl MessageLog for SharedLog {
     fn search(&self, query: &Query) -> Result<Page, StoreError> {
-        self.0.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = search::search(&session, query).await;
             (session, found)
         })
     }
 
     fn get(&self, reference: &str) -> Result<Option<LoggedMessage>, StoreError> {
-        self.0.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = search::get(&session, reference).await;
             (session, found)
         })
@@ -83,8 +109,9 @@ impl MessageLog for SharedLog {
         until_ms: i64,
         span_minutes: u32,
     ) -> Result<Vec<Bucket>, StoreError> {
-        self.0.ask(|session| async move {
-            let found = counts::volume(&session, (since_ms, until_ms), span_minutes).await;
+        self.readers.ask(|session| async move {
+            let range = (since_ms, until_ms);
+            let found = self.sums.volume(&session, range, span_minutes).await;
             (session, found)
         })
     }
@@ -95,8 +122,9 @@ impl MessageLog for SharedLog {
         until_ms: i64,
         span_minutes: u32,
     ) -> Result<Counts, StoreError> {
-        self.0.ask(|session| async move {
-            let found = counts::counts(&session, (since_ms, until_ms), span_minutes).await;
+        self.readers.ask(|session| async move {
+            let range = (since_ms, until_ms);
+            let found = self.counts_of(&session, range, span_minutes).await;
             (session, found)
         })
     }
@@ -107,8 +135,8 @@ impl MessageLog for SharedLog {
         since_ms: i64,
         until_ms: i64,
     ) -> Result<std::collections::BTreeMap<String, u64>, StoreError> {
-        self.0.ask(|session| async move {
-            let found = counts::tops(&session, kind, (since_ms, until_ms)).await;
+        self.readers.ask(|session| async move {
+            let found = self.counts.tops(&session, kind, (since_ms, until_ms)).await;
             (session, found)
         })
     }
@@ -122,14 +150,14 @@ impl MessageLog for SharedLog {
     }
 
     fn feedback(&self, since_ms: i64, until_ms: i64) -> Result<Vec<Feedback>, StoreError> {
-        self.0.ask(|session| async move {
-            let found = counts::feedback(&session, (since_ms, until_ms)).await;
+        self.readers.ask(|session| async move {
+            let found = self.counts.feedback(&session, (since_ms, until_ms)).await;
             (session, found)
         })
     }
 
     fn oldest_ms(&self) -> Result<Option<i64>, StoreError> {
-        self.0.ask(|session| async {
+        self.readers.ask(|session| async {
             let found = search::oldest_ms(&session).await;
             (session, found)
         })

@@ -21,4 +21,5 @@ mod s3;
 mod s3_server;
 mod shared_log;
 mod shared_pages;
+mod shared_reports;
 mod shared_state;

@@ -1,14 +1,16 @@
-//! Counts of the shared log: sums over the nodes of what each counted.
+//! Counts of days of the shared log by name: sums over the nodes of what each counted.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::Log;
-use gauntlet_store::log::{Bucket, Counts, Feedback, Top, TopKind};
+use gauntlet_store::log::{Feedback, Top, TopKind};
 use gauntlet_verdict::Class;
 use serde::{Deserialize, Serialize};
+use tokio_postgres::types::Type;
 
-use crate::database::Session;
+use crate::database::{Session, Value};
 use crate::error::ArrayError;
 
 /// Names that a node ships of a day and kind; the most frequent ones.
@@ -17,6 +19,8 @@ const NAMES_SHIPPED_MAX: usize = 1_000;
 const TOP_MAX: usize = 20;
 /// Most bytes that the counts of a day may unfold to.
 const COUNTS_BYTES_MAX: usize = 16 << 20;
+/// Names kept unfolded, at most: some ten megabytes.
+const KEPT_NAMES_MAX: usize = 200_000;
 /// Doing what, for errors.
 const DOING: &str = "counting in the array's log";
 
@@ -73,6 +77,28 @@ impl DayCounts {
         Ok(())
     }
 
+    /// Those of several nodes together.
+    fn sum(nodes: Vec<DayCounts>) -> Self {
+        let mut names: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        let mut feedback = Vec::new();
+        for node in nodes {
+            for (kind, counted) in node.names {
+                let sums = names.entry(kind).or_default();
+                for (name, messages) in counted {
+                    *sums.entry(name).or_default() += messages;
+                }
+            }
+            feedback.extend(node.feedback);
+        }
+        let names = names.into_iter().map(|(kind, sums)| (kind, sums.into_iter().collect()));
+        DayCounts { names: names.collect(), feedback }
+    }
+
+    /// Number of names.
+    fn len(&self) -> usize {
+        self.names.values().map(Vec::len).sum::<usize>() + self.feedback.len()
+    }
+
     fn read(packed: &[u8]) -> Result<Self, ArrayError> {
         let damaged = |cause: String| ArrayError::Damaged {
             what: "counts of a day in the array's log".to_owned(),
@@ -98,86 +124,129 @@ fn most(names: BTreeMap<String, u64>) -> Vec<(String, u64)> {
     names
 }
 
-/// Messages in spans of minutes, in order of time, class and disposition.
-pub(super) async fn volume(
-    session: &Session,
-    (since_ms, until_ms): (i64, i64),
-    span_minutes: u32,
-) -> Result<Vec<Bucket>, ArrayError> {
-    let minute = |ms: i64| i32::try_from(ms.div_euclid(60_000)).unwrap_or(i32::MAX);
-    let (since, until) = (minute(since_ms), minute(until_ms));
-    let span = i32::try_from(span_minutes.max(1)).unwrap_or(i32::MAX);
-    let asked = session
-        .rows(
-            DOING,
-            "SELECT minute / $3 * $3 AS start, class, action, sum(messages)::bigint, \
-         sum(bytes)::bigint FROM log_count WHERE minute >= $1 AND minute < $2 \
-         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
-            &[&since, &until, &span],
-        )
-        .await?;
-    let rows = asked;
-    let bucket = |row: &tokio_postgres::Row| Bucket {
-        start_ms: i64::from(row.get::<_, i32>(0)) * 60_000,
-        class: row.get::<_, &str>(1).parse().unwrap_or(Class::Unscannable),
-        action: row.get(2),
-        messages: row.get::<_, i64>(3).cast_unsigned(),
-        bytes: row.get::<_, i64>(4).cast_unsigned(),
-    };
-    Ok(rows.iter().map(bucket).collect())
+/// Nodes, each with the transaction that wrote its row: another one with every update.
+type Version = Vec<(i16, String)>;
+
+/// Counts of days, unfolded and summed over the nodes. A report asks for those of all its days eight
+/// times, and of most days they change no more.
+#[derive(Debug, Default)]
+pub(super) struct KeptCounts(Mutex<BTreeMap<i32, KeptDay>>);
+
+#[derive(Debug)]
+struct KeptDay {
+    version: Version,
+    counts: Arc<DayCounts>,
 }
 
-pub(super) async fn counts(
-    session: &Session,
-    range: (i64, i64),
-    span_minutes: u32,
-) -> Result<Counts, ArrayError> {
-    let buckets = volume(session, range, span_minutes).await?;
-    let days = days(session, range).await?;
-    let top = |kind: TopKind| {
-        let names = most(sums(&days, kind)).into_iter().take(TOP_MAX);
-        names.map(|(name, messages)| Top { name, messages }).collect()
-    };
-    Ok(Counts { buckets, top_rules: top(TopKind::Rule), top_senders: top(TopKind::Sender) })
-}
-
-pub(super) async fn tops(
-    session: &Session,
-    kind: TopKind,
-    range: (i64, i64),
-) -> Result<BTreeMap<String, u64>, ArrayError> {
-    Ok(sums(&days(session, range).await?, kind))
-}
-
-pub(super) async fn feedback(
-    session: &Session,
-    range: (i64, i64),
-) -> Result<Vec<Feedback>, ArrayError> {
-    let mut sums: BTreeMap<(String, Class), u64> = BTreeMap::new();
-    for day in days(session, range).await? {
-        for (kind, class, messages) in day.feedback {
-            let class = class.parse().unwrap_or(Class::Unscannable);
-            *sums.entry((kind, class)).or_default() += messages;
-        }
+impl KeptCounts {
+    /// Messages with each name of a kind, over the whole days that a range touches.
+    pub(super) async fn tops(
+        &self,
+        session: &Session,
+        kind: TopKind,
+        range: (i64, i64),
+    ) -> Result<BTreeMap<String, u64>, ArrayError> {
+        Ok(sums(&self.days(session, range).await?, kind))
     }
-    let feedback =
-        sums.into_iter().map(|((kind, class), messages)| Feedback { kind, class, messages });
-    Ok(feedback.collect())
+
+    /// The most frequent rules, and sender domains.
+    pub(super) async fn most_frequent(
+        &self,
+        session: &Session,
+        range: (i64, i64),
+    ) -> Result<(Vec<Top>, Vec<Top>), ArrayError> {
+        let days = self.days(session, range).await?;
+        let top = |kind: TopKind| {
+            let names = most(sums(&days, kind)).into_iter().take(TOP_MAX);
+            names.map(|(name, messages)| Top { name, messages }).collect()
+        };
+        Ok((top(TopKind::Rule), top(TopKind::Sender)))
+    }
+
+    /// Feedback of users over the whole days that a range touches.
+    pub(super) async fn feedback(
+        &self,
+        session: &Session,
+        range: (i64, i64),
+    ) -> Result<Vec<Feedback>, ArrayError> {
+        let mut sums: BTreeMap<(String, Class), u64> = BTreeMap::new();
+        for day in self.days(session, range).await? {
+            for (kind, class, messages) in &day.feedback {
+                let class = class.parse().unwrap_or(Class::Unscannable);
+                *sums.entry((kind.clone(), class)).or_default() += messages;
+            }
+        }
+        let feedback =
+            sums.into_iter().map(|((kind, class), messages)| Feedback { kind, class, messages });
+        Ok(feedback.collect())
+    }
+
+    /// The counts of the whole days that a range touches.
+    async fn days(
+        &self,
+        session: &Session,
+        range: (i64, i64),
+    ) -> Result<Vec<Arc<DayCounts>>, ArrayError> {
+        let day = |ms: i64| i32::try_from(ms.div_euclid(DAY_MS)).unwrap_or(i32::MAX);
+        let (first, last) = (day(range.0), day(range.1.saturating_sub(1)));
+        let sql = "SELECT day, node, xmin::text FROM log_day WHERE day >= $1 AND day <= $2 \
+                   ORDER BY day, node";
+        let values: [(Value<'_>, Type); 2] = [(&first, Type::INT4), (&last, Type::INT4)];
+        let mut versions: BTreeMap<i32, Version> = BTreeMap::new();
+        for row in session.rows_of(DOING, sql, &values).await? {
+            versions.entry(row.get(0)).or_default().push((row.get(1), row.get(2)));
+        }
+        let (mut days, mut changed) = (Vec::new(), Vec::new());
+        {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for (day, version) in versions {
+                match kept.get(&day).filter(|kept| kept.version == version) {
+                    Some(kept) => days.push(kept.counts.clone()),
+                    None => changed.push(day),
+                }
+            }
+        }
+        if !changed.is_empty() {
+            days.extend(self.read(session, &changed).await?);
+        }
+        Ok(days)
+    }
+
+    /// Reads days, and keeps them in place of the oldest if there are too many.
+    async fn read(
+        &self,
+        session: &Session,
+        days: &Vec<i32>,
+    ) -> Result<Vec<Arc<DayCounts>>, ArrayError> {
+        let sql = "SELECT day, node, xmin::text, counts FROM log_day WHERE day = ANY ($1) \
+                   ORDER BY day, node";
+        let mut read: BTreeMap<i32, (Version, Vec<DayCounts>)> = BTreeMap::new();
+        for row in session.rows_of(DOING, sql, &[(days, Type::INT4_ARRAY)]).await? {
+            let (version, counts) = read.entry(row.get(0)).or_default();
+            version.push((row.get(1), row.get(2)));
+            counts.push(DayCounts::read(row.get(3))?);
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::new();
+        for (day, (version, counts)) in read {
+            let counts = Arc::new(DayCounts::sum(counts));
+            found.push(counts.clone());
+            kept.insert(day, KeptDay { version, counts });
+        }
+        while kept.values().map(|day| day.counts.len()).sum::<usize>() > KEPT_NAMES_MAX {
+            kept.pop_first();
+        }
+        Ok(found)
+    }
 }
 
-fn sums(days: &[DayCounts], kind: TopKind) -> BTreeMap<String, u64> {
+fn sums(days: &[Arc<DayCounts>], kind: TopKind) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (name, messages) in days.iter().filter_map(|day| day.names.get(kind.name())).flatten() {
-        *sums.entry(name.clone()).or_default() += messages;
+        match sums.get_mut(name) {
+            Some(sum) => *sum += messages,
+            None => _ = sums.insert(name.clone(), *messages),
+        }
     }
     sums
-}
-
-/// The counts of all nodes of the whole days that a range touches.
-async fn days(session: &Session, range: (i64, i64)) -> Result<Vec<DayCounts>, ArrayError> {
-    let day = |ms: i64| i32::try_from(ms.div_euclid(DAY_MS)).unwrap_or(i32::MAX);
-    let (first, last) = (day(range.0), day(range.1.saturating_sub(1)));
-    let sql = "SELECT counts FROM log_day WHERE day >= $1 AND day <= $2";
-    let rows = session.rows(DOING, sql, &[&first, &last]).await?;
-    rows.iter().map(|row| DayCounts::read(row.get(0))).collect()
 }
