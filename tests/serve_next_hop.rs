@@ -9,6 +9,18 @@ fn to_hop(sink: &Sink) -> String {
     format!("[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [1]\n", sink.address)
 }
 
+/// What a command prints about this node.
+fn gauntlet(node: &Node, args: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(args)
+        .arg("--data")
+        .arg(node.data())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn every_recipient_gets_its_own_end_and_the_sender_is_notified() {
     let sink = Sink::start();
@@ -43,7 +55,11 @@ fn cut_through_answers_what_the_next_hop_answered() {
     assert!(reply.starts_with("250 2.0.0 Ok: passed on as "), "{reply}");
     assert_eq!(sink.taken().len(), 1, "it is there when 250 is said");
     let reply = client.send("ann@example.org", &["gone@example.net"], &message("c2", 100)).unwrap();
-    assert!(reply.starts_with("550 ") && reply.contains("550 5.1.1 no such user"), "{reply}");
+    assert!(
+        reply.starts_with("550 5.1.1 refused by the next hop"),
+        "its code is passed on: {reply}"
+    );
+    assert!(reply.contains("550 5.1.1 no such user"), "{reply}");
     *sink.answer.lock().unwrap() = "451 4.3.0 not now".to_owned();
     let reply = client.send("ann@example.org", &["bob@example.net"], &message("c3", 100)).unwrap();
     assert!(reply.starts_with("250 2.0.0 Ok: queued as "), "{reply}");
@@ -62,6 +78,51 @@ fn cut_through_answers_what_the_next_hop_answered() {
         let last = record.stages.iter().map(|s| s.at_us).max().unwrap();
         let answered_us = u64::from(record.latency_ms) * 1_000 + 999;
         assert!(answered_us >= last, "{} after {:?}", record.latency_ms, record.stages);
+    }
+}
+
+/// The next hop may have the message although it did not say so: asked again at once it gets one
+/// copy more than it would get of a server that spools first.
+#[test]
+fn an_attempt_of_cut_through_that_breaks_off_counts_and_the_next_one_waits() {
+    for (answer, copies) in [("", 2), ("451 4.3.0 not now", 1)] {
+        let sink = Sink::start();
+        *sink.answer.lock().unwrap() = answer.to_owned();
+        let mut node = Node::start(&format!(
+            "[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [3_600]\n",
+            sink.address
+        ));
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        let body = message("broken", 100);
+        let reply = client.send("ann@example.org", &["bob@example.net"], &body).unwrap();
+        let id = reply.trim().strip_prefix("250 2.0.0 Ok: queued as ").expect("it is queued");
+        let due = |node: &Node| {
+            let listed = gauntlet(node, &["queue", "list", "--json"]);
+            let entry: serde_json::Value = serde_json::from_str(listed.trim()).unwrap();
+            assert_eq!(entry["attempts"], 1, "{answer:?}: {listed}");
+            entry["due_ms"].as_i64().unwrap()
+        };
+        node.wait_until("it waits", || node.metric("gauntlet_messages_active") == 0);
+        let (now, first) = (gauntlet_gateway::clock::now_ms(), due(&node));
+        assert!((3_000_000..=4_000_000).contains(&(first - now)), "{answer:?}: {}", first - now);
+        assert_eq!(node.metric("gauntlet_deferred_total"), 1, "{answer:?}");
+        assert_eq!(sink.taken().len(), copies - 1, "{answer:?}");
+        node.wait_until("it is logged", || gauntlet(&node, &["trace", id]).contains("  deferred "));
+        // Nor is it tried again because the node starts.
+        node.kill();
+        node.run();
+        node.wait_until("it takes mail", || node.metric("gauntlet_queue_messages") == 1);
+        assert_eq!(due(&node), first);
+        assert_eq!(node.metric("gauntlet_deferred_total"), 0, "{answer:?}");
+        assert_eq!(sink.taken().len(), copies - 1, "{answer:?}");
+        "250 2.0.0 ok".clone_into(&mut sink.answer.lock().unwrap());
+        gauntlet(&node, &["queue", "retry", id]);
+        node.wait_for_empty_queue();
+        assert_eq!(tokens(&sink.taken())["broken"], copies, "{answer:?}");
+        let traced = gauntlet(&node, &["trace", id]);
+        let words = ["  deferred ", "  delivered "].map(|word| traced.matches(word).count());
+        assert_eq!(words, [1, 1], "{traced}");
+        node.stop();
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Sink {
     pub(crate) messages: Arc<Mutex<Vec<Vec<u8>>>>,
     /// Reply to RCPT by the recipient's local part; 250 by default.
     pub(crate) recipients: Arc<Mutex<BTreeMap<String, String>>>,
-    /// Reply to the message.
+    /// Reply to the message. An empty one: it is kept, and the connection is closed.
     pub(crate) answer: Arc<Mutex<String>>,
     /// Of each message the field with its token is kept alone: a long run has many.
     pub(crate) tokens_only: Arc<AtomicBool>,
@@ -76,12 +76,15 @@ impl Sink {
                     reader.get_mut().write_all(b"354 go\r\n")?;
                     let body = read_body(&mut reader)?;
                     let answer = self.answer.lock().unwrap().clone();
-                    if answer.starts_with('2') {
+                    if answer.starts_with('2') || answer.is_empty() {
                         let body = match self.tokens_only.load(Ordering::Relaxed) {
                             true => format!("X-Token: {}", token_of(&body).unwrap()).into_bytes(),
                             false => body,
                         };
                         self.messages.lock().unwrap().push(body);
+                    }
+                    if answer.is_empty() {
+                        return Ok(());
                     }
                     answer
                 }

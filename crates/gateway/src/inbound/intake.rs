@@ -27,8 +27,9 @@ use crate::inbound::settings::InboundSettings;
 use crate::message::ReceivedMessage;
 use crate::metrics::Metrics;
 use crate::outbound::queue::accept::AcceptError;
-use crate::outbound::queue::{CutThrough, Queue};
+use crate::outbound::queue::{CutThrough, NextHopAnswer, Queue};
 use crate::outbound::queued_message::{Answer, QueuedMessage, answer, with_reference};
+use crate::outbound::sender::Settled;
 use crate::scan::good_mail::GoodMailSamples;
 use crate::scan::judge::Work;
 use crate::scan::scan_pool::{NoVerdict, ScanPool};
@@ -160,13 +161,14 @@ impl Intake {
                 let size = body.len() as u64;
                 let ordered = self.order(&settings, &mut record, &body, began);
                 let mut message = QueuedMessage::new(record, &arrival.mail, &arrival.recipients);
-                if !arrival.lmtp
-                    && let Some(said) = self.queue.cut_through(&mut message, &body, began).await
-                {
-                    self.carry_out(ordered).await;
-                    return vec![self.pass_on(&said, &id, size)];
-                }
-                let accepted = self.accept(arrival.id, message, body, began).await;
+                let tried = match self.cut_through(arrival.lmtp, &mut message, &body, began).await {
+                    CutThrough::Open(tried) => tried,
+                    CutThrough::Answered(said) => {
+                        self.carry_out(ordered).await;
+                        return vec![self.pass_on(&said, &id, size)];
+                    }
+                };
+                let accepted = self.accept(arrival.id, message, body, (tried, began)).await;
                 let reply = self.reply_to(accepted, &id, size);
                 if reply.is_positive() {
                     self.carry_out(ordered).await;
@@ -314,8 +316,22 @@ impl Intake {
         (facts, text)
     }
 
+    /// Asks the next hop while the client waits, unless each recipient gets a reply of its own.
+    async fn cut_through(
+        &self,
+        lmtp: bool,
+        message: &mut QueuedMessage,
+        body: &Bytes,
+        began: Instant,
+    ) -> CutThrough {
+        match lmtp {
+            true => CutThrough::Open(Vec::new()),
+            false => self.queue.cut_through(message, body, began).await,
+        }
+    }
+
     /// The answer to a message that the next hop took or refused while the client waited.
-    fn pass_on(&self, said: &CutThrough, id: &str, bytes: u64) -> Reply {
+    fn pass_on(&self, said: &NextHopAnswer, id: &str, bytes: u64) -> Reply {
         if said.taken {
             self.metrics.accepted.add_one();
             self.metrics.accepted_bytes.add(bytes);
@@ -323,16 +339,16 @@ impl Intake {
         }
         self.metrics.rejected.add_one();
         let text = format!("refused by the next hop (reference {id}): {}", said.reply);
-        Reply::new(550, (5, 0, 0), text)
+        Reply::new(550, said.enhanced().unwrap_or((5, 0, 0)), text)
     }
 
-    /// Has the queue take a message over.
+    /// Has the queue take a message over, with what cut-through came to.
     async fn accept(
         &self,
         id: u64,
         message: QueuedMessage,
         body: Bytes,
-        began: Instant,
+        (tried, began): (Vec<Settled>, Instant),
     ) -> Result<(), AcceptError> {
         let (sender, durable) = oneshot::channel();
         let start = Instant::now();
@@ -343,7 +359,7 @@ impl Intake {
         let done = move |result| {
             let _the_session_may_have_gone = sender.send(result);
         };
-        self.queue.accept(id, message, body, note, done);
+        self.queue.accept_tried(id, message, body, tried, note, done);
         let result = durable.await;
         self.metrics.spool_time.record(start.elapsed());
         result.unwrap_or(Err(AcceptError::Ended))

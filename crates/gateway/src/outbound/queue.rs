@@ -61,7 +61,7 @@ pub use self::bundle::Bundle;
 use self::failed_releases::ReleasedMessage;
 use self::groups::groups;
 pub(crate) use changes::seals;
-pub use cut_through::CutThrough;
+pub use cut_through::{CutThrough, NextHopAnswer};
 
 /// Bytes of active messages; beyond, messages wait on disk for their turn.
 const ACTIVE_BYTES_MAX: u64 = 64 << 20;
@@ -373,35 +373,40 @@ impl Queue {
     }
 
     fn activate(self: &Arc<Self>, id: u64, message: QueuedMessage, body: Bytes) {
-        self.note_backlog(id, &message.targets, &message.record.deliveries);
-        self.active_bytes.fetch_add(weight(&body), Ordering::Relaxed);
-        self.parts.metrics.active.add(1);
-        let deliveries = message.record.deliveries.clone();
         let settings = self.parts.settings.get();
         let groups = groups(&settings, &message);
-        let progress = Progress {
-            deliveries,
-            // One for this function: what settles at once must not conclude the message yet.
-            open: groups.len() + 1,
-            events: Vec::new(),
-            news: Vec::new(),
-            logged: false,
-        };
-        let active = Arc::new(Active {
-            id,
-            message,
-            body,
-            since: self.parts.clock.clock().now(),
-            settings,
-            slot: self.parts.in_flight.take(id),
-            progress: Mutex::new(progress),
-        });
-        self.state().active.insert(id, active.clone());
+        let slot = self.parts.in_flight.take(id);
+        let active = self.begin_attempt(id, message, body, (settings, slot, groups.len()));
         for (group, targets) in groups {
             self.start(&active, group, targets);
         }
         // The last of the open count: only now may the message be concluded.
         self.settle(active, Vec::new());
+    }
+
+    /// A message is active from now on, with so many delivery jobs, and one more for whoever begins
+    /// the attempt: what settles at once must not conclude the message yet.
+    fn begin_attempt(
+        &self,
+        id: u64,
+        message: QueuedMessage,
+        body: Bytes,
+        (settings, slot, jobs): (Arc<OutboundSettings>, Option<Slot>, usize),
+    ) -> Arc<Active> {
+        self.note_backlog(id, &message.targets, &message.record.deliveries);
+        self.active_bytes.fetch_add(weight(&body), Ordering::Relaxed);
+        self.parts.metrics.active.add(1);
+        let progress = Progress {
+            deliveries: message.record.deliveries.clone(),
+            open: jobs + 1,
+            events: Vec::new(),
+            news: Vec::new(),
+            logged: false,
+        };
+        let (since, progress) = (self.parts.clock.clock().now(), Mutex::new(progress));
+        let active = Arc::new(Active { id, message, body, since, settings, slot, progress });
+        self.state().active.insert(id, active.clone());
+        active
     }
 
     /// Applies the outcomes of some targets; concludes the message when nothing is open.
