@@ -163,6 +163,85 @@ fn nothing_is_bounced_to_the_null_sender() {
     assert_eq!(node.metric("gauntlet_failed_total"), 1);
 }
 
+/// Sends to somebody there is and somebody there is not, so that the message is queued; its id.
+fn queued(client: &mut Smtp, from: &str, parameters: (&str, &str), body: &[u8]) -> String {
+    let (of_mail, of_rcpt) = parameters;
+    client.say(&format!("MAIL FROM:<{from}>{of_mail}")).unwrap();
+    for to in ["gone@example.net", "bob@example.net"] {
+        let reply = client.say(&format!("RCPT TO:<{to}>{of_rcpt}")).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    client.say("DATA").unwrap();
+    client.write(body).unwrap();
+    client.write(b".\r\n").unwrap();
+    let reply = client.reply().unwrap();
+    let id = reply.trim().strip_prefix("250 2.0.0 Ok: queued as ");
+    id.unwrap_or_else(|| panic!("{reply}")).to_owned()
+}
+
+#[test]
+fn a_failure_without_a_report_is_traced_as_such_with_the_reason() {
+    let sink = Sink::start();
+    sink.recipients.lock().unwrap().insert("gone".into(), "550 5.1.1 no such user".into());
+    let mut node = Node::start(&to_hop(&sink));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let body = message("quiet", 100);
+    for (from, of_rcpt, why) in [
+        ("", "", "no report was sent: the sender is empty"),
+        (
+            "ann@example.org",
+            " NOTIFY=NEVER",
+            "no report was sent: the sender asked for none (NOTIFY)",
+        ),
+    ] {
+        let id = queued(&mut client, from, ("", of_rcpt), &body);
+        node.wait_for_empty_queue();
+        let traced = gauntlet(&node, &["trace", &id]);
+        assert!(traced.contains(why), "{traced}");
+        assert!(traced.contains("550 5.1.1 no such user"), "{traced}");
+        assert!(!traced.contains("bounced"), "{traced}");
+    }
+    assert_eq!(node.metric("gauntlet_bounces_total"), 0);
+    let id = queued(&mut client, "ann@example.org", ("", ""), &body);
+    node.wait_for_empty_queue();
+    let traced = gauntlet(&node, &["trace", &id]);
+    assert!(traced.contains("  bounced ") && !traced.contains("no report"), "{traced}");
+    // The report has its own line, with the subject that it has.
+    let report = gauntlet(&node, &["messages", "--subject", "undelivered mail", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(report.trim()).unwrap();
+    let taken = sink.taken();
+    let sent = taken.iter().map(|m| String::from_utf8_lossy(m)).find(|m| m.contains("DAEMON"));
+    let subject = format!("\r\nSubject: {}\r\n", report["subject"].as_str().unwrap());
+    assert!(sent.expect("a report").contains(&subject), "{subject}");
+    node.stop();
+}
+
+#[test]
+fn a_report_returns_what_the_sender_asked_for() {
+    let sink = Sink::start();
+    sink.recipients.lock().unwrap().insert("gone".into(), "550 5.1.1 no such user".into());
+    let mut node = Node::start(&to_hop(&sink));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for (ret, kind, in_full) in [
+        (" RET=FULL", "message/rfc822", true),
+        (" RET=HDRS", "text/rfc822-headers", false),
+        ("", "text/rfc822-headers", false),
+    ] {
+        sink.messages.lock().unwrap().clear();
+        let body = message("returned", 300);
+        let end_of_header = body.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        queued(&mut client, "ann@example.org", (ret, ""), &body);
+        node.wait_for_empty_queue();
+        let taken = sink.taken();
+        let report = taken.iter().map(|m| String::from_utf8_lossy(m));
+        let report = report.into_iter().find(|m| m.contains("DAEMON")).expect("a report");
+        assert!(report.contains(&format!("\r\nContent-Type: {kind}\r\n")), "{ret}: {report}");
+        let content = String::from_utf8_lossy(&body[end_of_header + 4..]);
+        assert_eq!(report.contains(content.trim()), in_full, "{ret}: {report}");
+    }
+    node.stop();
+}
+
 #[test]
 fn a_next_hop_that_is_away_gets_its_mail_when_it_is_back() {
     let place = Sink::start().address;

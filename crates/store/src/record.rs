@@ -175,8 +175,8 @@ pub struct Event {
     pub received_ms: i64,
     /// Unix time in milliseconds of the event.
     pub at_ms: i64,
-    /// `delivered`, `deferred`, `bounced`, `released`, `deleted`, `corrected`. One word; searches
-    /// find messages by it.
+    /// `delivered`, `deferred`, `bounced` (failed, and the sender gets a report), `failed` (nobody
+    /// gets one), `released`, `deleted`, `corrected`. One word; searches find messages by it.
     pub kind: String,
     /// The recipient concerned; empty for all.
     pub recipient: String,

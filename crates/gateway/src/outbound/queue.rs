@@ -431,7 +431,7 @@ impl Queue {
                 reply,
             };
             let is_told = outcome == Outcome::Failed || outcome == Outcome::Queued;
-            let event = is_told.then(|| active.event(delivery));
+            let event = is_told.then(|| active.event(target, delivery));
             progress.events.extend(event);
             progress.news.extend(news.map(|news| (news, target)));
         }
@@ -552,22 +552,6 @@ impl Active {
         let mut record = self.message.record.clone();
         record.deliveries = deliveries.to_vec();
         record
-    }
-
-    fn event(&self, delivery: &Delivery) -> Event {
-        let kind = match delivery.outcome {
-            Outcome::Queued => "deferred",
-            Outcome::Failed => "bounced",
-            other => other.name(),
-        };
-        Event {
-            id: self.message.record.id.clone(),
-            received_ms: self.message.record.received_ms,
-            at_ms: delivery.at_ms,
-            kind: kind.to_owned(),
-            recipient: delivery.address.clone(),
-            detail: format!("{} {}", delivery.next_hop, delivery.reply),
-        }
     }
 }
 

@@ -61,6 +61,38 @@ pub enum News {
     Delivered,
 }
 
+/// Why a sender gets no report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoReport {
+    /// There is nobody to report to (RFC 5321 section 4.5.5).
+    NullSender,
+    /// It asked for none (`NOTIFY=NEVER`, RFC 3461 section 4.1), or the address is one that the
+    /// policy added.
+    NotWanted,
+    /// The message was released from quarantine.
+    Released,
+    /// The message is spam or worse: its sender is rarely who it seems.
+    Unwanted,
+    /// SPF says that somebody else sent it.
+    Forged,
+    /// `sender.bounces` is off.
+    SwitchedOff,
+}
+
+impl NoReport {
+    /// The reason, for the log.
+    pub fn text(self) -> &'static str {
+        match self {
+            NoReport::NullSender => "the sender is empty",
+            NoReport::NotWanted => "the sender asked for none (NOTIFY)",
+            NoReport::Released => "the message was released from quarantine",
+            NoReport::Unwanted => "the message is unwanted",
+            NoReport::Forged => "SPF says that the sender is forged",
+            NoReport::SwitchedOff => "sender.bounces is off",
+        }
+    }
+}
+
 /// A message on its way, without its body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueuedMessage {
@@ -185,10 +217,15 @@ impl QueuedMessage {
         self.record.deliveries.iter().all(|d| d.outcome.is_final())
     }
 
-    /// The sender wants such a report about this target, and may get it: nothing says that it is
-    /// forged, and it was not released from quarantine, whatever class it is. Without a wish only
-    /// failures are reported, and delays to those who send through us.
+    /// The sender wants such a report about this target, and may get it.
     pub fn may_report(&self, target: &Target, news: News) -> bool {
+        self.why_no_report(target, news).is_none()
+    }
+
+    /// Why the sender gets no such report about this target: unless it is one of ours, nothing may
+    /// say that it is forged, and the message was not released from quarantine, whatever class it
+    /// is. Without a wish only failures are reported, and delays to those who send through us.
+    pub fn why_no_report(&self, target: &Target, news: News) -> Option<NoReport> {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
         let wanted = match (news, target.notify) {
@@ -196,9 +233,15 @@ impl QueuedMessage {
             (News::Delayed, wish) => wish.map_or(ours, |(_, _, delay)| delay),
             (News::Delivered, wish) => wish.is_some_and(|(success, _, _)| success),
         };
-        let forged = matches!(facts.spf, AuthResult::Fail | AuthResult::SoftFail);
-        let harmless = verdict.class <= gauntlet_verdict::Class::Bulk && self.release.is_none();
-        wanted && !envelope.mail_from.is_empty() && (ours || (harmless && !forged))
+        match () {
+            () if envelope.mail_from.is_empty() => Some(NoReport::NullSender),
+            () if !wanted => Some(NoReport::NotWanted),
+            () if ours => None,
+            () if self.release.is_some() => Some(NoReport::Released),
+            () if verdict.class > gauntlet_verdict::Class::Bulk => Some(NoReport::Unwanted),
+            () => matches!(facts.spf, AuthResult::Fail | AuthResult::SoftFail)
+                .then_some(NoReport::Forged),
+        }
     }
 }
 
@@ -357,5 +400,32 @@ mod tests {
         assert!(!message.is_done());
         let text = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<QueuedMessage>(&text).unwrap(), message);
+    }
+
+    #[test]
+    fn the_reason_for_no_report_is_known() {
+        let message = |from: &str, direction| {
+            let envelope =
+                Envelope { mail_from: from.to_owned(), direction, ..Envelope::default() };
+            let record = LogRecord { envelope, ..LogRecord::default() };
+            QueuedMessage::straight(record, &["b@example.net".to_owned()])
+        };
+        let why = |m: &QueuedMessage| m.why_no_report(&m.targets[0], News::Failed);
+        for direction in [Direction::Inbound, Direction::Outbound] {
+            let mut known = message("a@example.org", direction);
+            assert_eq!(why(&known), None);
+            known.targets[0].notify = Some((true, false, true));
+            assert_eq!(why(&known), Some(NoReport::NotWanted));
+            assert_eq!(why(&message("", direction)), Some(NoReport::NullSender));
+            // Of our own senders nothing is suspected.
+            let not_ours = |why: NoReport| (direction == Direction::Inbound).then_some(why);
+            let mut forged = message("a@example.org", direction);
+            forged.record.facts.spf = AuthResult::Fail;
+            assert_eq!(why(&forged), not_ours(NoReport::Forged));
+            forged.record.verdict.class = gauntlet_verdict::Class::Spam;
+            assert_eq!(why(&forged), not_ours(NoReport::Unwanted));
+            forged.release = Some("token".to_owned());
+            assert_eq!(why(&forged), not_ours(NoReport::Released));
+        }
     }
 }

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use gauntlet_store::{Delivery, LogRecord, Outcome};
+use gauntlet_store::{Delivery, Event, LogRecord, Outcome};
 
 use super::accept::AcceptError;
 use super::{Active, Queue};
 use crate::ids;
 use crate::outbound::dsn;
-use crate::outbound::queued_message::{News, QueuedMessage, own_record};
+use crate::outbound::queued_message::{News, NoReport, QueuedMessage, own_record};
 use crate::trace_fields;
 
 impl Queue {
@@ -91,6 +91,36 @@ impl Queue {
 }
 
 impl Active {
+    /// What the log says of an attempt that failed, for now or for good: `bounced` only if the
+    /// sender gets a report.
+    pub(super) fn event(&self, target: usize, delivery: &Delivery) -> Event {
+        let mut detail = format!("{} {}", delivery.next_hop, delivery.reply);
+        let kind = match (delivery.outcome, self.why_no_bounce(target)) {
+            (Outcome::Queued, _) => "deferred",
+            (Outcome::Failed, None) => "bounced",
+            (Outcome::Failed, Some(why)) => {
+                detail.push_str(&format!("; no report was sent: {}", why.text()));
+                "failed"
+            }
+            (other, _) => other.name(),
+        };
+        Event {
+            id: self.message.record.id.clone(),
+            received_ms: self.message.record.received_ms,
+            at_ms: delivery.at_ms,
+            kind: kind.to_owned(),
+            recipient: delivery.address.clone(),
+            detail,
+        }
+    }
+
+    fn why_no_bounce(&self, target: usize) -> Option<NoReport> {
+        if !self.settings.sender.bounces {
+            return Some(NoReport::SwitchedOff);
+        }
+        self.message.why_no_report(self.message.targets.get(target)?, News::Failed)
+    }
+
     /// A report about this message, as a message of our own.
     fn reporting(
         &self,
@@ -105,10 +135,12 @@ impl Active {
         let record = LogRecord {
             size: report.len() as u64,
             from: format!("MAILER-DAEMON@{host}"),
-            subject: format!("{}: {}", news.subject(), self.message.record.id),
+            subject: dsn::subject(news, &self.message.record),
             message_id: format!("{name}@{host}"),
             ..own_record(name, now, host, &to)
         };
-        QueuedMessage::straight(record, &[to])
+        // What it returns of the message may hold bytes over 127.
+        let eight_bit = !report.is_ascii();
+        QueuedMessage { eight_bit, ..QueuedMessage::straight(record, &[to]) }
     }
 }
