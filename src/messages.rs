@@ -18,7 +18,8 @@ use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
 All that is given must hold; several classes are any of them. The node may run meanwhile. One
-message's whole life: gauntlet trace ID.
+message's whole life: gauntlet trace ID. What the policy deferred (--action defer) is one line for
+each attempt of the client, 600 a minute at most.
 
 Exit status: 0 something was found; 1 nothing.
 

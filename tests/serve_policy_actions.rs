@@ -160,3 +160,35 @@ fn mail_for_the_spam_folder_is_marked_and_filed() {
     );
     node.stop();
 }
+
+/// The client is given a reference code for each attempt; it leads to what was decided.
+#[test]
+fn an_attempt_that_the_policy_defers_is_found_by_its_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.toml");
+    let text = "[[rule]]\nname = \"large at night\"\ndo = { defer = \"come again\" }\n";
+    std::fs::write(&path, text).unwrap();
+    let mut node = Node::start(&format!("[policy]\npath = {path:?}\n"));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let to = ["bob@example.net", "eve@example.net"];
+    for _ in 0..2 {
+        let reply = client.send("ann@example.org", &to, &message("later", 100)).unwrap();
+        assert!(reply.starts_with("451 4.7.1 come again (reference "), "{reply}");
+        let traced = trace(&node, &reply);
+        for part in [
+            "policy      bob@example.net: defer (large at night)",
+            "policy      eve@example.net: defer (large at night)",
+            "deferred ",
+            "451 4.7.1 come again",
+            "the client keeps the message and tries again",
+        ] {
+            assert!(traced.contains(part), "{part}: {traced}");
+        }
+    }
+    let mut found = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    found.args(["messages", "--action", "defer", "--data"]).arg(node.data());
+    let found = String::from_utf8(found.output().unwrap().stdout).unwrap();
+    assert_eq!(found.lines().count(), 2, "one line for each attempt: {found}");
+    assert_eq!(node.metric("gauntlet_queue_messages"), 0);
+    node.stop();
+}

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod challenge_listener;
+pub mod deferrals;
 pub mod draining;
 pub mod intake;
 pub mod logins;

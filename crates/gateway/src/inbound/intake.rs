@@ -20,6 +20,7 @@ use crate::current::Current;
 use crate::facts::auth_results::{stamp_in, without_return_path_in};
 use crate::facts::rules::CachedViews;
 use crate::ids;
+use crate::inbound::deferrals::DeferralsLogged;
 use crate::inbound::originals::Originals;
 use crate::inbound::policy_actions::{Ordered, PolicyActions};
 use crate::inbound::rate_limiter::RateLimiter;
@@ -96,8 +97,10 @@ pub struct Intake {
     pub spool: Arc<Spool>,
     /// Delivers what is in the spool.
     pub queue: Arc<Queue>,
-    /// Message log, for what is refused here.
+    /// Message log, for what is refused or deferred here.
     pub log: Arc<Log>,
+    /// How many deferred attempts the message log has taken lately.
+    pub deferrals: DeferralsLogged,
     /// Counters and gauges, which `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// The spool keeps nothing.
@@ -150,7 +153,9 @@ impl Intake {
             }
             Answer::Defer(text) => {
                 self.metrics.answered_later.add_one();
-                vec![Reply::new(451, (4, 7, 1), with_reference(&text, &id)); count]
+                let reply = Reply::new(451, (4, 7, 1), with_reference(&text, &id));
+                self.log_deferred(record, &reply.one_line());
+                vec![reply; count]
             }
             Answer::Accept if holds(&record.dispositions) && self.queue.is_hold_backlog_full() => {
                 self.metrics.hold_overload.add_one();
@@ -365,6 +370,14 @@ impl Intake {
         result.unwrap_or(Err(AcceptError::Ended))
     }
 
+    /// A message that the policy defers has a line in the log, as long as there are not too many:
+    /// the reference code leads to it. It has no deliveries: nobody got it, and nobody is refused.
+    pub(crate) fn log_deferred(&self, record: LogRecord, reply: &str) {
+        if let Some(event) = self.deferrals.event(&record, reply, self.clock.unix_ms()) {
+            self.log.append_or_tell(vec![record], vec![event]);
+        }
+    }
+
     /// A refused message has a line in the log too: the reference code leads to it.
     pub(crate) fn log_refused(&self, mut record: LogRecord, text: &str) {
         let at_ms = self.clock.unix_ms();
@@ -399,7 +412,7 @@ fn refusal_of(end: &Final, id: &str) -> Option<Reply> {
 
 #[cfg(test)]
 mod tests {
-    use gauntlet_store::Outcome;
+    use gauntlet_store::{Outcome, Query};
 
     use crate::node::test_node::{TestNode, id_in};
 
@@ -448,7 +461,17 @@ mod tests {
         let node = TestNode::with_policy("", DEFERS);
         let mut client = node.client().await;
         let reply = client.send(FROM, &["bob@example.net"], "\r\nHello").await;
-        assert!(reply.starts_with("451 4.7.1 come again"), "{reply}");
+        assert!(reply.starts_with("451 4.7.1 come again (reference "), "{reply}");
         assert_eq!(node.node.queue.count(), 0);
+        // Nothing is kept but what the reference leads to.
+        let id = reply.trim_end().rsplit_once("reference ").unwrap().1.trim_end_matches(')');
+        let logged = node.until(|n| n.log.get(id).unwrap()).await;
+        assert_eq!(logged.record.deliveries, [], "nobody got it or was refused");
+        assert_eq!(logged.record.dispositions[0].end.name(), "defer");
+        let [event] = &logged.events[..] else { panic!("{:?}", logged.events) };
+        assert_eq!(event.kind, "deferred");
+        assert!(event.detail.starts_with("451 4.7.1 come again (reference "), "{event:?}");
+        let query = Query { action: "defer".to_owned(), ..Query::default() };
+        assert_eq!(node.node.log.search(&query).unwrap().messages[0].id, id);
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use super::{Node, opening};
 use crate::inbound::challenge_listener::ChallengeListener;
+use crate::inbound::deferrals::DeferralsLogged;
 use crate::inbound::intake::Intake;
 use crate::inbound::originals::Originals;
 use crate::inbound::policy_actions::PolicyActions;
@@ -50,6 +51,7 @@ impl Node {
             spool: self.spool.clone(),
             queue: self.queue.clone(),
             log: self.log.clone(),
+            deferrals: DeferralsLogged::default(),
             settings: self.in_force.inbound(),
             metrics: metrics.clone(),
             null: opening::is_null(&config),

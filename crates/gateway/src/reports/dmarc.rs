@@ -111,7 +111,9 @@ fn row_of(record: &LogRecord) -> Option<(String, Row)> {
         AuthResult::Fail => false,
         _ => return None,
     };
-    if envelope.direction != Direction::Inbound {
+    // A message that was deferred comes again, and counts then.
+    let is_deferred = record.dispositions.iter().any(|d| matches!(d.end, Final::Defer { .. }));
+    if envelope.direction != Direction::Inbound || is_deferred {
         return None;
     }
     let domain = facts.dmarc_domain.clone()?;

@@ -195,8 +195,9 @@ impl Ending {
                     .into()
             }
             Answer::Defer(text) => {
-                Reply::ReplyCode(451, (4, 7, 1), queued_message::with_reference(&text, &name))
-                    .into()
+                let text = queued_message::with_reference(&text, &name);
+                intake.log_deferred(record, &format!("451 4.7.1 {text}"));
+                Reply::ReplyCode(451, (4, 7, 1), text).into()
             }
             Answer::Accept => {
                 let queue_id = message.macros.get("i").cloned().unwrap_or_default();
