@@ -35,8 +35,8 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     node: NodeArgs,
-    /// Words of the subject; `pay*` takes beginnings
-    #[arg(long, default_value = "", hide_default_value = true)]
+    /// Words of the subject, all of them, in any order; `pay*` takes what begins so
+    #[arg(long, value_parser = subject, default_value = "", hide_default_value = true)]
     subject: String,
     /// Sender: an address, or `@domain`
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -90,6 +90,18 @@ const PAGE: usize = 500;
 
 fn day(text: &str) -> Result<i64, String> {
     day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
+}
+
+/// Words are looked up, other characters part them: without a word there is nothing to look up.
+fn subject(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.chars().any(char::is_alphanumeric) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("there is no word in it; write whole words (invoice), or how they begin (pay*); \
+                      without --subject any is found"
+                .to_owned())
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -218,7 +218,17 @@ fn status_and_users(node: &Node) {
     assert!(activity.contains("command line") && activity.contains("save search"), "{activity}");
 }
 
+/// Nothing but words can be looked up: what has none is refused and does not find all.
+fn subjects_have_words(node: &Node) {
+    let refused = gauntlet(node, &["messages", "--subject", "*"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && why.contains("there is no word in it"), "{why}");
+    let begun = text(&gauntlet(node, &["messages", "--subject", "inv* overdue"]));
+    assert_eq!(begun.lines().count(), 1, "{begun}");
+}
+
 fn lists_and_reports(node: &Node, folder: &std::path::Path) {
+    subjects_have_words(node);
     for args in [&["senders", "block", "shop.example"][..], &["senders", "allow", "good.example"]] {
         text(&gauntlet(node, args));
     }

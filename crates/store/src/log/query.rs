@@ -16,7 +16,8 @@ pub struct Query {
     pub recipient: String,
     /// Domain of the sender or of a recipient.
     pub domain: String,
-    /// Words of the subject, all of them, in any order; a final `*` makes the last one a prefix.
+    /// Words of the subject, all of them, in any order; `pay*` takes those that begin so. A text
+    /// without a letter or digit, as `*` alone, finds nothing.
     pub subject: String,
     /// Message-ID, with or without angle brackets.
     pub message_id: String,

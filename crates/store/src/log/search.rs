@@ -131,15 +131,10 @@ pub(super) fn clauses(query: &Query) -> Vec<Clause> {
     for (field, value) in exact.into_iter().filter(|(_, v)| !v.is_empty()) {
         terms::push_exact(&mut all, field, value);
     }
-    for word in terms::words(&query.subject) {
-        terms::push_word(&mut all, &word);
-    }
     let pattern = |term: &str| Pattern { term: term.to_owned(), is_prefix: false };
     let terms = |all: &str| all.split(' ').filter(|t| !t.is_empty()).map(pattern).collect();
     let mut found: Vec<Pattern> = terms(&all);
-    if query.subject.trim_end().ends_with('*') && terms::words(&query.subject).next().is_some() {
-        found.last_mut().into_iter().for_each(|last| last.is_prefix = true);
-    }
+    found.extend(subject_patterns(&query.subject));
     let some_classes = !query.classes.is_empty() && query.classes.len() < Class::ALL.len();
     let action = query.action.trim();
     all.clear();
@@ -172,6 +167,28 @@ pub(super) fn clauses(query: &Query) -> Vec<Clause> {
     }
     clauses.truncate(TERMS_MAX);
     clauses
+}
+
+/// Words of a subject that are asked for; `pay*` takes all that begin so. A text without a word
+/// (`*`, `!!!`) is asked for in vain: no subject has it among its words.
+fn subject_patterns(subject: &str) -> Vec<Pattern> {
+    let asked = subject.split_inclusive(char::is_whitespace).flat_map(|text| {
+        let is_prefix = text.trim_end().ends_with('*');
+        let words: Vec<String> = terms::words(text).collect();
+        let last = words.len();
+        words.into_iter().zip(1..).map(move |(word, n)| (word, is_prefix && n == last))
+    });
+    let term = |word: &str| {
+        let mut term = String::new();
+        terms::push_word(&mut term, word);
+        term
+    };
+    let mut patterns: Vec<Pattern> =
+        asked.map(|(word, is_prefix)| Pattern { term: term(&word), is_prefix }).collect();
+    if patterns.is_empty() && !subject.trim().is_empty() {
+        patterns.push(Pattern { term: term(""), is_prefix: false });
+    }
+    patterns
 }
 
 /// The clauses in the query language of FTS5.

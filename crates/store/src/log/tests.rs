@@ -86,6 +86,10 @@ fn every_field_finds() {
     assert_eq!(ids(&log, &Query { subject: "rechnung GRÖSSE".into(), ..q() }), [""; 0]);
     assert_eq!(ids(&log, &Query { subject: "7 rechnung größe".into(), ..q() }), one);
     assert_eq!(ids(&log, &Query { subject: "rechn*".into(), ..q() }).len(), 20);
+    for nothing in ["*", "!!! *", "-"] {
+        let found = ids(&log, &Query { subject: nothing.into(), ..q() });
+        assert_eq!(found, Vec::<String>::new(), "{nothing:?} has no word");
+    }
     assert_eq!(ids(&log, &Query { domain: "mail.example".into(), ..q() }).len(), 20);
     assert_eq!(ids(&log, &Query { domain: "example.com".into(), ..q() }).len(), 20);
     assert_eq!(ids(&log, &Query { sender: "@example.com".into(), ..q() }).len(), 0);
