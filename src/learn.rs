@@ -25,7 +25,7 @@ use crate::node_args::NodeArgs;
 const AFTER_HELP: &str = "\
 What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the
 command ends. A running node applies it within seconds. Learning the same message twice changes
-nothing; what was said last holds; --forget takes it back. The corrections of one reporter count
+nothing; what was said last holds; --forget takes it back. An empty message is an error. The corrections of one reporter count
 20 messages together at most, and make no signature alone; the administrator's (no --reporter)
 count in full.
 

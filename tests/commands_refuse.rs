@@ -103,3 +103,17 @@ fn a_variable_without_a_value_names_no_configuration() {
     let done = command.env("GAUNTLET_CONFIG", "").args(["scan", sample]).output().unwrap();
     assert!(done.status.success(), "{done:?}");
 }
+
+#[test]
+fn nothing_is_learned_of_an_empty_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    std::fs::write(folder.path().join("empty.eml"), "").unwrap();
+    for option in ["--spam", "--ham", "--probe", "--forget"] {
+        for file in ["/dev/null", "empty.eml"] {
+            let refused = gauntlet(folder.path(), &["learn", "--data", "data", option, file]);
+            let why = error(&refused);
+            assert!(why.contains(&format!("{file}: it is empty")), "{option}: {why}");
+        }
+    }
+}

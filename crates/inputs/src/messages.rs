@@ -66,18 +66,24 @@ pub fn judge(ruleset: &LoadedRules, raw: &[u8], now: i64, scratch: &mut LoadedSc
 /// unseen. How many files of folders are no mail by their names is said on standard error.
 ///
 /// # Errors
-/// If a message cannot be read, or one of a mailbox or archive is over 16 MiB; that ends the walk.
+/// If a message cannot be read, is empty, or one of a mailbox or archive is over 16 MiB; that ends
+/// the walk.
 pub fn walk(path: &Path, take: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
     let source = Source::of_messages(LABELLED_BYTES_MAX);
     let mut failed = None;
     let _ = source.walk(path, &mut |input| {
-        match input.content {
-            Content::Bytes(raw) => take(&raw),
-            Content::File(file) => match std::fs::read(&file) {
-                Ok(raw) => take(&raw),
-                Err(error) => failed = Some(format!("{}: {error}", file.display())),
-            },
-            Content::Failed(why) => failed = Some(format!("{}: {why}", input.name)),
+        let read = match input.content {
+            Content::Bytes(raw) => Ok(raw),
+            Content::File(file) => std::fs::read(&file).map_err(|error| error.to_string()),
+            Content::Failed(why) => Err(why),
+        };
+        match read {
+            // Nothing can be learned of it, and every such file would be the same message.
+            Ok(raw) if raw.trim_ascii().is_empty() => {
+                failed = Some(format!("{}: it is empty, there is no message in it", input.name));
+            }
+            Ok(raw) => take(&raw),
+            Err(why) => failed = Some(format!("{}: {why}", input.name)),
         }
         if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
@@ -85,5 +91,26 @@ pub fn walk(path: &Path, take: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
     match failed {
         Some(why) => bail!("cannot read {why}"),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_message_is_an_error_that_names_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("b.eml");
+        std::fs::write(folder.path().join("a.eml"), "Subject: a\n\nHello\n").unwrap();
+        for text in ["", "\r\n \n"] {
+            std::fs::write(&empty, text).unwrap();
+            let mut taken = 0;
+            let error = walk(folder.path(), &mut |_| taken += 1).unwrap_err().to_string();
+            let wanted = format!("{}: it is empty, there is no message in it", empty.display());
+            assert_eq!((taken, error), (1, format!("cannot read {wanted}")));
+        }
+        let error = walk(Path::new("/dev/null"), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /dev/null: it is empty"), "{error}");
     }
 }
