@@ -6,14 +6,17 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Subcommand;
 use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{self, Request};
+use gauntlet_gateway::outbound::route::Routes;
 use gauntlet_policy::people::Strictness;
 
 use crate::node_args::NodeArgs;
 use crate::user;
 
 const AFTER_HELP: &str = "\
-A running node applies a change at once. Phishing and malware are held whatever is chosen.
+A running node applies a change at once. Phishing and malware are held whatever is chosen. An
+address of another's domain (domains.local) is refused: no mail for it comes here.
 
 Examples:
   gauntlet own ann@example.org show
@@ -61,6 +64,29 @@ enum Action {
     },
 }
 
+impl Action {
+    /// It makes settings that were not there; others may look at or take away what is left of a
+    /// domain that was ours once.
+    fn adds(&self) -> bool {
+        matches!(self, Action::Strictness { .. } | Action::Allow { .. } | Action::Block { .. })
+    }
+}
+
+/// Refuses an address that no mail comes to here: settings for it would do nothing.
+fn must_be_ours(address: &str, config: &Config) -> anyhow::Result<()> {
+    let domain = address.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
+    let domain = domain.unwrap_or_default();
+    if !Routes::of(config).is_local(&domain) {
+        bail!(
+            "{address:?}: {domain} is none of this node's domains (domains.local: {}), so that no \
+             mail for it is judged by these settings; add the domain there first, or check the \
+             address",
+            config.domains.local.join(", ")
+        );
+    }
+    Ok(())
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let users = user::open(&config.node.data)?;
@@ -68,6 +94,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let has_both = |(local, domain): (&str, &str)| !local.is_empty() && !domain.is_empty();
     if !address.rsplit_once('@').is_some_and(has_both) {
         bail!("{address:?} is no address");
+    }
+    if args.action.adds() {
+        must_be_ours(address, &config)?;
     }
     match &args.action {
         Action::Show => {

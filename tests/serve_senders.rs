@@ -68,3 +68,29 @@ fn a_blocked_sender_is_spam_and_an_allowed_one_is_not() {
     assert!(list("block", "no address").starts_with("HTTP/1.1 400"));
     assert!(list("allow", "@com").starts_with("HTTP/1.1 400"));
 }
+
+#[test]
+fn settings_of_a_person_are_for_an_address_of_ours() {
+    let mut node = Node::start("[domains]\nlocal = [\"example.net\", \"*.example.org\"]\n");
+    let own = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        command.args(args).arg("--config").arg(node.folder.path().join("gauntlet.toml"));
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for ours in ["Ann@Example.net", "bob@mail.example.org"] {
+        let (done, said) = own(&["own", ours, "allow", "news@shop.example"]);
+        assert!(done, "{said}");
+    }
+    for action in
+        [&["allow", "news@shop.example"][..], &["block", "x.example"], &["strictness", "lax"]]
+    {
+        let (done, said) = own(&[&["own", "ann@elsewhere.example"], action].concat());
+        assert!(!done, "{action:?}");
+        assert!(said.contains("elsewhere.example is none of this node's domains"), "{said}");
+        assert!(said.contains("domains.local: example.net, *.example.org"), "{said}");
+    }
+    // What is left of a domain that was ours can be looked at.
+    assert!(own(&["own", "ann@elsewhere.example", "show"]).0);
+    node.stop();
+}
