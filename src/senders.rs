@@ -21,7 +21,7 @@ Examples:
   gauntlet senders list
   gauntlet senders allow partner.example
   gauntlet senders block 192.0.2.0/24
-  gauntlet senders remove partner.example";
+  gauntlet senders remove partner.example 192.0.2.0/24";
 
 /// Arguments of `gauntlet senders`.
 #[derive(Debug, clap::Args)]
@@ -43,24 +43,28 @@ enum Action {
     },
     /// Their mail is never spam
     Allow {
-        /// Address, domain or network
-        entry: String,
+        /// Addresses, domains or networks
+        #[arg(required = true, value_name = "ENTRY")]
+        entries: Vec<String>,
     },
     /// Their mail is always spam
     Block {
-        /// Address, domain or network
-        entry: String,
+        /// Addresses, domains or networks
+        #[arg(required = true, value_name = "ENTRY")]
+        entries: Vec<String>,
     },
     /// Take them off the lists
     Remove {
-        /// Address, domain or network
-        entry: String,
+        /// Addresses, domains or networks
+        #[arg(required = true, value_name = "ENTRY")]
+        entries: Vec<String>,
     },
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
     let users = user::open(&config.node.data)?;
+    let mut unknown: Vec<&str> = Vec::new();
     match &args.action {
         Action::List { json } => {
             let mut out = std::io::stdout().lock();
@@ -75,14 +79,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        Action::Allow { entry } | Action::Block { entry } => {
-            check_entry(entry)?;
+        Action::Allow { entries } | Action::Block { entries } => {
+            // All or none of them.
+            entries.iter().try_for_each(|entry| check_entry(entry))?;
             let allow = matches!(args.action, Action::Allow { .. });
-            users.list_sender(entry, allow, WHO, now_ms())?;
+            for entry in entries {
+                users.list_sender(entry, allow, WHO, now_ms())?;
+            }
         }
-        Action::Remove { entry } => {
-            if !users.unlist_sender(entry, WHO, now_ms())? {
-                bail!("{entry:?} is on no list; `gauntlet senders list` prints all");
+        Action::Remove { entries } => {
+            for entry in entries {
+                if !users.unlist_sender(entry, WHO, now_ms())? {
+                    unknown.push(entry.as_str());
+                }
             }
         }
     }
@@ -90,6 +99,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let socket = gauntlet_gateway::control::socket_path(&config.node.data);
     if socket.exists() {
         args.node.ask(&Request::Senders)?;
+    }
+    // The others are taken off, and the node knows it.
+    if !unknown.is_empty() {
+        bail!("on no list: {}; `gauntlet senders list` prints all", unknown.join(", "));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -218,6 +218,20 @@ fn status_and_users(node: &Node) {
     assert!(activity.contains("command line") && activity.contains("save search"), "{activity}");
 }
 
+/// One command for several entries; one that is on no list does not keep the others there.
+fn several_senders(node: &Node) {
+    let refused = gauntlet(node, &["senders", "allow", "fine.example", "not a sender"]);
+    assert!(!refused.status.success(), "{refused:?}");
+    text(&gauntlet(node, &["senders", "block", "a.example", "192.0.2.0/24"]));
+    let listed = || text(&gauntlet(node, &["senders", "list"]));
+    assert!(!listed().contains("fine.example"), "all or none: {}", listed());
+    text(&gauntlet(node, &["senders", "remove", "shop.example", "192.0.2.0/24"]));
+    let some = gauntlet(node, &["senders", "remove", "nobody.example", "a.example"]);
+    let why = String::from_utf8_lossy(&some.stderr).into_owned();
+    assert!(!some.status.success() && why.contains("on no list: nobody.example;"), "{why}");
+    assert_eq!(listed().lines().count(), 1, "{}", listed());
+}
+
 /// Nothing but words can be looked up: what has none is refused and does not find all.
 fn subjects_have_words(node: &Node) {
     let refused = gauntlet(node, &["messages", "--subject", "*"]);
@@ -242,7 +256,7 @@ fn lists_and_reports(node: &Node, folder: &std::path::Path) {
         let refused = gauntlet(node, &["senders", "allow", strangers]);
         assert!(!refused.status.success(), "{strangers}: {refused:?}");
     }
-    text(&gauntlet(node, &["senders", "remove", "shop.example"]));
+    several_senders(node);
 
     let report = text(&gauntlet(node, &["report", "--days", "1", "--json"]));
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
