@@ -19,7 +19,8 @@ use crate::node_args::NodeArgs;
 const AFTER_HELP: &str = "\
 All that is given must hold; several classes are any of them. The node may run meanwhile. One
 message's whole life: gauntlet trace ID. What the policy deferred (--action defer) is one line for
-each attempt of the client, 600 a minute at most.
+each attempt of the client, 600 a minute at most. A day of the log that is damaged is named on
+standard error; the others are searched.
 
 Exit status: 0 something was found; 1 nothing.
 
@@ -105,7 +106,7 @@ fn subject(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (log, _runtime) = open(args)?;
+    let Opened { log, own_log, _runtime } = open(args)?;
     let mut query = Query {
         subject: args.subject.clone(),
         sender: args.sender.clone(),
@@ -140,22 +141,35 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => break,
         }
     }
+    for damaged in own_log.iter().flat_map(|log| log.damaged_days()) {
+        eprintln!("gauntlet: {damaged}");
+    }
     if is_more && !args.json {
         eprintln!("gauntlet: the newest {found}; there are more (--limit)");
     }
     Ok(if found > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The log that is searched, with what carries its connections.
-fn open(args: &Args) -> anyhow::Result<(Arc<dyn MessageLog>, Option<tokio::runtime::Runtime>)> {
+/// The log that is searched.
+struct Opened {
+    log: Arc<dyn MessageLog>,
+    /// The same, if it is the node's own: days of it may be damaged.
+    own_log: Option<Arc<Log>>,
+    /// Carries the connections to an array's.
+    _runtime: Option<tokio::runtime::Runtime>,
+}
+
+fn open(args: &Args) -> anyhow::Result<Opened> {
     if !args.array {
         let config = args.node.load_existing()?;
         let log = Log::open(&config.node.data.join("log")).context("the message log")?;
-        return Ok((Arc::new(log), None));
+        let log = Arc::new(log);
+        return Ok(Opened { log: log.clone(), own_log: Some(log), _runtime: None });
     }
     let config = args.node.load()?;
     let runtime = access::runtime(1)?;
-    Ok((access::shared_log(&config, &runtime)?, Some(runtime)))
+    let log = access::shared_log(&config, &runtime)?;
+    Ok(Opened { log, own_log: None, _runtime: Some(runtime) })
 }
 
 fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<()> {

@@ -181,6 +181,17 @@ fn a_start_that_failed_before_its_first_mail_is_still_a_first_start() {
     node.stop();
 }
 
+/// `gauntlet doctor` has this about the message log, and under no other heading.
+fn check_of_log(node: &Node, wanted: &str) {
+    let printed = said(&gauntlet(node, &["doctor", "--dns", "127.0.0.1:9", "--json"]));
+    let about: Vec<&str> =
+        printed.lines().filter(|l| l.contains("day of the message log")).collect();
+    let [line] = about[..] else { panic!("{printed}") };
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!((&line["check"], &line["status"]), (&"message log".into(), &"error".into()));
+    assert!(line["text"].as_str().unwrap().contains(wanted), "{line}");
+}
+
 #[test]
 fn a_damaged_day_of_the_log_stops_nothing_and_is_reported_until_it_is_repaired() {
     let mut node = stopped(PASS);
@@ -192,8 +203,17 @@ fn a_damaged_day_of_the_log_stops_nothing_and_is_reported_until_it_is_repaired()
     let day = days(&node, ".db").pop().unwrap();
     lose(&day, false);
     std::fs::write(&day, vec![0x5a; 20_000]).unwrap();
+    // Without a node the day is left out, and commands say which one that is.
+    let name = day.file_name().unwrap().to_str().unwrap();
+    let found = gauntlet(&node, &["messages"]);
+    assert_eq!(found.status.code(), Some(1), "{found:?}");
+    let left_out = format!("a day of the message log is damaged and left out: log/{name}");
+    assert!(said(&found).contains(&left_out), "{}", said(&found));
+    check_of_log(&node, &left_out);
+    assert_eq!(std::fs::read(&day).unwrap().len(), 20_000, "nothing is moved");
     node.run();
     assert_eq!(days(&node, ".db.damaged").len(), 1);
+    check_of_log(&node, &format!("log/{name}.damaged"));
     assert!(node.log().contains("set aside as log/"), "{}", node.log());
     take(&node, "after");
     assert!(said(&gauntlet(&node, &["messages"])).contains("after"));

@@ -11,7 +11,7 @@ use gauntlet_gateway::net::acme;
 use gauntlet_gateway::net::tls;
 use gauntlet_gateway::secrets::{Life, Secrets};
 use gauntlet_mail::date::DAY_SECONDS;
-use gauntlet_store::Quarantine;
+use gauntlet_store::{Log, Quarantine};
 
 use super::{Findings, Status};
 
@@ -161,9 +161,35 @@ pub(super) fn questions(config: &Config, found: &mut Findings) {
         let drains = status.draining_since_ms.is_some() && problem.starts_with("draining");
         found.add(if drains { Status::Warning } else { Status::Error }, "node", problem.as_str());
     }
-    for question in &status.questions {
+    // Damaged days have a check of their own.
+    for question in status.questions.iter().filter(|text| !is_about_log(text)) {
         let what = if question.starts_with("unpacking") { "unpacking" } else { "clock" };
         found.add(Status::Error, what, question.as_str());
+    }
+}
+
+/// What a node asks is about a day of its message log.
+fn is_about_log(question: &str) -> bool {
+    question.starts_with("a day of the message log")
+}
+
+/// No day of the message log is damaged.
+pub(super) fn message_log(config: &Config, found: &mut Findings) {
+    let folder = config.node.data.join("log");
+    if !folder.is_dir() {
+        return;
+    }
+    let damaged = match control::ask(&config.node.data, &Request::Status) {
+        // It has the files open.
+        Ok(Answer::Status(status)) => {
+            Ok(status.questions.into_iter().filter(|text| is_about_log(text)).collect())
+        }
+        _ => Log::examine(&folder),
+    };
+    match damaged {
+        Ok(days) if days.is_empty() => found.add(Status::Ok, "message log", "no day is damaged"),
+        Ok(days) => days.into_iter().for_each(|day| found.add(Status::Error, "message log", day)),
+        Err(error) => found.add(Status::Error, "message log", error.to_string()),
     }
 }
 

@@ -77,6 +77,24 @@ pub fn open_read(path: &Path, migrations: &[&str]) -> Result<Connection, StoreEr
     Ok(connection)
 }
 
+/// Opens an existing file that nobody writes to, without making any file beside it or locking it.
+/// What is still in its write-ahead log is not seen.
+pub fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
+    let mut escaped = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                escaped.push(char::from(*byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
+}
+
 /// Whether there is no database here: no file, an empty one, or one without a table. Changes
 /// nothing.
 pub fn is_blank(path: &Path) -> Result<bool, StoreError> {

@@ -117,6 +117,8 @@ pub struct Log {
     commits: Arc<AtomicU64>,
     readers: Mutex<Vec<(i64, Connection)>>,
     sets_damaged_days_aside: bool,
+    /// Damaged days that this process may not move aside.
+    left_out: Mutex<BTreeSet<i64>>,
     observer: Observer,
 }
 
@@ -136,25 +138,23 @@ impl Log {
     pub fn open_with(folder: &Path, options: LogOptions) -> Result<Self, StoreError> {
         crate::files::create_folder(folder).map_err(StoreError::io(folder, "create"))?;
         let (mut found, mut unmerged) = (BTreeSet::new(), BTreeSet::new());
-        let entries = std::fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let day = name.to_str().and_then(|n| n.strip_suffix(".db")).and_then(day_number);
-            if let Some(day) = day {
-                let in_parts = database::open_write(&entry.path(), schema::MIGRATIONS)
-                    .and_then(|c| day::is_in_parts(&c).map_err(StoreError::db(&entry.path())));
-                match in_parts {
-                    Ok(in_parts) => {
-                        found.insert(day);
-                        unmerged.extend(in_parts.then_some(day));
-                    }
-                    Err(error) if !error.is_damage() => return Err(error),
-                    Err(error) if options.sets_damaged_days_aside => {
-                        damage::set_aside(folder, day, &error.to_string())?;
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "a damaged day of the message log is skipped");
-                    }
+        let mut left_out = BTreeSet::new();
+        for day in days_of(folder)? {
+            let path = day_path(folder, day);
+            let in_parts = database::open_write(&path, schema::MIGRATIONS)
+                .and_then(|c| day::is_in_parts(&c).map_err(StoreError::db(&path)));
+            match in_parts {
+                Ok(in_parts) => {
+                    found.insert(day);
+                    unmerged.extend(in_parts.then_some(day));
+                }
+                Err(error) if !error.is_damage() => return Err(error),
+                Err(error) if options.sets_damaged_days_aside => {
+                    damage::set_aside(folder, day, &error.to_string())?;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a damaged day of the message log is skipped");
+                    left_out.insert(day);
                 }
             }
         }
@@ -177,6 +177,7 @@ impl Log {
             commits,
             readers: Mutex::new(Vec::new()),
             sets_damaged_days_aside: options.sets_damaged_days_aside,
+            left_out: Mutex::new(left_out),
             observer: Observer::default(),
         })
     }
@@ -308,10 +309,20 @@ impl Log {
         days.iter().rev().copied().collect()
     }
 
-    /// Messages for the administrator on damaged days that were moved aside: where they are, and
-    /// what to do.
+    /// Messages for the administrator on damaged days that were moved aside, or that this process
+    /// has left out so far: where they are, and what to do.
     pub fn damaged_days(&self) -> Vec<String> {
-        damage::list(&self.folder)
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_out = left_out.iter().map(|day| damage::describe_left_out(*day));
+        damage::list(&self.folder).into_iter().chain(left_out).collect()
+    }
+
+    /// The same of a log that no process has open. Changes nothing.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub fn examine(folder: &Path) -> Result<Vec<String>, StoreError> {
+        damage::examine(folder)
     }
 
     /// Time of reception of the newest logged message, in Unix milliseconds; none if there is none.
@@ -336,6 +347,8 @@ impl Log {
         self.readers().retain(|(open, _)| *open != day);
         if self.sets_damaged_days_aside {
             self.send(Command::SetAside { day, why: error.to_string() });
+        } else {
+            self.left_out.lock().unwrap_or_else(PoisonError::into_inner).insert(day);
         }
     }
 
@@ -387,6 +400,13 @@ impl Drop for Log {
             let _a_panic_was_reported_by_the_thread = writer.join();
         }
     }
+}
+
+/// The days that have a file in this folder.
+fn days_of(folder: &Path) -> Result<BTreeSet<i64>, StoreError> {
+    let entries = std::fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+    let day = |name: &str| name.strip_suffix(".db").and_then(day_number);
+    Ok(entries.flatten().filter_map(|e| day(e.file_name().to_str()?)).collect())
 }
 
 /// The path of a day's file.

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
-
 use super::error::{BackupError, Fault};
 use super::manifest::{Backup, Entry, MANIFEST, hashed};
 use super::reading::{open_below, parts};
 use super::{Step, Tell};
+use crate::database;
 use crate::error::StoreError;
 
 /// Faults that are told; more of them say nothing new.
@@ -122,19 +121,7 @@ fn compare(folder: &Path, entry: &Entry, tell: &mut dyn FnMut(u64)) -> Result<()
 
 /// Has SQLite look through a database, without making any file beside it.
 fn check_database(path: &Path) -> Result<(), String> {
-    let mut escaped = String::new();
-    for byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
-                escaped.push(char::from(*byte));
-            }
-            _ => escaped.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_URI
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags);
+    let opened = database::open_unchanging(path);
     let said: rusqlite::Result<String> =
         opened.and_then(|db| db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)));
     match said {

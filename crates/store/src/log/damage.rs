@@ -1,13 +1,16 @@
-//! Damaged days. Their files are moved aside, so that the other days can be read and logging
-//! continues; the administrator is messages of them until the files are gone.
+//! Damaged days. The node moves their files aside, so that the other days can be read and logging
+//! continues; other processes leave them out. The administrator is told of them until the files are
+//! gone.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::day_path;
+use gauntlet_mail::date::day_name;
+
+use super::{day_path, days_of};
 use crate::error::StoreError;
-use crate::files;
+use crate::{database, files};
 
 /// Suffix of a damaged file.
 const SUFFIX: &str = "damaged";
@@ -50,6 +53,35 @@ fn describe(path: &Path) -> String {
          readable with `sqlite3 FILE .recover`, or remove the file",
         path.file_name().unwrap_or_default().display()
     )
+}
+
+/// Message for the administrator on a day that this process leaves out, since the node that may
+/// move it aside does not run, or has not read the day yet.
+pub(super) fn describe_left_out(day: i64) -> String {
+    format!(
+        "a day of the message log is damaged and left out: log/{}.db; the other days are not \
+         affected. Stop the node and restore the day from a backup under this name, save what is \
+         readable with `sqlite3 FILE .recover`, or start the node, which sets it aside",
+        day_name(day)
+    )
+}
+
+/// Messages on the damaged days of a log that no process has open: what was set aside, and days
+/// that SQLite cannot read. Changes nothing, and reads little of each day: damage in the midst of a
+/// day is found by whoever reads it.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub(super) fn examine(folder: &Path) -> Result<Vec<String>, StoreError> {
+    let is_damaged = |day: &i64| {
+        let read = database::open_unchanging(&day_path(folder, *day)).and_then(|connection| {
+            connection.query_row("SELECT min(seq), max(seq) FROM message", [], |_| Ok(()))
+        });
+        read.is_err_and(|error| crate::error::is_damage(&error))
+    };
+    let days = days_of(folder)?;
+    let damaged = days.iter().filter(|day| is_damaged(day)).map(|day| describe_left_out(*day));
+    Ok(list(folder).into_iter().chain(damaged).collect())
 }
 
 /// Messages on the damaged files that are still there, sorted by name.
@@ -120,8 +152,14 @@ mod tests {
         for from in [0, 100] {
             corrupt(&path, from);
             // A command that runs beside the node skips it and moves nothing.
+            let seen = Log::examine(folder.path()).unwrap();
             let beside = Log::open(folder.path()).unwrap();
             assert_eq!(ids(&beside, &Query::default()), OTHERS);
+            // It says which day that is, and so does who looks at the files alone.
+            let name = format!("left out: log/{}.db", day_name(DAY / DAY_MS));
+            for said in [seen, beside.damaged_days()] {
+                assert_eq!(said.iter().filter(|line| line.contains(&name)).count(), 1, "{said:?}");
+            }
             drop(beside);
             assert!(path.exists());
             let log = open(folder.path());
@@ -149,10 +187,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = two_days(folder.path());
         let log = open(folder.path());
+        let beside = Log::open(folder.path()).unwrap();
+        assert_eq!(beside.damaged_days(), Vec::<String>::new());
         let size = std::fs::metadata(&path).unwrap().len();
         // The first page is intact, so that the file opens; its tables are damaged.
         corrupt(&path, 4_096);
         assert!(size > 40_000, "{size}");
+        assert_eq!(ids(&beside, &Query::default()), OTHERS);
+        assert_eq!(beside.damaged_days().len(), 1);
+        drop(beside);
         assert_eq!(ids(&log, &Query::default()), OTHERS);
         log.append(vec![record(7, DAY + 7)]).unwrap();
         assert_eq!(log.damaged_days().len(), 1);
