@@ -37,6 +37,9 @@ enum Action {
         /// Read none of the files that it names: they are on another machine
         #[arg(long)]
         no_files: bool,
+        /// Print one JSON object: valid, settings_changed, errors, warnings
+        #[arg(long)]
+        json: bool,
     },
     /// Print every setting with its effective value and where it came from
     Show {
@@ -51,17 +54,27 @@ enum Action {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
-        Action::Check { file, config, no_files } => {
+        Action::Check { file, config, no_files, json } => {
             let file = file.as_deref().or(config.as_deref());
-            check(file.context("name the file that is to be checked")?, *no_files)
+            let file = file.context("name the file that is to be checked")?;
+            let found = check(file, *no_files);
+            if *json { print_json(file, found) } else { print(file, found) }
         }
         Action::Show { config, json } => show(config.as_deref(), *json),
     }
 }
 
+/// What a check found.
+struct Checked {
+    /// Settings that differ from the defaults.
+    settings_changed: usize,
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
 /// Reads the file and, unless it is another machine's, what it names, as a start does; makes and
 /// binds nothing. What only another user may read is told, and no mistake.
-fn check(file: &Path, no_files: bool) -> anyhow::Result<ExitCode> {
+fn check(file: &Path, no_files: bool) -> anyhow::Result<Checked> {
     let loaded = Loaded::load(Some(file), environment())?;
     let config = &loaded.config;
     crate::array_access::check(config)?;
@@ -70,25 +83,48 @@ fn check(file: &Path, no_files: bool) -> anyhow::Result<ExitCode> {
         found = files_of(config)?;
     }
     let (unread, wrong): (Vec<_>, Vec<_>) = found.errors.into_iter().partition(is_denied);
-    let mut err = std::io::stderr().lock();
-    for error in &unread {
+    let unread = unread.iter().map(|error| {
         let what = mask(&format!("{error:#}"));
-        writeln!(err, "warning: {what}: not checked; run this as the node's user or root")?;
+        format!("{what}: not checked; run this as the node's user or root")
+    });
+    let warnings = unread.chain(found.warnings.iter().map(|warning| mask(warning))).collect();
+    let errors = wrong.iter().map(|error| format!("{error:#}")).collect();
+    let settings = loaded.settings();
+    let settings_changed = settings.iter().filter(|s| s.origin.to_string() != "default").count();
+    Ok(Checked { settings_changed, errors, warnings })
+}
+
+fn print(file: &Path, found: anyhow::Result<Checked>) -> anyhow::Result<ExitCode> {
+    let Checked { settings_changed, errors, warnings } = found?;
+    let mut err = std::io::stderr().lock();
+    for warning in &warnings {
+        writeln!(err, "warning: {warning}")?;
     }
-    for warning in &found.warnings {
-        writeln!(err, "warning: {}", mask(warning))?;
+    if !errors.is_empty() {
+        bail!("{}: {}", file.display(), errors.join("\n"));
     }
-    if !wrong.is_empty() {
-        let all: Vec<String> = wrong.iter().map(|error| format!("{error:#}")).collect();
-        bail!("{}: {}", file.display(), all.join("\n"));
-    }
-    let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
     writeln!(
         std::io::stdout(),
-        "{}: valid; {set} settings differ from the defaults",
+        "{}: valid; {settings_changed} settings differ from the defaults",
         file.display()
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same for programs: a file that cannot be used has the object, too.
+fn print_json(file: &Path, found: anyhow::Result<Checked>) -> anyhow::Result<ExitCode> {
+    let Checked { settings_changed, errors, warnings } = found.unwrap_or_else(|error| Checked {
+        settings_changed: 0,
+        errors: vec![mask(&format!("{error:#}"))],
+        warnings: Vec::new(),
+    });
+    let valid = errors.is_empty();
+    let line = serde_json::json!({
+        "file": file, "valid": valid, "settings_changed": settings_changed, "errors": errors,
+        "warnings": warnings,
+    });
+    writeln!(std::io::stdout(), "{line}")?;
+    Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 /// What is wrong with the files that a configuration names.

@@ -1,6 +1,7 @@
 //! `gauntlet policy`: check a policy, explain a message, test messages with expected dispositions,
 //! replay the mail of the last days, keep versions and go back.
 
+mod check;
 mod replay;
 mod unpacker;
 mod versions;
@@ -18,7 +19,6 @@ use anyhow::Context;
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::scan::data_loss::{DataLossPrevention, NeverFound};
 use gauntlet_inputs::file;
 use gauntlet_mail::{Direction, Facts, Message};
 use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
@@ -72,6 +72,9 @@ enum Action {
         /// not checked
         #[arg(short, long, env = "GAUNTLET_CONFIG")]
         config: Option<PathBuf>,
+        /// Print one JSON object: valid, rules, web_rules, quotas, errors, warnings
+        #[arg(long)]
+        json: bool,
     },
     /// Say which rules were tried for a message or a URL, which matched, and why
     Explain(Box<ExplainArgs>),
@@ -153,7 +156,7 @@ fn explain(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
-        Action::Check { file, config } => check(file, config.as_deref()),
+        Action::Check { file, config, json } => check::run(file, config.as_deref(), *json),
         Action::Explain(args) => explain(args),
         Action::Test { cases, policy, config, ruleset } => {
             test(cases, &Judge::new(policy.as_deref(), config.as_deref(), ruleset)?)
@@ -169,42 +172,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn read_policy(file: &Path) -> anyhow::Result<Policy> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
-}
-
-fn check(file: &Path, config: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let policy = read_policy(file)?;
-    let settings = dlp::config_of(config)?;
-    let known = DataLossPrevention::names_of(&settings.dlp)?;
-    let never: Vec<NeverFound> = known
-        .never_found(&policy)
-        .into_iter()
-        .filter(|never| config.is_some() || never.field != "dictionary")
-        .collect();
-    let mut out = std::io::stdout().lock();
-    let found = match config {
-        Some(_) => warnings::of(&policy, &settings),
-        // Which lists there are is not known.
-        None => policy.warnings.clone(),
-    };
-    for warning in &found {
-        let (line, rule) = (warning.line, &warning.rule);
-        writeln!(out, "{}:{line}: rule {rule:?}: {}", file.display(), warning.message)?;
-    }
-    for never in &never {
-        writeln!(out, "{}:{}: {never}", file.display(), never.line)?;
-    }
-    let warnings = found.len() + never.len();
-    let web = match policy.web.len() {
-        0 => String::new(),
-        web => format!("{web} web rules, "),
-    };
-    let quotas = match policy.web_quotas.len() {
-        0 => String::new(),
-        n => format!("{n} quotas, "),
-    };
-    let rules = policy.rules.len();
-    writeln!(out, "{}: {rules} rules, {web}{quotas}{warnings} warnings", file.display())?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The policy that is asked about, and the configuration that names what it asks for.

@@ -145,3 +145,59 @@ fn rules_that_do_nothing_are_warnings_with_their_line() {
     let told = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(told.contains("no [[url_list]] has it") && told.contains("2 warnings"), "{told}");
 }
+
+/// The one JSON object that a command prints.
+fn object(out: &Output) -> serde_json::Value {
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {out:?}"))
+}
+
+#[test]
+fn config_check_gives_one_json_object_whatever_it_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let known = folder.path().join("known");
+    std::fs::write(&known, "ann@ours.test\nbob\n").unwrap();
+    let warned = check(folder.path(), &format!("[recipients]\nfile = {known:?}"), &["--json"]);
+    assert!(warned.status.success(), "{warned:?}");
+    let found = object(&warned);
+    assert_eq!((&found["valid"], &found["settings_changed"]), (&true.into(), &2.into()), "{found}");
+    assert!(found["warnings"][0].as_str().unwrap().contains("line 2 is no address"), "{found}");
+    assert_eq!(found["errors"].as_array().unwrap().len(), 0, "{found}");
+    // A file that names what there is not, and one that cannot be read.
+    for (text, wanted) in [
+        ("[recipients]\nfile = \"/nope\"", "recipients.file /nope"),
+        ("[scan]\nthreads = 100000", "scan.threads"),
+        ("[nonsense]", "nonsense"),
+    ] {
+        let out = check(folder.path(), text, &["--json"]);
+        assert_eq!(out.status.code(), Some(2), "{text}: {out:?}");
+        let found = object(&out);
+        assert_eq!(found["valid"], false, "{found}");
+        assert!(found["errors"][0].as_str().unwrap().contains(wanted), "{found}");
+    }
+}
+
+#[test]
+fn policy_check_gives_one_json_object_whatever_it_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    let check = |text: &str| {
+        std::fs::write(&policy, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        command.args(["policy", "check", "--json"]).arg(&policy).env_remove("GAUNTLET_CONFIG");
+        command.output().unwrap()
+    };
+    let text = "[[rule]]\nname = \"all\"\ndo = \"deliver\"\n[[web_rule]]\nname = \"games\"\n\
+                when.url = { host = \".games.example\" }\ndo = { block = \"Not here.\" }\n";
+    let out = check(text);
+    assert!(out.status.success(), "{out:?}");
+    let found = object(&out);
+    assert_eq!((&found["rules"], &found["web_rules"]), (&1.into(), &1.into()), "{found}");
+    let warning = &found["warnings"][0];
+    assert_eq!((&warning["line"], &warning["rule"]), (&4.into(), &"games".into()), "{found}");
+    assert!(warning["message"].as_str().unwrap().starts_with("url.host"), "{found}");
+    let out = check("[[rule]]\nname = \"no end\"\ndo = \"delivr\"\n");
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+    let found = object(&out);
+    assert_eq!(found["valid"], false, "{found}");
+    assert!(found["errors"][0].as_str().unwrap().contains("line "), "{found}");
+}
