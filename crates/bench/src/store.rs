@@ -45,7 +45,7 @@ const CALIBRATION: Duration = Duration::from_millis(500);
 /// Bytes of what the node notes about a message beside it (envelope, verdict, dispositions).
 const META_BYTES: usize = 1_000;
 /// Names of the threads of spool and log.
-const STORE_THREADS: [&str; 2] = ["spool", "log-writer"];
+const STORE_THREADS: [&str; 3] = ["spool", "spool-large", "log-writer"];
 
 /// What a store is kept on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -1,15 +1,18 @@
 //! The spool: messages in flight, on stable storage.
 //!
-//! One thread appends messages to segment files, makes many durable with one sync (group commit)
-//! and only then reports them; design invariant 2 rests on that. Delivery states go into a second
+//! A thread appends messages to segment files, makes many durable with one sync (group commit) and
+//! only then reports them; design invariant 2 rests on that. Large messages have a thread and
+//! segments of their own ([`Lane`]): writing 10 MB and syncing them takes tens of milliseconds, for
+//! which small ones would wait. Delivery states go into a second
 //! file beside each segment, without a sync: losing the end of that file repeats a delivery, it
 //! never loses a message. A segment without live messages is removed; one that is kept by only a
-//! few is compacted by moving them to the newest segment.
+//! few is compacted by moving them to the newest segment of its lane.
 //!
 //! ```text
 //! put ──▶ queue ──▶ commit thread: append all, fdatasync once ──▶ done(Ok) for each
 //!                    0000000000000001.seg   messages
 //!                    0000000000000001.sta   their states: due times, progress, done
+//!                    8000000000000001.seg   large messages (and .sta)
 //! ```
 //!
 //! After a failed write the segment is truncated to its last valid length and closed; after a
@@ -18,6 +21,7 @@
 
 mod error;
 pub mod fault;
+mod lane;
 mod load;
 pub mod medium;
 mod options;
@@ -26,7 +30,7 @@ mod recover;
 mod states;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +42,7 @@ use bytes::Bytes;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, inbox};
 pub use error::SpoolError;
+use lane::{LANES, Lane};
 use load::load;
 pub use medium::{Disk, Medium, MediumFile, Ram, ReadOnlyDisk, Volatile};
 pub use options::SpoolOptions;
@@ -115,13 +120,27 @@ struct Segment {
     live_bytes: u64,
 }
 
-/// State that the commit thread and readers share.
+/// State that the commit threads and readers share.
 #[derive(Debug, Default)]
 struct Index {
     entries: BTreeMap<u64, Entry>,
     segments: BTreeMap<u64, Segment>,
-    /// The segment that is appended to.
-    open: Option<u64>,
+    /// Ids of messages that are being written.
+    arriving: BTreeSet<u64>,
+    /// The segments that are appended to, by [`Lane`]. Only the lane's own thread removes one that
+    /// is open: it may be writing to it.
+    open: [Option<u64>; LANES],
+}
+
+impl Index {
+    fn is_open(&self, number: u64) -> bool {
+        self.open.contains(&Some(number))
+    }
+
+    /// Notes that a message is being written; no if there is one of its id.
+    fn arrives(&mut self, id: u64) -> bool {
+        !self.entries.contains_key(&id) && self.arriving.insert(id)
+    }
 }
 
 #[derive(Debug)]
@@ -137,13 +156,13 @@ struct Shared {
     /// Bytes of all segments.
     bytes: AtomicU64,
     free: Mutex<(Instant, u64)>,
-    /// Error of the last write of messages; none if it succeeded.
-    failure: Mutex<Option<String>>,
+    /// Errors of the last writes of messages, by [`Lane`]; none if it succeeded.
+    failures: Mutex<[Option<String>; LANES]>,
 }
 
 impl Shared {
-    fn failure(&self) -> MutexGuard<'_, Option<String>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    fn failures(&self) -> MutexGuard<'_, [Option<String>; LANES]> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -180,8 +199,9 @@ const FREE_MEASURED_FOR: Duration = Duration::from_millis(200);
 pub struct Spool {
     shared: Arc<Shared>,
     options: SpoolOptions,
-    queue: Option<Inbox<Command>>,
-    thread: Option<JoinHandle<()>>,
+    /// By [`Lane`].
+    queues: Option<[Inbox<Command>; LANES]>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Spool {
@@ -219,22 +239,28 @@ impl Spool {
             bytes: AtomicU64::new(bytes),
             free: Mutex::new((clock.now(), u64::MAX)),
             clock,
-            failure: Mutex::default(),
+            failures: Mutex::default(),
         });
         let spool_free = shared.medium.free_bytes().unwrap_or(u64::MAX);
         *shared.free.lock().unwrap_or_else(PoisonError::into_inner) =
             (shared.clock.now(), spool_free);
-        let (queue, commands) = inbox(usize::MAX);
-        let writer = Writer::new(shared.clone(), options, newest + 1);
-        let thread = std::thread::Builder::new()
-            .name("spool".to_owned())
-            .spawn(move || writer.run(&commands))
-            .map_err(|source| SpoolError::Io {
-                path: shared.medium.describe(),
-                what: "start the commit thread of",
-                source,
-            })?;
-        Ok((Spool { shared, options, queue: Some(queue), thread: Some(thread) }, recovery))
+        let (small, small_commands) = inbox(usize::MAX);
+        let (large, large_commands) = inbox(usize::MAX);
+        let queues = Some([small, large]);
+        let mut spool = Spool { shared, options, queues, threads: Vec::new() };
+        for (lane, commands) in Lane::ALL.into_iter().zip([small_commands, large_commands]) {
+            let writer = Writer::new(spool.shared.clone(), options, lane, newest.after(lane));
+            let thread = std::thread::Builder::new()
+                .name(lane.thread_name().to_owned())
+                .spawn(move || writer.run(&commands))
+                .map_err(|source| SpoolError::Io {
+                    path: spool.shared.medium.describe(),
+                    what: "start a commit thread of",
+                    source,
+                })?;
+            spool.threads.push(thread);
+        }
+        Ok((spool, recovery))
     }
 
     /// Checks whether a message of this many bytes can be accepted now.
@@ -265,8 +291,9 @@ impl Spool {
     /// `due` is the due time of the first action, in Unix milliseconds. An id that is there already
     /// is refused: it would take the place of another message.
     pub fn put(&self, id: u64, due: i64, meta: Vec<u8>, body: Bytes, done: OnDurable) {
+        let lane = Lane::of_message(meta.len() + body.len(), &self.options);
         let command = Command::Put { id, due, meta, body, done };
-        if let Some(Command::Put { done, .. }) = self.send(command) {
+        if let Some(Command::Put { done, .. }) = self.send(lane, command) {
             done(Err(SpoolError::Closed));
         }
     }
@@ -343,14 +370,18 @@ impl Spool {
     /// Waits until everything queued before is done, and states are durable.
     pub fn flush(&self) {
         let (reply, finished) = channel();
-        if self.send(Command::Flush { reply }).is_none() {
-            let _ended_with_the_thread = finished.recv();
+        for lane in Lane::ALL {
+            let _it_has_ended = self.send(lane, Command::Flush { reply: reply.clone() });
         }
+        drop(reply);
+        // Until each has answered, or ended.
+        finished.iter().for_each(drop);
     }
 
-    fn send(&self, command: Command) -> Option<Command> {
-        match &self.queue {
-            Some(queue) => {
+    fn send(&self, lane: Lane, command: Command) -> Option<Command> {
+        match &self.queues {
+            Some([small, large]) => {
+                let queue = if lane == Lane::Small { small } else { large };
                 let urgent = matches!(command, Command::Flush { .. });
                 queue.send(command, urgent).err()
             }
@@ -384,7 +415,7 @@ impl Spool {
     /// itself every few seconds: a failing node gets no mail, whose write could show that the error
     /// is over.
     pub fn last_failure(&self) -> Option<String> {
-        self.shared.failure().clone()
+        self.shared.failures().iter().flatten().next().cloned()
     }
 
     /// How many messages are not done, and what the files that hold them take.
@@ -400,8 +431,8 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        drop(self.queue.take());
-        if let Some(thread) = self.thread.take() {
+        drop(self.queues.take());
+        for thread in self.threads.drain(..) {
             let _a_panic_was_reported_by_the_thread = thread.join();
         }
     }
@@ -443,5 +474,7 @@ fn segment_of(name: &str, suffix: &str) -> Option<u64> {
     (number.len() == 16).then(|| u64::from_str_radix(number, 16).ok()).flatten()
 }
 
+#[cfg(test)]
+mod lane_tests;
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ impl Job {
     fn of(name: &str) -> Self {
         match name {
             "mail" => Job::Sockets,
-            "spool" | "quarantine" | "maildir" => Job::Storing,
+            "spool" | "spool-large" | "quarantine" | "maildir" => Job::Storing,
             "log-writer" | "log-dictionary" | "receiver" | "engine" | "sender" => Job::Logging,
             name if name.starts_with("scan-") => Job::Scanning,
             _ => Job::Other,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::lane::Newest;
 use super::medium::Medium;
 use super::record::HEAD_BYTES;
 use super::recover::{self, Role};
@@ -9,8 +10,9 @@ use super::{
     Index, MESSAGES, RecordLocation, Recovery, STATES, Segment, SpoolError, file_name, segment_of,
 };
 
-/// Reads all files. Returns the index, the result of recovery, and the newest segment's number.
-pub(super) fn load(medium: &dyn Medium) -> Result<(Index, Recovery, u64), SpoolError> {
+/// Reads all files. Returns the index, the result of recovery, and the numbers of the newest
+/// segments.
+pub(super) fn load(medium: &dyn Medium) -> Result<(Index, Recovery, Newest), SpoolError> {
     let failed = |what| {
         let path = medium.describe();
         move |source| SpoolError::Io { path, what, source }
@@ -18,13 +20,13 @@ pub(super) fn load(medium: &dyn Medium) -> Result<(Index, Recovery, u64), SpoolE
     let names = medium.list().map_err(failed("list"))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|n| segment_of(n, MESSAGES)).collect();
     numbers.sort_unstable();
-    let newest = numbers.last().copied().unwrap_or(0);
+    let newest = Newest::of(&numbers);
     let (mut index, mut recovery) = (Index::default(), Recovery::default());
     let mut unverified_from = BTreeMap::new();
     for &number in &numbers {
         let name = file_name(number, MESSAGES);
         let messages = medium.open(&name).map_err(failed("open a file of"))?;
-        let role = if number == newest { Role::NewestMessages } else { Role::OlderMessages };
+        let role = if newest.has(number) { Role::NewestMessages } else { Role::OlderMessages };
         let found = recover::scan(&name, &*messages, role)?;
         let state_name = file_name(number, STATES);
         let (states, state_file) = if names.contains(&state_name) {

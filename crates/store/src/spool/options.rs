@@ -7,6 +7,9 @@ use std::time::Duration;
 pub struct SpoolOptions {
     /// Size in bytes over which a segment is closed.
     pub segment_bytes_max: u64,
+    /// Bytes from which a message is large: a second thread writes it to segments of their own, so
+    /// that small ones do not wait until it is on the disk.
+    pub large_bytes_min: usize,
     /// Most messages made durable by one sync.
     pub batch_messages_max: usize,
     /// Most bytes made durable by one sync.
@@ -26,6 +29,7 @@ impl Default for SpoolOptions {
     fn default() -> Self {
         SpoolOptions {
             segment_bytes_max: 64 << 20,
+            large_bytes_min: 512 << 10,
             batch_messages_max: 256,
             batch_bytes_max: 32 << 20,
             batch_wait: Duration::from_millis(1),

@@ -1,10 +1,10 @@
 //! Reading a spool back after a stop or a crash.
 //!
-//! Only the newest message file can end in a torn record: a file is synced before the next begins.
-//! There everything is verified, payloads too; in older files headers suffice, and a payload is
-//! verified when it is read. What follows the last valid record of the newest file is a torn write
-//! and is truncated. Damage elsewhere is not a torn write: it is skipped, reported and left in
-//! place.
+//! Only the newest message file of a lane can end in a torn record: a file is synced before the
+//! next begins. There everything is verified, payloads too; in older files headers suffice, and a
+//! payload is verified when it is read. What follows the last valid record of the newest file is a
+//! torn write and is truncated. Damage elsewhere is not a torn write: it is skipped, reported and
+//! left in place.
 //!
 //! A record with a valid header and a damaged payload is skipped by the length in its header:
 //! nothing inside a body is ever taken for a record. Where the header itself is damaged the next

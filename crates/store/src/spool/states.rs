@@ -170,7 +170,7 @@ impl Shared {
             let mut index = self.index();
             let Some(entry) = index.entries.remove(&id) else { return };
             let number = entry.location.segment;
-            let is_open = index.open == Some(number);
+            let is_open = index.is_open(number);
             if let Some(segment) = index.segments.get_mut(&number) {
                 segment.live = segment.live.saturating_sub(1);
                 let bytes = u64::from(entry.location.bytes) + HEAD_BYTES as u64;
@@ -196,8 +196,8 @@ impl Shared {
         unwritten.remove(&number);
         let mut index = self.index();
         let Some(segment) = index.segments.remove(&number) else { return };
-        if index.open == Some(number) {
-            index.open = None;
+        if let Some(open) = index.open.iter_mut().find(|open| **open == Some(number)) {
+            *open = None;
         }
         drop(index);
         self.bytes.fetch_sub(segment.bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The commit thread, the only one that writes messages.
+//! The commit thread of a lane, the only one that writes its messages.
 
 use std::io;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::lane::Lane;
 use super::medium::MediumFile;
 use super::record::{Format, Head, Kind};
 use super::recover::Entry;
@@ -43,6 +44,7 @@ const MOVE_BYTES_MAX: u64 = 8 << 20;
 pub(super) struct Writer {
     shared: Arc<Shared>,
     options: SpoolOptions,
+    lane: Lane,
     /// Number of the next segment.
     next: u64,
     batch: Vec<Pending>,
@@ -52,8 +54,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, options: SpoolOptions, next: u64) -> Self {
-        Writer { shared, options, next, batch: Vec::new(), batch_bytes: 0, tried: None }
+    pub(super) fn new(shared: Arc<Shared>, options: SpoolOptions, lane: Lane, next: u64) -> Self {
+        Writer { shared, options, lane, next, batch: Vec::new(), batch_bytes: 0, tried: None }
     }
 
     pub(super) fn run(mut self, commands: &Reader<Command>) {
@@ -88,8 +90,7 @@ impl Writer {
         match command {
             Command::Put { id, due, meta, body, done } => {
                 let meta_bytes = u32::try_from(meta.len()).unwrap_or(u32::MAX);
-                let same = |pending: &Pending| pending.head.id == id;
-                if self.batch.iter().any(same) || self.shared.index().entries.contains_key(&id) {
+                if !self.shared.index().arrives(id) {
                     return done(Err(SpoolError::Taken(id)));
                 }
                 let head = Head::new(Kind::Message, id, due, meta_bytes, &[&meta, &body]);
@@ -118,6 +119,7 @@ impl Writer {
                 for (pending, location) in batch.iter().zip(&locations) {
                     let due = pending.head.due;
                     let entry = Entry { location: *location, state: None, due };
+                    index.arriving.remove(&pending.head.id);
                     index.entries.insert(pending.head.id, entry);
                     if let Some(segment) = index.segments.get_mut(&location.segment) {
                         segment.live += 1;
@@ -129,7 +131,7 @@ impl Writer {
                     let end = p.offset + u64::from(p.bytes);
                     end >= self.options.segment_bytes_max
                 }) {
-                    index.open = None;
+                    index.open[self.lane.number()] = None;
                 }
                 drop(index);
                 batch.into_iter().for_each(|pending| (pending.done)(Ok(())));
@@ -137,6 +139,11 @@ impl Writer {
             Err(error) => {
                 tracing::error!(%error, messages = batch.len(), "the spool cannot write messages");
                 let text = error.to_string();
+                let mut index = self.shared.index();
+                batch.iter().for_each(|pending| {
+                    index.arriving.remove(&pending.head.id);
+                });
+                drop(index);
                 for pending in batch {
                     (pending.done)(Err(SpoolError::NotWritten(text.clone())));
                 }
@@ -146,19 +153,23 @@ impl Writer {
 
     fn write_batch(&mut self, batch: &[Pending]) -> Result<Vec<RecordLocation>, SpoolError> {
         let written = self.append_batch(batch);
-        *self.shared.failure() = written.as_ref().err().map(ToString::to_string);
+        self.set_failure(written.as_ref().err());
         written
+    }
+
+    fn set_failure(&self, error: Option<&SpoolError>) {
+        self.shared.failures()[self.lane.number()] = error.map(ToString::to_string);
     }
 
     /// Probes a failed medium: begins a segment, which writes and syncs.
     fn probe_medium(&mut self) {
         let is_due = self.tried.is_none_or(|tried| self.shared.clock.elapsed(tried) >= PROBE_AFTER);
-        if self.shared.failure().is_none() || !is_due {
+        if self.shared.failures()[self.lane.number()].is_none() || !is_due {
             return;
         }
         self.tried = Some(self.shared.clock.now());
         let tried = self.open_segment();
-        *self.shared.failure() = tried.err().map(|error| error.to_string());
+        self.set_failure(tried.err().as_ref());
     }
 
     fn append_batch(&mut self, batch: &[Pending]) -> Result<Vec<RecordLocation>, SpoolError> {
@@ -191,7 +202,7 @@ impl Writer {
             let _cut = file.truncate(start);
             // The error may be transient: the next batch begins a new segment. This one is not
             // trusted any more: after a failed sync it is unknown what of the cache is on the disk.
-            self.shared.index().open = None;
+            self.shared.index().open[self.lane.number()] = None;
             return Err(error);
         }
         self.shared.bytes.fetch_add(at - start, Ordering::Relaxed);
@@ -205,7 +216,7 @@ impl Writer {
     fn open_segment(&mut self) -> Result<(u64, Arc<dyn MediumFile>, Format, u64), SpoolError> {
         {
             let index = self.shared.index();
-            if let Some(number) = index.open
+            if let Some(number) = index.open[self.lane.number()]
                 && let Some(segment) = index.segments.get(&number)
             {
                 return Ok((number, segment.messages.clone(), segment.format, segment.bytes));
@@ -244,13 +255,13 @@ impl Writer {
         };
         let mut index = self.shared.index();
         index.segments.insert(number, segment);
-        index.open = Some(number);
+        index.open[self.lane.number()] = Some(number);
         drop(index);
         self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok((number, messages, format, bytes))
     }
 
-    /// When idle: removes segments without live messages, compacts sparse ones.
+    /// When idle: removes the lane's segments without live messages, compacts sparse ones.
     fn compact(&mut self) {
         self.probe_medium();
         let shared = self.shared.clone();
@@ -258,17 +269,16 @@ impl Writer {
         shared.write_finished(&mut unwritten);
         let (finished, sparse) = {
             let index = self.shared.index();
-            let finished: Vec<u64> = index
-                .segments
-                .iter()
+            let own = || index.segments.iter().filter(|(n, _)| Lane::of_segment(**n) == self.lane);
+            let finished: Vec<u64> = own()
                 .filter(|(number, s)| {
                     // A new segment waits for its first message.
                     let begun = s.bytes <= s.format.file_head_bytes();
-                    s.live == 0 && !(begun && index.open == Some(**number))
+                    s.live == 0 && !(begun && index.is_open(**number))
                 })
                 .map(|(number, _)| *number)
                 .collect();
-            let closed = index.segments.iter().filter(|(number, _)| index.open != Some(**number));
+            let closed = own().filter(|(number, _)| !index.is_open(**number));
             let mut sparse =
                 closed.filter(|(_, s)| s.live > 0 && s.live_bytes * MOVE_BELOW_ONE_IN < s.bytes);
             (finished, sparse.next().map(|(number, _)| *number))
