@@ -127,8 +127,8 @@ fn most(names: BTreeMap<String, u64>) -> Vec<(String, u64)> {
 /// Nodes, each with the transaction that wrote its row: another one with every update.
 type Version = Vec<(i16, String)>;
 
-/// Counts of days, unfolded and summed over the nodes. A report asks for those of all its days eight
-/// times, and of most days they change no more.
+/// Counts of days, unfolded and summed over the nodes. A report asks for those of all its days
+/// eight times, and of most days they change no more.
 #[derive(Debug, Default)]
 pub(super) struct KeptCounts(Mutex<BTreeMap<i32, KeptDay>>);
 

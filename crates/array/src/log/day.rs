@@ -8,15 +8,19 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::{LoggedMessage, Matcher, terms_of};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::search::{DOING, day_start};
 use crate::database::{Session, Value};
 use crate::error::ArrayError;
 use crate::pack::{Decoder, Unpacked, key, start_bytes};
 
+/// Cursors of a millisecond (`store::log`).
+pub(super) const CURSORS_PER_MS: i64 = 4096;
+/// Doing what, for errors.
+pub(super) const DOING: &str = "searching the array's log";
 /// Packs of the newest day that are looked through before its index is asked.
 pub(super) const WALKED_FIRST: usize = 24;
 /// Packs that are looked through at once whatever they hold.
@@ -490,6 +494,11 @@ impl Day<'_> {
         self.pace.decoder.set(Some(unpacked.into_decoder()));
         Ok(has_hits)
     }
+}
+
+/// The first cursor of a day.
+pub(super) fn day_start(day: i64) -> i64 {
+    day.saturating_mul(DAY_MS).saturating_mul(CURSORS_PER_MS)
 }
 
 /// A number of bytes as the server takes it.

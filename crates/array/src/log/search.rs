@@ -14,15 +14,12 @@ use gauntlet_store::reference;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::day::{AllFound, Day, Found, Pace, WALKED_FIRST, required};
+use super::day::{
+    AllFound, CURSORS_PER_MS, DOING, Day, Found, Pace, WALKED_FIRST, day_start, required,
+};
 use crate::database::{Session, Value};
 use crate::error::ArrayError;
 use crate::pack::{Unpacked, key};
-
-/// Cursors of a millisecond (`store::log`).
-const CURSORS_PER_MS: i64 = 4096;
-/// Doing what, for errors.
-pub(super) const DOING: &str = "searching the array's log";
 
 /// The newest messages that match.
 pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, ArrayError> {
@@ -119,11 +116,6 @@ pub(super) async fn oldest_ms(session: &Session) -> Result<Option<i64>, ArrayErr
         }
     }
     Ok(None)
-}
-
-/// The first cursor of a day.
-pub(super) fn day_start(day: i64) -> i64 {
-    day.saturating_mul(DAY_MS).saturating_mul(CURSORS_PER_MS)
 }
 
 /// The days that the log has, newest first.
