@@ -1,16 +1,18 @@
-//! Threads that stand back: what no message waits for gives way to mail.
+//! Threads that stand back: what no message waits for, and what takes long anyway, gives way to
+//! mail.
 //!
 //! The scheduler of Linux keeps the nice value of each thread by itself (sched(7)), which everybody
 //! may raise and, without a capability, nobody may lower again. So a thread that starts others, or
 //! processes, which inherit it, has [`in_background`] do what is heavy.
 
-/// New rules and versions of channels are prepared with a tenth of the CPU time of who receives
-/// where both have much to do (sched_prio_to_weight of the kernel: 110 to 1024), and their turn
-/// ends when who receives has something to do.
+/// What stands back has a tenth of the CPU time of who receives where both have much to do
+/// (sched_prio_to_weight of the kernel: 110 to 1024), and its turn ends when who receives has
+/// something to do. New rules and versions of channels are prepared so, and large messages judged:
+/// nine tenths are for small ones, which come back in milliseconds.
 const NICE: i32 = 10;
 
 /// Lowers the priority of the thread that calls, for good.
-fn lower() {
+pub(crate) fn lower() {
     if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%error, "the priority of a thread could not be lowered");
     }
@@ -33,13 +35,15 @@ pub fn in_background<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// The nice value of this thread.
+#[cfg(test)]
+pub(crate) fn nice() -> i32 {
+    rustix::process::getpriority_process(None).expect("a thread has a priority")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn nice() -> i32 {
-        rustix::process::getpriority_process(None).unwrap()
-    }
 
     #[test]
     fn only_the_thread_of_the_work_stands_back() {

@@ -4,6 +4,8 @@
 //! back wakes two threads, which takes a third of the time of its scan. A large one goes to the
 //! pool, one thread a CPU with a bounded queue before it: sockets do not wait for it, and the
 //! system shares the CPUs between it and small ones. So does one whose files were unpacked.
+//! Messages of a megabyte and more, which take a tenth of a second, have threads and a queue of
+//! their own, which stand back where the CPUs have more to do than they can.
 //!
 //! A permit comes before the queue, so that the queue can never be full; who gets none in time
 //! answers 451. A scan that panics costs its message a 451 and nothing else.
@@ -20,6 +22,7 @@ use gauntlet_store::LogRecord;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::metrics::Metrics;
+use crate::priority;
 use crate::scan::judge::{Judge, Work};
 use crate::scan::unpacking::Unpacking;
 use crate::text_log::ENGINE;
@@ -51,6 +54,8 @@ enum Reply {
 
 /// Bytes up to which a message is small: its scan takes a millisecond or two at most.
 const SMALL_BYTES_MAX: usize = 64 << 10;
+/// Bytes from which a message is judged by threads of low priority.
+const LARGE_BYTES_MIN: usize = 1 << 20;
 
 thread_local! {
     /// Buffers of the scans on this thread that receives.
@@ -105,11 +110,49 @@ impl Jobs {
     }
 }
 
-/// Threads that judge messages, with a bounded queue before them.
+/// Threads with a bounded queue before them.
 #[derive(Debug)]
-pub struct ScanPool {
+struct Threads {
     jobs: Arc<Jobs>,
     room: Arc<Semaphore>,
+}
+
+impl Threads {
+    /// Starts so many; of low priority, if they stand back.
+    fn start(
+        (name, threads): (&str, usize),
+        stand_back: bool,
+        queue_max: usize,
+        metrics: &Arc<Metrics>,
+    ) -> std::io::Result<Self> {
+        let jobs = Arc::new(Jobs::default());
+        for number in 0..threads {
+            let (jobs, metrics) = (jobs.clone(), metrics.clone());
+            std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
+                if stand_back {
+                    priority::lower();
+                }
+                run(&jobs, &metrics);
+            })?;
+        }
+        let room = Arc::new(Semaphore::new(queue_max.saturating_add(threads)));
+        Ok(Threads { jobs, room })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.jobs.state().closed = true;
+        self.jobs.ready.notify_all();
+    }
+}
+
+/// Threads that judge messages.
+#[derive(Debug)]
+pub struct ScanPool {
+    threads: Threads,
+    /// Those for large messages; none if the number of threads is set.
+    large: Option<Threads>,
     wait_max: Duration,
     /// Messages up to this size are judged by the thread that asks.
     here_bytes_max: usize,
@@ -118,8 +161,8 @@ pub struct ScanPool {
 
 impl ScanPool {
     /// Starts `threads` threads, which judge all mail; or, with 0, one for each CPU that the
-    /// process may use, for messages that are not small. `queue_max` messages may wait, each at
-    /// most `wait_max`.
+    /// process may use, for messages that are not small, and as many for large ones. `queue_max`
+    /// messages may wait for each of both kinds, each at most `wait_max`.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -129,19 +172,23 @@ impl ScanPool {
         wait_max: Duration,
         metrics: &Arc<Metrics>,
     ) -> std::io::Result<Self> {
-        let (threads, here_bytes_max) = match threads {
-            0 => (std::thread::available_parallelism().map_or(1, usize::from), SMALL_BYTES_MAX),
-            n => (n, 0),
+        let start = |name, threads, stand_back| {
+            Threads::start((name, threads), stand_back, queue_max, metrics)
         };
-        let jobs = Arc::new(Jobs::default());
-        for number in 0..threads {
-            let (jobs, metrics) = (jobs.clone(), metrics.clone());
-            std::thread::Builder::new()
-                .name(format!("scan-{number}"))
-                .spawn(move || run(&jobs, &metrics))?;
-        }
-        let room = Arc::new(Semaphore::new(queue_max.saturating_add(threads)));
-        Ok(ScanPool { jobs, room, wait_max, here_bytes_max, metrics: metrics.clone() })
+        let (threads, large, here_bytes_max) = match threads {
+            0 => {
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+                let large = start("scan-large", cpus, true)?;
+                (start("scan", cpus, false)?, Some(large), SMALL_BYTES_MAX)
+            }
+            n => (start("scan", n, false)?, None, 0),
+        };
+        Ok(ScanPool { threads, large, wait_max, here_bytes_max, metrics: metrics.clone() })
+    }
+
+    /// Who judges a message of so many bytes.
+    fn threads_for(&self, bytes: usize) -> &Threads {
+        self.large.as_ref().filter(|_| bytes >= LARGE_BYTES_MIN).unwrap_or(&self.threads)
     }
 
     /// Has this judge judge a message.
@@ -158,7 +205,7 @@ impl ScanPool {
         let mut reply = match is_small && !judge.looks_for_data(work.envelope.direction) {
             true => self.judge_here(judge, work),
             false => {
-                let permit = self.admit().await?;
+                let permit = self.admit(work.raw.len()).await?;
                 self.hand_over(judge, work, permit).await
             }
         };
@@ -168,7 +215,7 @@ impl ScanPool {
                 Reply::Unpack(work, permit) => {
                     let permit = match permit {
                         Some(permit) => permit,
-                        None => self.admit().await?,
+                        None => self.admit(work.raw.len()).await?,
                     };
                     if let Some(unpacking) = &judge.unpacking
                         && let Some(work) = unpack(unpacking.clone(), *work, judge.limits).await
@@ -197,9 +244,10 @@ impl ScanPool {
         reply
     }
 
-    /// A place before the threads.
-    async fn admit(&self) -> Result<OwnedSemaphorePermit, NoVerdict> {
-        let permit = tokio::time::timeout(self.wait_max, self.room.clone().acquire_owned()).await;
+    /// A place before the threads for a message of so many bytes.
+    async fn admit(&self, bytes: usize) -> Result<OwnedSemaphorePermit, NoVerdict> {
+        let room = self.threads_for(bytes).room.clone();
+        let permit = tokio::time::timeout(self.wait_max, room.acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
             self.metrics.scan_overload.add_one();
             return Err(NoVerdict::Overload);
@@ -215,7 +263,7 @@ impl ScanPool {
         permit: OwnedSemaphorePermit,
     ) -> Reply {
         let (reply, verdict) = oneshot::channel();
-        self.jobs.add((judge.clone(), work, reply, permit));
+        self.threads_for(work.raw.len()).jobs.add((judge.clone(), work, reply, permit));
         verdict.await.unwrap_or(Reply::Failed)
     }
 }
@@ -230,13 +278,6 @@ async fn unpack(unpacking: Arc<Unpacking>, mut work: Work, limits: Limits) -> Op
         work
     });
     unpacked.await.ok()
-}
-
-impl Drop for ScanPool {
-    fn drop(&mut self) {
-        self.jobs.state().closed = true;
-        self.jobs.ready.notify_all();
-    }
 }
 
 /// A line in the text log of the Engine.
@@ -378,15 +419,16 @@ mod tests {
         assert_eq!((a.id.as_str(), a.subject.as_str(), b.id.as_str()), ("a", "hello", "b"));
     }
 
-    /// Names the thread that it runs on.
+    /// Names the thread that it runs on, and its nice value.
     #[derive(Debug)]
-    struct Where(Sender<String>);
+    struct Where(Sender<(String, i32)>);
     impl Filter for Where {
         fn name(&self) -> &'static str {
             "where"
         }
         fn run(&self, _: &Item<'_>, _: &mut Scratch, _: &mut Findings) {
-            self.0.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            self.0.send((name, priority::nice())).unwrap();
         }
     }
 
@@ -394,13 +436,23 @@ mod tests {
     async fn a_small_message_is_judged_where_it_came_and_a_large_one_by_the_pool() {
         let metrics = Arc::new(Metrics::default());
         let pool = ScanPool::start(0, 8, Duration::from_secs(20), &metrics).unwrap();
+        let here = priority::nice();
         let (named, names) = channel();
         let judge = judge(vec![Box::new(Where(named))]);
-        let body = b"x\r\n".repeat(30_000);
-        let large = Bytes::from([&b"Subject: large\r\n\r\n"[..], &body].concat());
-        for (raw, by_pool) in [(work("small").raw, false), (large, true)] {
+        let of = |lines| {
+            let body = b"x\r\n".repeat(lines);
+            Bytes::from([&b"Subject: large\r\n\r\n"[..], &body].concat())
+        };
+        for (raw, thread) in [
+            (work("small").raw, None),
+            (of(30_000), Some("scan-0")),
+            (of(400_000), Some("scan-large-0")),
+        ] {
             pool.judge(&judge, Work { raw, ..work("w") }).await.unwrap();
-            assert_eq!(names.recv().unwrap().starts_with("scan-"), by_pool);
+            let (name, nice) = names.recv().unwrap();
+            let stem = |name: &str| name.trim_end_matches(char::is_numeric).to_owned();
+            assert_eq!(name.starts_with("scan-").then(|| stem(&name)), thread.map(stem));
+            assert_eq!(nice > here, thread.is_some_and(|name| name.contains("large")), "{name}");
         }
     }
 
@@ -426,12 +478,12 @@ mod tests {
         let (pool, _) = pool(8, Duration::from_secs(20));
         let (slow, begins, word) = waiting();
         let (reply, verdict) = oneshot::channel();
-        let permit = pool.room.clone().acquire_owned().await.unwrap();
-        pool.jobs.add((slow, work("under way"), reply, permit));
+        let permit = pool.threads.room.clone().acquire_owned().await.unwrap();
+        pool.threads.jobs.add((slow, work("under way"), reply, permit));
         tokio::task::spawn_blocking(move || begins.recv().unwrap()).await.unwrap();
         let (reply, waiting) = oneshot::channel();
-        let permit = pool.room.clone().acquire_owned().await.unwrap();
-        pool.jobs.add((judge(Vec::new()), work("waiting"), reply, permit));
+        let permit = pool.threads.room.clone().acquire_owned().await.unwrap();
+        pool.threads.jobs.add((judge(Vec::new()), work("waiting"), reply, permit));
         drop(pool);
         word.send(()).unwrap();
         assert_eq!(record(verdict.await).id, "under way");
