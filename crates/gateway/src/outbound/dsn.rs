@@ -87,8 +87,8 @@ pub fn report(
     let Original { message: original, body } = *original;
     let envelope = &original.record.envelope;
     let date = date::rfc5322(now_ms);
-    let boundary = format!("=_gauntlet_{id}");
     let (content_type, returned) = returned(original, body, news);
+    let boundary = boundary(id, returned);
     // RFC 2045 section 6.4: whatever a part has, what holds it has.
     let encoding = match returned.is_ascii() {
         true => "",
@@ -170,6 +170,16 @@ fn returned<'b>(original: &QueuedMessage, body: &'b [u8], news: News) -> (&'stat
         true => ("message/rfc822", body),
         false => ("text/rfc822-headers", header_of(body)),
     }
+}
+
+/// What stands between the parts of a report, and nowhere in what it returns (RFC 2046 section
+/// 5.1.1): who can guess the report's id must not add parts to it.
+fn boundary(id: &str, returned: &[u8]) -> String {
+    let mut boundary = format!("=_gauntlet_{id}");
+    while memchr::memmem::find(returned, boundary.as_bytes()).is_some() {
+        boundary.push('_');
+    }
+    boundary
 }
 
 /// The header of a message, cut at a line end.
