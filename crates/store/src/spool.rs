@@ -3,10 +3,10 @@
 //! A thread appends messages to segment files, makes many durable with one sync (group commit) and
 //! only then reports them; design invariant 2 rests on that. Large messages have a thread and
 //! segments of their own ([`Lane`]): writing 10 MB and syncing them takes tens of milliseconds, for
-//! which small ones would wait. Delivery states go into a second
-//! file beside each segment, without a sync: losing the end of that file repeats a delivery, it
-//! never loses a message. A segment without live messages is removed; one that is kept by only a
-//! few is compacted by moving them to the newest segment of its lane.
+//! which small ones would wait. Delivery states go into a second file beside each segment, without
+//! a sync: losing the end of that file repeats a delivery, it never loses a message. A segment
+//! without live messages is removed; one that is kept by only a few is compacted by moving them to
+//! the newest segment of its lane.
 //!
 //! ```text
 //! put ──▶ queue ──▶ commit thread: append all, fdatasync once ──▶ done(Ok) for each
