@@ -172,13 +172,19 @@ impl Chaos {
         true
     }
 
+    /// Makes whole what is due. A part counts as broken until it is whole: an order asks then
+    /// whether there is a database.
     fn mend_due(&mut self, now: Instant) {
-        let broken = std::mem::take(&mut self.broken);
-        let (due, rest): (Vec<_>, Vec<_>) = broken.into_iter().partition(|(at, _)| *at <= now);
-        self.broken = rest;
-        for (_, part) in due {
-            if !self.mend(part) {
-                self.broken.push((now + Duration::from_secs(1), part));
+        let due: Vec<Part> =
+            self.broken.iter().filter(|(at, _)| *at <= now).map(|(_, part)| *part).collect();
+        for part in due {
+            let is_whole = self.mend(part);
+            let Some(at) = self.broken.iter().position(|(_, broken)| *broken == part) else {
+                continue;
+            };
+            match is_whole {
+                true => drop(self.broken.remove(at)),
+                false => self.broken[at].0 = now + Duration::from_secs(1),
             }
         }
     }
