@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["mail", "verdict", "rules", "spamassassin", "urlfilter"]),
     ("policy", &["mail", "verdict", "web", "smtp"]),
     ("smtp", &[]),
+    ("crc64", &[]),
     ("store", &["mail", "verdict", "web", "policy"]),
     ("learning", &["mail", "engine", "store"]),
     ("channel", &["mail", "verdict", "store"]),
