@@ -18,6 +18,11 @@ fn good(what: &str, out: &Output) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// Whether this is a crate of the workspace; one of them stands for a crate of others.
+fn is_of_ours(name: &str) -> bool {
+    name.starts_with("gauntlet-") || name == "crc-fast"
+}
+
 /// Name and version of a crate with its lines of `Cargo.lock`.
 fn locked() -> Vec<(String, String, String)> {
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
@@ -39,7 +44,7 @@ fn every_crate_comes_from_the_registry_with_a_checksum() {
     let locked = locked();
     assert!(locked.len() > 100, "the walk finds crates");
     for (name, version, lines) in locked {
-        let is_ours = name == "gauntlet" || name.starts_with("gauntlet-");
+        let is_ours = name == "gauntlet" || is_of_ours(&name);
         let has = |field: &str| lines.contains(&format!("\n{field} = "));
         assert_eq!(has("source"), !is_ours, "{name} {version}");
         assert_eq!(has("checksum"), !is_ours, "{name} {version}");
@@ -99,8 +104,7 @@ fn the_bill_of_materials_names_what_is_built() {
         let (name, version) = (name.as_str().unwrap(), version.as_str().unwrap());
         let purl = format!("pkg:cargo/{name}@{version}");
         assert_eq!(component["purl"], purl);
-        let is_ours = name.starts_with("gauntlet-");
-        assert_eq!(component["hashes"][0]["content"].is_string(), !is_ours, "{component}");
+        assert_eq!(component["hashes"][0]["content"].is_string(), !is_of_ours(name), "{component}");
         let licence = component["licenses"][0]["expression"].as_str().unwrap();
         assert!(!licence.is_empty() && licence != "NOASSERTION", "{component}");
         named.insert(purl.trim_start_matches("pkg:cargo/").to_owned());
@@ -111,6 +115,37 @@ fn the_bill_of_materials_names_what_is_built() {
         all.iter().any(|c| c["name"] == "ring" && c["scope"] == scope)
     };
     assert!(ring("required") && !ring("excluded"));
+}
+
+#[test]
+fn every_crate_of_the_program_has_a_licence_in_the_package() {
+    if program("python3").is_none() {
+        return;
+    }
+    for target in ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"] {
+        let out = Command::new(root().join("packaging/licences")).arg(target).output().unwrap();
+        let printed = good("packaging/licences", &out);
+        let mut named = BTreeSet::new();
+        let line = |character: &str| format!("\n{}\n", character.repeat(78));
+        for entry in format!("\n{printed}").split(&line("=")).skip(1) {
+            let (crates, text) = entry.split_once(&line("-")).unwrap();
+            assert!(text.trim().len() > 20, "{crates} without a text");
+            named.extend(crates.trim().lines().map(|line| {
+                let mut words = line.split(' ');
+                format!("{}@{}", words.next().unwrap(), words.next().unwrap())
+            }));
+        }
+        if target.starts_with("x86_64") {
+            let others = built().into_iter().filter(|name| {
+                !is_of_ours(name.split('@').next().unwrap()) && !name.starts_with("gauntlet@")
+            });
+            assert_eq!(named, others.collect());
+        }
+        // Code of others within crates.
+        for holder in ["University of Cambridge", "Microsoft Corporation", "Meta Platforms"] {
+            assert!(printed.contains(holder), "{holder}");
+        }
+    }
 }
 
 #[test]
