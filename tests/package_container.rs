@@ -332,10 +332,15 @@ fn podman_compose_understands_the_compose_files() {
     }
 }
 
-/// The manifests with what kustomize makes of them.
+/// The manifests with what kustomize makes of them: that of `GAUNTLET_KUSTOMIZE`, or kubectl's.
 fn kustomized(folder: &str) -> Option<String> {
-    let out = Command::new(program("kubectl")?)
-        .arg("kustomize")
+    let own = std::env::var_os("GAUNTLET_KUSTOMIZE").filter(|path| Path::new(path).is_file());
+    let (program, word) = match own {
+        Some(kustomize) => (PathBuf::from(kustomize), "build"),
+        None => (program("kubectl")?, "kustomize"),
+    };
+    let out = Command::new(program)
+        .arg(word)
         .arg(root().join("packaging/kubernetes").join(folder))
         .output()
         .unwrap();
