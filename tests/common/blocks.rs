@@ -120,7 +120,7 @@ impl Block {
     pub(crate) fn has_commands(&self) -> bool {
         match self.language.as_str() {
             "sh" | "console" => true,
-            "" => self.is_console() || self.text.lines().any(is_call),
+            "" | "text" => self.is_console() || self.text.lines().any(is_typed),
             _ => false,
         }
     }
@@ -155,6 +155,46 @@ impl Block {
         }
         steps
     }
+}
+
+/// Programs beside ours that pages call, by the beginning of a line.
+const PROGRAMS: [&str; 28] = [
+    "apt",
+    "cargo",
+    "cd",
+    "certbot",
+    "curl",
+    "dig",
+    "docker",
+    "dpkg",
+    "git",
+    "htpasswd",
+    "install",
+    "ip",
+    "journalctl",
+    "kubectl",
+    "minisign",
+    "nft",
+    "openssl",
+    "podman",
+    "podman-compose",
+    "postconf",
+    "postfix",
+    "promtool",
+    "psql",
+    "sha256sum",
+    "sudo",
+    "systemctl",
+    "tar",
+    "useradd",
+];
+
+/// Whether a line of a block without a language of commands would be typed into a shell.
+fn is_typed(line: &str) -> bool {
+    let first = line.split_once(' ').map(|(first, _)| first);
+    is_call(line)
+        || line.starts_with("packaging/")
+        || first.is_some_and(|first| PROGRAMS.contains(&first))
 }
 
 /// Whether a line calls our program, and is none that it prints (`gauntlet 0.1.0 is ready`).
