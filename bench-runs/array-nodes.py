@@ -21,6 +21,12 @@ with --manager SHARE those of one more node, which takes no mail and has this sh
 site would have it whose nodes are all busy.
 with --database URI that is done with a database that is there, such as one that the example
 shared_log_rate of crates/array has filled (the role must be its owner; rows are added to it).
+
+With --away FROM-TO the way to the database is cut for all nodes from this second of the load to that
+one; printed are messages/s before, meanwhile, and after it (the log of the time without a database is
+shipped then, beside new mail), how far behind the log came and how fast it caught up. With --kill
+SECOND the last node is killed in the middle of the load; printed are messages/s of the others before
+and after. Both want --seconds.
 """
 import argparse, importlib.util, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess, sys, tempfile
 import threading, time
@@ -33,14 +39,28 @@ class Counter:
         self.to, self.bytes = to, [0, 0]
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
+        self.is_cut, self.open = False, set()
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
         while True:
             client, _ = self.listener.accept()
+            if self.is_cut:
+                client.close()
+                continue
             server = socket.create_connection(self.to)
+            self.open |= {client, server}
             for a, b, way in ((client, server, 0), (server, client, 1)):
                 threading.Thread(target=self.copy, args=(a, b, way), daemon=True).start()
+
+    def cut(self, is_cut):
+        """Ends what is open and refuses what comes, or no longer."""
+        self.is_cut = is_cut
+        for end in list(self.open) if is_cut else ():
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
 
     def copy(self, a, b, way):
         try:
@@ -159,6 +179,50 @@ next_hop = "127.0.0.1:{sink}"
         self.cage.remove()
 
 
+class Watch:
+    """Messages that nodes accepted and changes that the log is behind, by the second of the load."""
+
+    def __init__(self, nodes):
+        self.nodes, self.seen, self.has_ended = nodes, [], threading.Event()
+        self.start = time.monotonic()
+        self.thread = threading.Thread(target=self.look, daemon=True)
+        self.thread.start()
+
+    def now(self):
+        return time.monotonic() - self.start
+
+    def look(self):
+        while not self.has_ended.wait(1 - self.now() % 1):
+            at = self.now()
+            self.seen.append((at, sum(node.metric("messages_accepted_total") for node in self.nodes),
+                              sum(node.metric("array_behind_changes") for node in self.nodes)))
+
+    def rate(self, since, until):
+        """Messages/s from one second to another."""
+        within = [one for one in self.seen if since <= one[0] <= until]
+        if len(within) < 2:
+            return 0
+        (a, first, _), (b, last, _) = within[0], within[-1]
+        return (last - first) / (b - a)
+
+    def away(self, since, until, ended):
+        """What a cut from `since` to `until` did; the load ended at `ended`."""
+        most = max(behind for at, _, behind in self.seen if at <= until + 2)
+        level = [at for at, _, behind in self.seen if at > until and behind < 500]
+        caught, usual = (level[0] if level else None), self.rate(5, since)
+        text = (f"database away from {since:.0f} to {until:.0f} s: {usual:.1f} messages/s before, "
+                f"{self.rate(since, until):.1f} meanwhile; the log was {most} changes behind")
+        if caught is None:
+            return text + ", and still when the watch ended"
+        # What came meanwhile was shipped, too.
+        busy = min(caught, ended)
+        return (text + f", none {caught - until:.0f} s later; {self.rate(until, busy):.1f} messages/s while it caught up")
+
+    def end(self):
+        self.has_ended.set()
+        self.thread.join()
+
+
 class Pages:
     """Somebody at the console of a node, who opens a page, reads for a moment, and opens the next."""
 
@@ -253,16 +317,35 @@ def run(args, count):
              for node in [*nodes, *alone]]
     if pages:
         pages.thread.start()
+    watch = Watch(nodes[:-1] if args.kill else nodes) if args.away or args.kill else None
+    if args.away:
+        threading.Timer(args.away[0], counter.cut, [True]).start()
+        threading.Timer(args.away[1], counter.cut, [False]).start()
+    if args.kill:
+        threading.Timer(args.kill, nodes[-1].process.kill).start()
     results = [json.loads(load.communicate()[0].strip().splitlines()[-1]) for load in loads[:count]]
     if pages:
         print(f"{rows} messages in the log; {pages.summary()}", flush=True)
     ended, cpu = time.time(), sum(node.cage.cpu_seconds() for node in nodes) - cpu
+    load_ended = watch.now() if watch else 0
+    if args.kill:
+        watch.end()
+        print(f"node {count} killed at {args.kill:.0f} s: the others took {watch.rate(5, args.kill):.1f} messages/s "
+              f"before and {watch.rate(args.kill, load_ended):.1f} after", flush=True)
+        for node in [*nodes, *alone]:
+            node.stop()
+        sink.kill(), sink.wait(), server.send_signal(signal.SIGINT), server.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
     taken = sum(result["subjects"][0]["rounds"][0]["answered_in_all"] for result in results)
     counted = f"SELECT coalesce(sum(messages), 0) - {base} FROM gauntlet.log_count"
     while time.time() < ended + 120 and (any(node.metric("array_behind_changes") for node in nodes)
                                          or ask(port, counted) < taken):
         time.sleep(0.2)
     behind = time.time() - ended
+    if args.away:
+        watch.end()
+        print(watch.away(*args.away, load_ended), flush=True)
     moved = [b - a for a, b in zip(before, counter.bytes)]
     shipped = sum(node.metric("array_shipped_messages_total") for node in nodes)
     logged = ask(port, counted)
@@ -308,6 +391,9 @@ def main():
     parser.add_argument("--database", metavar="URI", help="PostgreSQL that is there")
     parser.add_argument("--pages", metavar="DAY", help="open pages meanwhile; a day of which the log has messages")
     parser.add_argument("--manager", type=int, help="pages of a node without mail, with this share of a CPU")
+    parser.add_argument("--away", metavar="FROM-TO", type=lambda text: [float(n) for n in text.split("-")],
+                        help="cut all nodes off the database between these seconds of the load")
+    parser.add_argument("--kill", metavar="SECOND", type=float, help="kill the last node at this second of the load")
     parser.add_argument("--beside", action="store_true", help="as many nodes in each round, the others in no array")
     args = parser.parse_args()
     ratios = {}
@@ -316,6 +402,8 @@ def main():
         one = None
         for count in [int(n) for n in args.nodes.split(",")]:
             done = run(args, count)
+            if done is None:
+                continue
             one = rate(done) if count == 1 else one
             print(summary(count, done, one), flush=True)
             if one:

@@ -70,7 +70,8 @@ impl Browser {
             "goog:chromeOptions": { "args": [
                 "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic",
                 "--no-first-run", "--disable-background-networking", "--disable-component-update",
-                "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,900",
+                "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+                "--window-size=1280,900",
                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", profile
             ] }
         } } })
