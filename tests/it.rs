@@ -68,6 +68,7 @@ mod serve_array_database;
 mod serve_array_faults;
 mod serve_array_held;
 mod serve_array_join;
+mod serve_array_orders;
 mod serve_array_partition;
 mod serve_array_queue;
 mod serve_array_reports;

@@ -11,7 +11,7 @@ use crate::common::{Node, PATIENCE, Smtp, message};
 use crate::postgres::Server;
 
 /// Nothing is asked of the network, and all mail of ann@example.org is held.
-fn settings(server: &Server) -> String {
+pub(crate) fn settings(server: &Server) -> String {
     let policy = server.folder().join("hold.toml");
     let rule = "[[rule]]\nname = \"hold\"\nwhen.sender = \"ann@example.org\"\n\
                 do = { quarantine = \"suspect\" }\n";
@@ -24,7 +24,7 @@ fn settings(server: &Server) -> String {
     )
 }
 
-fn send(node: &Node, to: &[&str], subject: &str) {
+pub(crate) fn send(node: &Node, to: &[&str], subject: &str) {
     let mut client = Smtp::connect(node.smtp).unwrap();
     let reply = client.send("ann@example.org", to, &message(subject, 200)).unwrap();
     assert!(reply.starts_with("250"), "{reply}");
@@ -42,7 +42,7 @@ fn gauntlet(node: &Node, args: &[&str]) -> (bool, String) {
 }
 
 /// A token for all that has to do with held mail.
-fn token(node: &Node) -> String {
+pub(crate) fn token(node: &Node) -> String {
     let args =
         ["token", "new", "test", "--scope", "quarantine:read", "--scope", "quarantine:write"];
     let (good, text) = gauntlet(node, &args);
@@ -51,7 +51,7 @@ fn token(node: &Node) -> String {
 }
 
 /// Status and JSON of an answer of the API.
-fn ask(node: &Node, token: &str, (method, path): (&str, &str)) -> (u16, Value) {
+pub(crate) fn ask(node: &Node, token: &str, (method, path): (&str, &str)) -> (u16, Value) {
     let mut stream = TcpStream::connect(node.console).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(
@@ -69,7 +69,7 @@ fn ask(node: &Node, token: &str, (method, path): (&str, &str)) -> (u16, Value) {
 }
 
 /// References of what a console lists: `ID@NODE`.
-fn listed(node: &Node, token: &str) -> Vec<String> {
+pub(crate) fn listed(node: &Node, token: &str) -> Vec<String> {
     let (status, page) = ask(node, token, ("GET", "?limit=100"));
     assert_eq!(status, 200, "{page}");
     let items = page["items"].as_array().unwrap().iter();
