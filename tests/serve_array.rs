@@ -6,7 +6,7 @@ use crate::common::{Node, Smtp, http_get, message, tokens};
 use crate::postgres::Server;
 
 /// Nothing is asked of the network, and everything happens soon.
-fn settings(server: &Server) -> String {
+pub(crate) fn settings(server: &Server) -> String {
     format!(
         "[array]\ndatabase = \"{}\"\nobjects = \"file://{}\"\nship_seconds = 1\n\
          status_seconds = 1\n[facts]\nenabled = false\n",
@@ -25,7 +25,7 @@ fn gauntlet(node: &Node, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn done(node: &Node, args: &[&str]) -> String {
+pub(crate) fn done(node: &Node, args: &[&str]) -> String {
     let output = gauntlet(node, args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -37,7 +37,7 @@ fn send(node: &Node, subject: &str) -> String {
 }
 
 /// Whether the array says this of a node.
-fn is_said(node: &Node, name: &str, what: &str) -> bool {
+pub(crate) fn is_said(node: &Node, name: &str, what: &str) -> bool {
     let out = gauntlet(node, &["array", "nodes"]);
     let text = String::from_utf8_lossy(&out.stdout);
     text.lines().any(|line| line.starts_with(name) && line.contains(what))
