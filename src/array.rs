@@ -340,6 +340,11 @@ fn state_of(node: &NodeRow) -> &'static str {
     }
 }
 
+/// Since when a node goes by something, if that is known.
+pub(crate) fn since(at_ms: i64) -> String {
+    if at_ms > 0 { format!(" since {}", moment(at_ms)) } else { String::new() }
+}
+
 fn print_node(out: &mut impl Write, node: &NodeRow) -> std::io::Result<()> {
     let status = &node.status;
     let state = state_of(node);
@@ -358,16 +363,21 @@ fn print_node(out: &mut impl Write, node: &NodeRow) -> std::io::Result<()> {
     }
     match status.policy {
         0 => write!(out, ", its own policy")?,
-        number => write!(out, ", policy {number}")?,
+        number => write!(out, ", policy {number}{}", since(status.policy_since_ms))?,
     }
     if !status.policy_error.is_empty() {
         write!(out, " (a newer one is not in force: {})", visible(&status.policy_error))?;
     }
     if status.settings > 0 {
-        write!(out, ", settings {}", status.settings)?;
+        write!(out, ", settings {}{}", status.settings, since(status.settings_since_ms))?;
     }
     if !status.settings_error.is_empty() {
         write!(out, " (newer ones are not in force: {})", visible(&status.settings_error))?;
+    }
+    match status.lists_ms {
+        Some(0) => write!(out, ", no lists of others yet")?,
+        Some(lists_ms) => write!(out, ", lists as of {}", moment(lists_ms))?,
+        None => {}
     }
     if node.clock_ahead_ms.abs() > CLOCK_MS {
         write!(out, ", CLOCK {:+.0} s", node.clock_ahead_ms as f64 / 1_000.0)?;

@@ -4,9 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_gateway::node::subsystems::ArrayStatus;
 
+use crate::array::since;
 use crate::doctor::resources::describe_room;
 use crate::messages::moment;
 use crate::node_args::NodeArgs;
@@ -97,12 +99,34 @@ fn write_array(out: &mut impl Write, array: &ArrayStatus) -> std::io::Result<()>
     if let Some(problem) = &array.problem {
         writeln!(out, "             {}", problem.trim_start_matches("array: "))?;
     }
+    write_editions(out, array)?;
     let (log, held) = (array.behind, array.held_behind);
     if log + held > 0 {
         writeln!(
             out,
             "             {log} changes of the log and {held} of held mail wait to be sent"
         )?;
+    }
+    Ok(())
+}
+
+/// What of the array the node goes by, and since when: on its disk, so without the database, too.
+fn write_editions(out: &mut impl Write, array: &ArrayStatus) -> std::io::Result<()> {
+    match array.policy {
+        0 => write!(out, "goes by      its own policy")?,
+        policy => write!(out, "goes by      policy {policy}{}", since(array.policy_since_ms))?,
+    }
+    match array.settings {
+        0 => writeln!(out)?,
+        settings => writeln!(out, ", settings {settings}{}", since(array.settings_since_ms))?,
+    }
+    let age = |(kind, as_of_ms): (&String, &i64)| match as_of_ms {
+        0 => format!("{kind} none since the start"),
+        as_of_ms => format!("{kind} {} s", (now_ms() - as_of_ms).max(0) / 1_000),
+    };
+    let ages: Vec<String> = array.shared_ms.iter().map(age).collect();
+    if !ages.is_empty() {
+        writeln!(out, "shared       all of the others, by age: {}", ages.join(", "))?;
     }
     Ok(())
 }

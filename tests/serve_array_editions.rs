@@ -1,9 +1,11 @@
 //! What is edited once for all nodes of an array: how it reaches them, which of several editions a
-//! node goes by.
+//! node goes by, and that it goes by it without the database, too.
 
 use std::time::Instant;
 
-use crate::common::{Node, Smtp, message};
+use gauntlet_gateway::clock::now_ms;
+
+use crate::common::{Node, Smtp, http_get, message};
 use crate::postgres::Server;
 use crate::serve_array::{done, is_said, settings};
 
@@ -26,6 +28,14 @@ fn publish(node: &Node, word: &str, scope: &str) {
 fn answer(node: &Node) -> String {
     let mut client = Smtp::connect(node.smtp).unwrap();
     client.send("ann@example.org", &["bob@example.net"], &message("asked", 200)).unwrap()
+}
+
+/// When the node took policy and settings over, as `gauntlet status` says.
+fn since(node: &Node) -> [i64; 2] {
+    let status: serde_json::Value =
+        serde_json::from_str(&done(node, &["status", "--json"])).unwrap();
+    let array = &status["node"]["array"];
+    ["policy_since_ms", "settings_since_ms"].map(|name| array[name].as_i64().unwrap())
 }
 
 fn number(node: &Node) -> u64 {
@@ -130,4 +140,57 @@ fn an_edition_for_a_node_is_before_that_of_its_group_and_that_before_the_one_for
         shown(&one).starts_with('5') && shown(&two).starts_with('3')
     });
     assert!(is_said(&two, "mx1.test", "group north"), "nodes are listed with their group");
+}
+
+#[test]
+fn a_node_that_starts_without_the_database_goes_by_what_the_array_published() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    let begun_ms = now_ms();
+    let mut one = Node::start_named("mx1.test", &settings(&server));
+    assert!(answer(&one).starts_with("250"));
+    publish(&one, "by-the-array", "all");
+    let path = one.folder.path().join("settings.toml");
+    std::fs::write(&path, "[digest]\nlink_days = 3\n").unwrap();
+    done(&one, &["array", "settings", "publish", path.to_str().unwrap()]);
+    one.wait_until("both are in force", || {
+        is_said(&one, "mx1.test", "policy 1") && is_said(&one, "mx1.test", "settings 2")
+    });
+    let taken_over = since(&one);
+    assert!(taken_over.iter().all(|at_ms| *at_ms > begun_ms), "{taken_over:?} after {begun_ms}");
+    assert!(is_said(&one, "mx1.test", "policy 1 since 20"));
+    server.kill();
+    for is_killed in [true, false] {
+        if is_killed {
+            one.kill();
+        } else {
+            one.stop();
+        }
+        one.run();
+        let answer = answer(&one);
+        assert!(answer.starts_with("550") && answer.contains("by-the-array"), "{answer}");
+        let shown = done(&one, &["config", "show"]);
+        assert!(shown.contains("settings 2 of the array"), "{shown}");
+    }
+    one.wait_until("the database is away", || {
+        http_get(one.console, "/metrics").contains("gauntlet_array_connected 0")
+    });
+    assert_eq!(number(&one), 1, "what it goes by is told, too");
+    let status = done(&one, &["status"]);
+    assert!(status.contains("goes by      policy 1 since 20"), "{status}");
+    assert!(status.contains(", settings 2 since 20"), "{status}");
+    assert_eq!(since(&one), taken_over, "by its disk, over restarts");
+    server.restart();
+    publish(&one, "when-it-was-back", "all");
+    // Its number is some way on: a server that was killed leaves some out.
+    one.wait_until("the next one is in force", || number(&one) > 1);
+    assert!(answer(&one).contains("when-it-was-back"));
+    assert!(since(&one)[0] > taken_over[0] && since(&one)[1] == taken_over[1]);
+    // Withdrawn, it keeps the policy as its own, and says so without the database, too.
+    done(&one, &["array", "policy", "withdraw", "--scope", "all"]);
+    one.wait_until("it is its own", || is_said(&one, "mx1.test", "its own policy"));
+    server.kill();
+    one.kill();
+    one.run();
+    assert!(answer(&one).contains("when-it-was-back"));
+    assert!(done(&one, &["status"]).contains("goes by      its own policy, settings 2 since"));
 }

@@ -234,6 +234,7 @@ impl Membership {
     /// How this node takes part, for `gauntlet status`. Asks nobody.
     pub(crate) fn status(&self) -> ArrayStatus {
         let (state, problem) = (self.state(), self.problem());
+        let shared = state.shared.into_iter();
         ArrayStatus {
             server: state.server,
             connected: state.is_connected,
@@ -242,7 +243,10 @@ impl Membership {
             behind: state.behind,
             held_behind: state.held_behind,
             policy: state.policy,
+            policy_since_ms: state.policy_since_ms,
             settings: state.settings,
+            settings_since_ms: state.settings_since_ms,
+            shared_ms: shared.map(|(kind, state)| (kind.to_owned(), state.current_ms)).collect(),
         }
     }
 
@@ -355,9 +359,12 @@ fn node_view(node: NodeRow) -> ArrayNode {
         behind: status.behind,
         behind_since_ms: status.behind_since_ms,
         policy: status.policy,
+        policy_since_ms: status.policy_since_ms,
         policy_error: status.policy_error,
         settings: status.settings,
+        settings_since_ms: status.settings_since_ms,
         settings_error: status.settings_error,
+        lists_ms: status.lists_ms,
         waiting: status.waiting.into_iter().map(queue::view).collect(),
     }
 }

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::Backlog;
+use gauntlet_store::sharing::SharedKind;
 use gauntlet_store::{Clock, Log, Quarantine};
 use tokio::sync::watch;
 
 use crate::activity::{self, ActivityLog, ActivityShipper, NumberedLine, ReadActivity};
 use crate::database::{Database, Notifications, Session};
-use crate::editions::{self, CHANNEL, Edition, Kind};
+use crate::editions::{CHANNEL, Edition};
 use crate::error::ArrayError;
 use crate::log::DayCounts;
 use crate::nodes::{self, Identity, Status};
@@ -162,10 +163,14 @@ pub struct MemberState {
     pub behind_since_ms: Option<i64>,
     /// Number of the array's policy in force; 0 for the node's own.
     pub policy: i64,
+    /// When this node took it over, in Unix milliseconds; 0: not known.
+    pub policy_since_ms: i64,
     /// Why a newer edition of the policy is not in force.
     pub policy_error: String,
     /// Number of the array's settings in force; 0 for none.
     pub settings: i64,
+    /// When this node took them over, in Unix milliseconds; 0: not known.
+    pub settings_since_ms: i64,
     /// Why a newer edition of them is not in force.
     pub settings_error: String,
     /// Orders carried out since the start.
@@ -187,7 +192,7 @@ pub struct Member {
     log: Arc<Log>,
     pub(crate) local: Arc<dyn LocalNode>,
     pub(crate) options: MemberOptions,
-    clock: Clock,
+    pub(crate) clock: Clock,
     held: Option<HeldParts>,
     /// Something came of held mail: it is shipped now.
     held_changed: tokio::sync::Notify,
@@ -226,7 +231,7 @@ impl Member {
     ) -> Self {
         let state = MemberState { server: database.server(), ..MemberState::default() };
         let state = Arc::new(Mutex::new(state));
-        Member {
+        let member = Member {
             database,
             own,
             log,
@@ -240,7 +245,9 @@ impl Member {
             // Without randomness it takes part all the same.
             instance: Identity::make().unwrap_or_default(),
             has_begun: AtomicBool::new(false),
-        }
+        };
+        member.recall_editions();
+        member
     }
 
     /// How it is, now and later.
@@ -449,6 +456,10 @@ impl Member {
             (status.behind, status.behind_since_ms) = (state.behind, state.behind_since_ms);
             (status.policy, status.policy_error) = (state.policy, state.policy_error.clone());
             status.settings = state.settings;
+            status.policy_since_ms = state.policy_since_ms;
+            status.settings_since_ms = state.settings_since_ms;
+            let users = state.shared.get(SharedKind::Users.name());
+            status.lists_ms = users.map(|users| users.current_ms);
             status.settings_error.clone_from(&state.settings_error);
         }
         if nodes::tell(session, id, &status).await? {
@@ -494,42 +505,6 @@ impl Member {
         self.take_in(session, id).await?;
         self.follow_answers(session, id).await?;
         Ok(followed)
-    }
-
-    async fn follow_policy(&self, session: &Session) -> Result<(), ArrayError> {
-        let path = self.options.folder.join("policy.json");
-        let known = std::fs::read(&path).ok();
-        let known: Option<i64> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let found = editions::in_force(session, Kind::Policy, &self.own).await?;
-        let Some(edition) = found else {
-            self.lock().policy = 0;
-            return Ok(());
-        };
-        if known == Some(edition.number) && self.is_known(Kind::Policy, &edition) {
-            self.note_known(Kind::Policy, &edition)?;
-            let mut state = self.lock();
-            (state.policy, state.policy_error) = (edition.number, String::new());
-            return Ok(());
-        }
-        let number = edition.number;
-        let (local, made) = (self.local.clone(), edition.clone());
-        let applied = tokio::task::spawn_blocking(move || local.apply_policy(&edition)).await;
-        let applied = applied.unwrap_or_else(|error| Err(error.to_string()));
-        if let Err(error) = applied {
-            let mut state = self.lock();
-            if state.policy_error != error {
-                tracing::error!(number, error, "the array's policy is not in force on this node");
-            }
-            state.policy_error = error;
-            return Ok(());
-        }
-        tracing::info!(number, "the array's policy is in force");
-        let written = gauntlet_store::files::write_durably(&path, number.to_string().as_bytes());
-        written.map_err(gauntlet_store::StoreError::io(&path, "write"))?;
-        self.note_known(Kind::Policy, &made)?;
-        let mut state = self.lock();
-        (state.policy, state.policy_error) = (number, String::new());
-        Ok(())
     }
 
     /// Runs something that blocks.

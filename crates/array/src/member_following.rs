@@ -1,4 +1,6 @@
-//! What a member does that takes more than one look: upgrades, messages that move, settings.
+//! What a member does that takes more than one look: upgrades, messages that move, editions.
+
+use std::path::PathBuf;
 
 use crate::database::Session;
 use crate::editions::{self, Edition, Kind};
@@ -141,27 +143,108 @@ impl Member {
         }
     }
 
-    /// Whether this is the edition of its number that the node has seen: a database that was set
-    /// back gives the same numbers again.
-    pub(crate) fn is_known(&self, kind: Kind, edition: &Edition) -> bool {
-        let path = self.options.folder.join(format!("{}.made", kind.name()));
-        let made = std::fs::read_to_string(path).ok().and_then(|text| text.parse::<i64>().ok());
-        // Earlier builds did not note it.
-        made.is_none_or(|made| made == edition.made_ms)
+    /// What this node has of the array before it asks: it goes by that without the database, too.
+    pub(crate) fn recall_editions(&self) {
+        let settings = self.local.settings();
+        let since = |kind: Kind| self.noted(kind).map_or(0, |(_, since_ms)| since_ms);
+        let mut state = self.lock();
+        state.policy = self.known_policy().unwrap_or(0);
+        state.policy_since_ms = since(Kind::Policy);
+        state.settings = settings;
+        state.settings_since_ms = since(Kind::Settings);
     }
 
-    /// Notes that the node has this edition.
+    /// The file with the number of the array's policy that this node has.
+    fn policy_file(&self) -> PathBuf {
+        self.options.folder.join("policy.json")
+    }
+
+    fn known_policy(&self) -> Option<i64> {
+        std::fs::read(self.policy_file()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+    }
+
+    /// The file that says which edition of a kind this node has, and since when.
+    fn note_file(&self, kind: Kind) -> PathBuf {
+        self.options.folder.join(format!("{}.made", kind.name()))
+    }
+
+    /// When the edition was made that this node has, by the database's clock, and since when it has
+    /// it, by its own; 0 where an earlier build did not note that.
+    fn noted(&self, kind: Kind) -> Option<(i64, i64)> {
+        let text = std::fs::read_to_string(self.note_file(kind)).ok()?;
+        let mut numbers = text.split(' ').map(|word| word.parse().ok());
+        let made_ms = numbers.next()??;
+        Some((made_ms, numbers.next().flatten().unwrap_or(0)))
+    }
+
+    /// Whether this is the edition of its number that the node has seen: a database that was set
+    /// back gives the same numbers again.
+    fn is_known(&self, kind: Kind, edition: &Edition) -> bool {
+        // Earlier builds did not note it.
+        self.noted(kind).is_none_or(|(made_ms, _)| made_ms == edition.made_ms)
+    }
+
+    /// Notes that the node has this edition. Returns since when, in Unix milliseconds.
     ///
     /// # Errors
     /// If that could not be made durable.
-    pub(crate) fn note_known(&self, kind: Kind, edition: &Edition) -> Result<(), ArrayError> {
-        let path = self.options.folder.join(format!("{}.made", kind.name()));
-        let text = edition.made_ms.to_string();
-        if std::fs::read(&path).is_ok_and(|known| known == text.as_bytes()) {
-            return Ok(());
+    fn note_known(&self, kind: Kind, edition: &Edition) -> Result<i64, ArrayError> {
+        match self.noted(kind) {
+            Some((made_ms, since_ms)) if made_ms == edition.made_ms => return Ok(since_ms),
+            _ => {}
         }
+        let (path, since_ms) = (self.note_file(kind), self.clock.unix_ms());
+        let text = format!("{} {since_ms}", edition.made_ms);
         let written = gauntlet_store::files::write_durably(&path, text.as_bytes());
-        Ok(written.map_err(gauntlet_store::StoreError::io(&path, "write"))?)
+        written.map_err(gauntlet_store::StoreError::io(&path, "write"))?;
+        Ok(since_ms)
+    }
+
+    /// The array has no edition of this kind for this node any more.
+    fn forget_known(&self, kind: Kind) {
+        let _it_may_not_be_there = std::fs::remove_file(self.note_file(kind));
+    }
+
+    /// Takes over the policy.
+    pub(crate) async fn follow_policy(&self, session: &Session) -> Result<(), ArrayError> {
+        let known = self.known_policy();
+        let found = editions::in_force(session, Kind::Policy, &self.own).await?;
+        let Some(edition) = found else {
+            // What it has is its own now, after a restart without the database, too.
+            let _it_may_not_be_there = std::fs::remove_file(self.policy_file());
+            self.forget_known(Kind::Policy);
+            let mut state = self.lock();
+            (state.policy, state.policy_since_ms) = (0, 0);
+            state.policy_error.clear();
+            return Ok(());
+        };
+        let number = edition.number;
+        if known != Some(number) || !self.is_known(Kind::Policy, &edition) {
+            let (local, wanted) = (self.local.clone(), edition.clone());
+            let applied = tokio::task::spawn_blocking(move || local.apply_policy(&wanted)).await;
+            if let Err(error) = applied.unwrap_or_else(|error| Err(error.to_string())) {
+                let mut state = self.lock();
+                if state.policy_error != error {
+                    tracing::error!(
+                        number,
+                        error,
+                        "the array's policy is not in force on this node"
+                    );
+                }
+                state.policy_error = error;
+                return Ok(());
+            }
+            tracing::info!(number, "the array's policy is in force");
+            let path = self.policy_file();
+            let written =
+                gauntlet_store::files::write_durably(&path, number.to_string().as_bytes());
+            written.map_err(gauntlet_store::StoreError::io(&path, "write"))?;
+        }
+        let since_ms = self.note_known(Kind::Policy, &edition)?;
+        let mut state = self.lock();
+        (state.policy, state.policy_since_ms) = (number, since_ms);
+        state.policy_error.clear();
+        Ok(())
     }
 
     /// Takes over the settings.
@@ -176,10 +259,16 @@ impl Member {
             (before, if is_same { Ok(()) } else { local.apply_settings(found.as_ref()) })
         });
         let (before, applied) = applied.await.unwrap_or_else(|e| (0, Err(e.to_string())));
-        if let (Ok(()), Some(edition)) = (&applied, &edition) {
-            self.note_known(Kind::Settings, edition)?;
-        }
+        let since_ms = match (&applied, &edition) {
+            (Ok(()), Some(edition)) => Some(self.note_known(Kind::Settings, edition)?),
+            (Ok(()), None) => {
+                self.forget_known(Kind::Settings);
+                Some(0)
+            }
+            (Err(_), _) => None,
+        };
         let mut state = self.lock();
+        state.settings_since_ms = since_ms.unwrap_or(state.settings_since_ms);
         match applied {
             Ok(()) => {
                 if before != number || !is_known {

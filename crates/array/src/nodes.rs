@@ -86,12 +86,20 @@ pub struct Status {
     pub behind_since_ms: Option<i64>,
     /// Number of the array's policy in force; 0 for its own.
     pub policy: i64,
+    /// When the node took it over, in Unix milliseconds by its own clock; 0: not known.
+    pub policy_since_ms: i64,
     /// Why a newer one is not.
     pub policy_error: String,
     /// Number of the array's settings in force; 0 for none.
     pub settings: i64,
+    /// When the node took them over, in Unix milliseconds by its own clock; 0: not known.
+    pub settings_since_ms: i64,
     /// Why newer ones are not.
     pub settings_error: String,
+    /// When the node had all that others had sent of users and lists, in Unix milliseconds by its
+    /// own clock; 0: not since it was started. None where they are not shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lists_ms: Option<i64>,
     /// Messages of its queue that wait after a failed attempt, or are held back: the oldest of
     /// them, at most [`WAITING_MAX`]. What only passes through is not told.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -12,6 +12,10 @@ pub(crate) fn array() -> ArrayView {
         seen_ms: now_ms(),
         program: "0.1.0".to_owned(),
         policy: 12,
+        policy_since_ms: 86_400_000,
+        settings: 13,
+        settings_since_ms: 2 * 86_400_000,
+        lists_ms: Some(3 * 86_400_000),
         ..ArrayNode::default()
     };
     let behind = ArrayNode {
@@ -36,7 +40,12 @@ pub(crate) fn array() -> ArrayView {
         }],
         ..node("10.0.0.2", "draining")
     };
-    let silent = ArrayNode { clock_ahead_ms: -3_600_000, ..node("10.0.0.3", "silent") };
+    let silent = ArrayNode {
+        clock_ahead_ms: -3_600_000,
+        settings: 0,
+        lists_ms: Some(0),
+        ..node("10.0.0.3", "silent")
+    };
     ArrayView {
         server: "10.0.0.9:5432/1".to_owned(),
         connected: true,
@@ -61,6 +70,10 @@ fn nodes_are_shown_with_what_is_wrong_with_them() {
         "a newer one is refused",
         "silent",
         "its clock is off by -3600 s",
+        "12, since",
+        "settings 13, since",
+        "users and lists as of",
+        "no users and lists of other nodes since its start",
     ] {
         assert!(page.contains(shown), "{shown}: {page}");
     }

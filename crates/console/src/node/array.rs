@@ -45,12 +45,19 @@ pub struct ArrayNode {
     pub behind_since_ms: Option<i64>,
     /// Number of the array's policy in force there; 0 for its own.
     pub policy: i64,
+    /// When the node took it over, in Unix milliseconds by its own clock; 0: not known.
+    pub policy_since_ms: i64,
     /// Why a newer one is not.
     pub policy_error: String,
     /// Number of the array's settings in force there; 0 for none.
     pub settings: i64,
+    /// When the node took them over, in Unix milliseconds by its own clock; 0: not known.
+    pub settings_since_ms: i64,
     /// Why newer ones are not.
     pub settings_error: String,
+    /// When the node had all that others had sent of users and lists, in Unix milliseconds by its
+    /// own clock; 0: not since it was started. None where they are not shared.
+    pub lists_ms: Option<i64>,
     /// What waits in its queue after a failed attempt or is held back, the oldest first, as it told
     /// when it was last seen; not all of it. Each has one of its recipients, and
     /// [`QueuedMail::more`] says how many others. Shown where the queue is, since it has addresses.

@@ -60,6 +60,21 @@ fn whole(array: &ArrayView) -> Markup {
     }
 }
 
+/// Since when a node goes by something, if that is known.
+fn since(at_ms: i64) -> Markup {
+    html! { @if at_ms > 0 { (t(", since {}").with(format::time(at_ms))) } }
+}
+
+/// How old the users and lists of a node are.
+fn lists(as_of_ms: i64) -> Markup {
+    html! {
+        div.more {
+            @if as_of_ms > 0 { (t("users and lists as of {}").with(format::time(as_of_ms))) }
+            @else { (t("no users and lists of other nodes since its start")) }
+        }
+    }
+}
+
 fn row(node: &ArrayNode) -> Markup {
     let states = [
         ("active", translatable("active")),
@@ -93,14 +108,20 @@ fn row(node: &ArrayNode) -> Markup {
                 }
             }
             td data-label=(t("Policy")) {
-                @if node.policy > 0 { (node.policy) } @else { (t("its own")) }
+                @if node.policy > 0 { (node.policy) (since(node.policy_since_ms)) }
+                @else { (t("its own")) }
                 @if !node.policy_error.is_empty() {
                     ", " span.poor title=(format::plain(&node.policy_error)) { (t("a newer one is refused")) }
                 }
-                @if node.settings > 0 { div.more { (t("settings {}").with(node.settings)) } }
+                @if node.settings > 0 {
+                    div.more {
+                        (t("settings {}").with(node.settings)) (since(node.settings_since_ms))
+                    }
+                }
                 @if !node.settings_error.is_empty() {
                     div.poor title=(format::plain(&node.settings_error)) { (t("newer settings are refused")) }
                 }
+                @if let Some(lists_ms) = node.lists_ms { (lists(lists_ms)) }
             }
             td data-label=(t("Version")) { (format::plain(&node.program)) }
             td data-label=(t("Seen")) {

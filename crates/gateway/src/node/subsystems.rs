@@ -1,5 +1,7 @@
 //! What runs in the process of a node beside its mail, as far as commands ask for it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Node;
@@ -31,8 +33,18 @@ pub struct ArrayStatus {
     pub held_behind: u64,
     /// Number of the array's policy in force here; 0 for the node's own.
     pub policy: i64,
+    /// When it was taken over, in Unix milliseconds; 0: not known.
+    #[serde(default)]
+    pub policy_since_ms: i64,
     /// Number of the array's settings in force here; 0 for none.
     pub settings: i64,
+    /// When they were taken over, in Unix milliseconds; 0: not known.
+    #[serde(default)]
+    pub settings_since_ms: i64,
+    /// When all that other nodes had sent was taken last, in Unix milliseconds, by the kind of
+    /// state that is shared; 0: not since the start. `users` has their lists, too.
+    #[serde(default)]
+    pub shared_ms: BTreeMap<String, i64>,
 }
 
 impl Node {
