@@ -9,7 +9,7 @@ use gauntlet_store::quarantine::{Held, HeldMail, State};
 use gauntlet_store::record::Outcome;
 use gauntlet_store::{Log, Quarantine};
 
-use super::array_load::{Answers, Told};
+use super::array_load::{Answers, HELD, REFUSED, Told, sender_of_token};
 use super::array_site::{Member, Site, all_held, all_logged};
 use super::tokens;
 
@@ -29,6 +29,8 @@ pub(crate) struct Account {
     /// Messages in the array's log, and how many of them moved.
     pub(crate) logged: usize,
     pub(crate) moved: usize,
+    /// Messages that the policy holds or refuses, whatever is broken; each was.
+    pub(crate) judged: usize,
 }
 
 /// The token in the subject of a message.
@@ -49,6 +51,7 @@ pub(crate) fn account(site: &mut Site, answers: &Answers) -> Account {
     same_quarantine(site, &held, &quarantine);
     let delivered = tokens(&site.sink.taken());
     let mut account = places(answers, &held, &delivered);
+    account.judged = judged(answers, &held, &delivered);
     outcomes(answers, &held, &logged, &delivered);
     account.logged = logged.len();
     // A release is a message of its own in the log.
@@ -145,6 +148,29 @@ fn places(answers: &Answers, held: &[Held], delivered: &BTreeMap<String, usize>)
     assert!(lost.is_empty(), "{} lost: {lost:?}", lost.len());
     assert!(unwanted.is_empty(), "{unwanted:?}");
     account
+}
+
+/// All nodes went by the array's policy all the time, also those that were started while the
+/// database was away: what it holds is held, and what it refuses was refused. How many there are.
+fn judged(answers: &Answers, held: &[Held], delivered: &BTreeMap<String, usize>) -> usize {
+    let held: BTreeSet<String> = held.iter().map(|held| token_in(&held.item.subject)).collect();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (token, told) in answers {
+        let (is_held, is_delivered) = (held.contains(token), delivered.contains_key(token));
+        let is_right = match (sender_of_token(token), told) {
+            (HELD, Told::Taken) => is_held,
+            (HELD, _) => is_held || !is_delivered,
+            (REFUSED, told) => *told != Told::Taken && !is_held && !is_delivered,
+            _ => continue,
+        };
+        count += usize::from(matches!(told, Told::Taken | Told::Refused));
+        if !is_right {
+            wrong.push(format!("{token} of {}: {told:?}", sender_of_token(token)));
+        }
+    }
+    assert!(wrong.is_empty(), "not as the policy says: {wrong:?}");
+    assert!(count > 0, "the load had such mail");
+    count
 }
 
 /// The array's log says of each message what became of it.

@@ -45,6 +45,12 @@ pub(crate) struct Load {
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
+/// Who sent the message of this token.
+pub(crate) fn sender_of_token(token: &str) -> &'static str {
+    let number = token.strip_prefix('t').and_then(|number| number.parse().ok());
+    sender_of(number.unwrap_or_else(|| panic!("{token} is no token of the load")))
+}
+
 fn sender_of(number: u64) -> &'static str {
     match number % 8 {
         0 => HELD,
