@@ -72,6 +72,7 @@ mod serve_array_join;
 mod serve_array_orders;
 mod serve_array_partition;
 mod serve_array_queue;
+mod serve_array_replica;
 mod serve_array_reports;
 mod serve_array_restore;
 mod serve_array_settings;

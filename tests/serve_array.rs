@@ -44,7 +44,7 @@ pub(crate) fn is_said(node: &Node, name: &str, what: &str) -> bool {
 }
 
 /// Nodes and messages that the array's log has, newest first.
-fn logged(node: &Node) -> Vec<(String, String)> {
+pub(crate) fn logged(node: &Node) -> Vec<(String, String)> {
     let out = gauntlet(node, &["messages", "--array", "--json", "--limit", "1000"]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let line = |line: &str| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gauntlet_array::editions::{self, Kind, Scope};
 use gauntlet_array::nodes::NodeRow;
@@ -30,6 +30,8 @@ use super::{queue, recovery, sharing, upgrade};
 use crate::array_access as access;
 use crate::node_args::NodeArgs;
 
+/// How long a replica is left alone that did not answer.
+const REPLICA_PAUSE: Duration = Duration::from_secs(10);
 /// How long the end of a node waits for its membership to end.
 const END_MAX: Duration = Duration::from_secs(5);
 
@@ -38,6 +40,9 @@ pub(crate) struct Membership {
     started_ms: i64,
     state: Arc<Mutex<MemberState>>,
     database: Database,
+    /// When a replica is asked again that did not answer while the database was away; none without
+    /// a replica.
+    replica_due: Option<Mutex<Instant>>,
     /// What all nodes logged.
     pub(crate) log: Arc<SharedLog>,
     /// What all nodes hold; none without an object store.
@@ -114,6 +119,7 @@ impl Membership {
             held: shared,
             duties: Duties::new(database.clone(), runtime.handle().clone(), identity),
             database,
+            replica_due: (!config.array.replica.is_empty()).then(|| Mutex::new(Instant::now())),
             stop,
             task: Mutex::new(Some(task)),
             runtime: Mutex::new(Some(runtime)),
@@ -131,16 +137,31 @@ impl Membership {
         what: &str,
         question: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        if !self.state().is_connected {
+        match self.state().is_connected {
+            true => asked(what, question),
+            false => Ok(None),
+        }
+    }
+
+    /// The same for the log, which a replica has, too.
+    fn answer_of_log<T>(
+        &self,
+        question: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        if self.state().is_connected {
+            return asked("log", question);
+        }
+        let Some(due) = &self.replica_due else { return Ok(None) };
+        let due = || due.lock().unwrap_or_else(PoisonError::into_inner);
+        if *due() > Instant::now() {
             return Ok(None);
         }
-        match question() {
-            Err(StoreError::Remote { message, retry: true }) => {
-                tracing::warn!(error = message, "the array's {what} cannot be asked");
-                Ok(None)
-            }
-            answer => answer.map(Some),
+        let answer = asked("log", question)?;
+        if answer.is_none() {
+            // Not every page waits for one that hangs.
+            *due() = Instant::now() + REPLICA_PAUSE;
         }
+        Ok(answer)
     }
 
     /// Since when the database is away, in Unix milliseconds; none while it is there, or before it
@@ -254,10 +275,11 @@ impl Membership {
     pub(crate) fn problem(&self) -> Option<String> {
         let state = self.state();
         if !state.is_connected && !state.error.is_empty() {
-            return Some(format!(
-                "array: {}. Mail goes on; pages show the messages of this node alone.",
-                state.error
-            ));
+            let shown = match self.replica_due.is_some() {
+                true => "what the replica has, or the messages of this node alone",
+                false => "the messages of this node alone",
+            };
+            return Some(format!("array: {}. Mail goes on; pages show {shown}.", state.error));
         }
         if !state.objects_error.is_empty() {
             return Some(format!("array: {}. Held mail waits on this node.", state.objects_error));
@@ -345,6 +367,20 @@ impl Membership {
     }
 }
 
+/// The answer; none, with a word in the log, if there is no database to ask.
+fn asked<T>(
+    what: &str,
+    question: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    match question() {
+        Err(StoreError::Remote { message, retry: true }) => {
+            tracing::warn!(error = message, "the array's {what} cannot be asked");
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
 fn node_view(node: NodeRow) -> ArrayNode {
     let status = node.status.clone();
     ArrayNode {
@@ -381,7 +417,7 @@ pub(crate) fn messages(node: &Node, array: Option<&Arc<Membership>>) -> Arc<dyn 
     }
 }
 
-/// The array's log while its database is there.
+/// The array's log while its database is there, or a replica.
 struct EitherLog {
     array: Arc<Membership>,
     own: Arc<Log>,
@@ -405,7 +441,7 @@ impl EitherLog {
         &self,
         question: impl FnOnce(&dyn MessageLog) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        self.array.answer("log", || question(&*self.array.log))
+        self.array.answer_of_log(|| question(&*self.array.log))
     }
 }
 
