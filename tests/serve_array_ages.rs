@@ -235,6 +235,44 @@ fn a_node_whose_clock_is_an_hour_ahead_is_shown_and_loses_nothing() {
     assert_eq!(wrong.maildir().len(), 10);
 }
 
+/// Tables that a newer program changed so that this one may not use them any more.
+#[test]
+fn a_node_that_is_too_old_for_the_tables_says_so_and_takes_mail_alone() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let one = Node::start_named("mx1.test", &settings(&server));
+    send(&one, "before", 5);
+    one.wait_until("they are in the log", || logged(&one).len() == 5);
+    let before = server.sql("SELECT found, needs FROM gauntlet.version");
+    let (found, needs) = before.split_once('|').unwrap();
+    server.sql(
+        "UPDATE gauntlet.version SET found = found + 1, needs = found + 1; \
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gauntlet'",
+    );
+    // One that ran, and one that is started now.
+    let two = Node::start_named("mx2.test", &settings(&server));
+    for node in [&one, &two] {
+        node.wait_until("it says so", || node.log().contains("upgrade this node"));
+        send(node, "alone", 10);
+        node.wait_for_empty_queue();
+        assert_eq!(node.metric("gauntlet_array_connected"), 0);
+        let status = done(node, &["status"]);
+        assert!(status.contains("takes mail   yes"), "{status}");
+        assert!(status.contains("needs a program that knows schema"), "{status}");
+        let said = gauntlet(node, &["array", "nodes"]);
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(!said.is_empty() && said.contains("upgrade this node"), "{said}");
+    }
+    assert_eq!((one.maildir().len(), two.maildir().len()), (15, 10));
+    assert_eq!(
+        server.sql("SELECT sum(messages) FROM gauntlet.log_count"),
+        "5",
+        "nothing is written"
+    );
+    // As after an upgrade of the program: what waited is shipped.
+    server.sql(&format!("UPDATE gauntlet.version SET found = {found}, needs = {needs}"));
+    one.wait_until("the log is whole", || logged(&one).len() == 25);
+}
+
 /// The other build, or none with a note: `.ci/long` makes yesterday's.
 fn other_build() -> Option<PathBuf> {
     let named = std::env::var_os("GAUNTLET_OLD").map(PathBuf::from);

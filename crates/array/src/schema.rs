@@ -235,7 +235,7 @@ pub async fn check(session: &Session) -> Result<i32, ArrayError> {
     if found >= KNOWN {
         return Ok(found);
     }
-    match upgrade(session).await {
+    match make(session, KNOWN).await {
         Ok(()) => Ok(KNOWN),
         Err(ArrayError::Statement { .. }) if found > 0 => {
             Err(ArrayError::Older { found, known: KNOWN })
@@ -261,7 +261,13 @@ async fn found(session: &Session) -> Result<(i32, i32), ArrayError> {
     }
 }
 
-async fn upgrade(session: &Session) -> Result<(), ArrayError> {
+/// Makes or upgrades the tables to this schema, at most [`KNOWN`]; an older one is for tests, which
+/// upgrade what they put into it.
+///
+/// # Errors
+/// If the login may not make them.
+#[doc(hidden)]
+pub async fn make(session: &Session, wanted: i32) -> Result<(), ArrayError> {
     const DOING: &str = "making the tables of the array";
     let client = session.client();
     let begin = format!(
@@ -272,13 +278,13 @@ async fn upgrade(session: &Session) -> Result<(), ArrayError> {
         client.batch_execute(&begin).await?;
         let row = client.query_opt("SELECT found FROM gauntlet.version", &[]).await?;
         let found: i32 = row.map_or(0, |row| row.get(0));
-        let missing = MIGRATIONS.get(usize::try_from(found).unwrap_or(0)..).unwrap_or_default();
-        for step in missing {
+        let [found, end] = [found, wanted].map(|number| usize::try_from(number).unwrap_or(0));
+        for step in MIGRATIONS.get(found..end).unwrap_or_default() {
             client.batch_execute(step).await?;
         }
         let last = format!(
-            "DELETE FROM gauntlet.version WHERE found <= {KNOWN}; INSERT INTO gauntlet.version \
-             SELECT {KNOWN}, {NEEDS} WHERE NOT EXISTS (SELECT 1 FROM gauntlet.version); COMMIT"
+            "DELETE FROM gauntlet.version WHERE found <= {wanted}; INSERT INTO gauntlet.version \
+             SELECT {wanted}, {NEEDS} WHERE NOT EXISTS (SELECT 1 FROM gauntlet.version); COMMIT"
         );
         client.batch_execute(&last).await
     };

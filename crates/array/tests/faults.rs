@@ -140,6 +140,52 @@ async fn older_tables_that_this_login_may_not_upgrade_are_named() {
     assert_eq!(node.ship(&session).await.unwrap(), 1);
 }
 
+/// All messages that a search finds.
+async fn found(uri: &str, query: Query) -> Vec<String> {
+    let shared = SharedLog::new(database(uri), tokio::runtime::Handle::current());
+    let page = tokio::task::spawn_blocking(move || shared.search(&query)).await.unwrap().unwrap();
+    page.messages.into_iter().map(|message| message.id).collect()
+}
+
+/// Tables of every version before, with a log and nodes in them, brought forward by a program that
+/// may, while a node that was there before goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn older_tables_with_rows_are_brought_forward_and_nothing_is_lost() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    for version in 1..schema::KNOWN {
+        server.sql(&format!("CREATE DATABASE v{version}"));
+        let uri = server.uri().replace("/postgres?", &format!("/v{version}?"));
+        let before = database(&uri).connect().await.unwrap();
+        schema::make(&before, version).await.unwrap();
+        let schema_of = |session: gauntlet_array::Session| async move {
+            let row = session.client().query_one("SELECT found FROM version", &[]).await.unwrap();
+            (row.get::<_, i32>(0), session)
+        };
+        let (made, before) = schema_of(before).await;
+        assert_eq!(made, version);
+        let node = Node::join("one", &before).await;
+        node.log.append((0..400).map(|n| record("one", n, DAY + n)).collect()).unwrap();
+        node.ship(&before).await.unwrap();
+        // A program of today; then the node that is there all the time, by its old connection.
+        let now = schema::session(&database(&uri)).await.unwrap();
+        let (made, now) = schema_of(now).await;
+        assert_eq!(made, schema::KNOWN, "from {version}");
+        let old = found(&uri, Query { limit: 500, ..Query::default() }).await;
+        let expected: Vec<String> = (0..400).rev().map(|n| format!("one-{n}")).collect();
+        assert_eq!(old, expected, "from {version}");
+        let one = Query { limit: 50, recipient: "a17@example.com".to_owned(), ..Query::default() };
+        assert_eq!(found(&uri, one).await, ["one-17"], "by its index, from {version}");
+        node.log.append(vec![record("one", 400, DAY + 400)]).unwrap();
+        assert_eq!(node.ship(&before).await.unwrap(), 1);
+        node.log.append(vec![record("one", 401, DAY + 401)]).unwrap();
+        assert_eq!(node.ship(&now).await.unwrap(), 1);
+        assert_eq!(found(&uri, Query { limit: 500, ..Query::default() }).await.len(), 402);
+        assert_eq!(nodes::list(&now).await.unwrap().len(), 1);
+        // The same again changes nothing.
+        assert_eq!(schema::check(&now).await.unwrap(), schema::KNOWN);
+    }
+}
+
 /// A server that answers no more, as behind a cut cable or a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_database_is_an_error_in_time() {
