@@ -1,12 +1,13 @@
 //! A node of an array in a network namespace of its own, which is cut off from the database without
-//! a word: packets vanish. Mail goes on, and the log is whole afterwards.
+//! a word: packets vanish. Mail goes on; afterwards the log is whole, and what was decided is done.
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use crate::common::array_site::unstarted;
-use crate::common::{Node, Smtp, message, program};
+use crate::common::{Node, Smtp, http_get, message, program};
 use crate::postgres::Server;
+use crate::serve_array::done;
 
 /// A namespace with a way to this one. Gone when it is dropped.
 struct Network {
@@ -82,11 +83,28 @@ fn send(node: &Node, name: &str, count: usize) {
     }
 }
 
+/// What the node says to a sender whom the policy refuses later.
+fn from_carl(node: &Node) -> String {
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.send("carl@example.org", &["bob@example.net"], &message("carl", 200)).unwrap()
+}
+
+/// Publishes a policy that refuses his mail, and orders the node to drain.
+fn decide(node: &Node) {
+    let refuse = node.folder.path().join("refuse.toml");
+    let rule = "[[rule]]\nname = \"cut\"\nwhen.sender = \"carl@example.org\"\n\
+                do = { reject = \"decided meanwhile {id}\" }\n";
+    std::fs::write(&refuse, rule).unwrap();
+    done(node, &["array", "policy", "publish", refuse.to_str().unwrap()]);
+    done(node, &["array", "order", "mx1.test", "drain"]);
+}
+
 #[test]
-fn a_node_that_is_cut_off_takes_mail_and_ships_its_log_later() {
+fn a_node_that_is_cut_off_takes_mail_and_later_ships_its_log_and_follows() {
     let Some(network) = Network::new() else { return };
     let Some(server) = Server::start(&["fsync=off", "listen_addresses=*"]) else { return };
-    server.let_in(&format!("host all all 127.0.0.1/32 trust\nhost all all {THERE}/32 trust\n"));
+    let from = |address: &str| format!("host all all {address}/32 trust\n");
+    server.let_in(&["127.0.0.1", HERE, THERE].map(from).concat());
     let settings = format!(
         "[array]\ndatabase = \"postgres://keeper@{HERE}:{}/postgres?sslmode=disable\"\n\
          ship_seconds = 1\nstatus_seconds = 1\nconnect_seconds_max = 2\nquery_seconds_max = 2\n\
@@ -109,6 +127,8 @@ fn a_node_that_is_cut_off_takes_mail_and_ships_its_log_later() {
     assert_eq!(logged(), "10");
     // What goes back to the node vanishes.
     assert!(ip(&format!("route add blackhole {THERE}/32")));
+    // What is decided meanwhile does not come through.
+    decide(&node);
     let there = &mut node;
     network.inside(move || {
         let node = there;
@@ -118,7 +138,12 @@ fn a_node_that_is_cut_off_takes_mail_and_ships_its_log_later() {
         send(node, "still cut off", 20);
         node.wait_for_empty_queue();
         assert_eq!(node.maildir().len(), 50);
+        assert_eq!(node.metric("gauntlet_array_policy_number"), 0);
+        assert!(from_carl(node).starts_with("250"));
+        node.wait_for_empty_queue();
     });
+    let open = "SELECT count(*) FROM gauntlet.node_order WHERE done IS NULL";
+    assert_eq!(server.sql(open), "1");
     assert!(ip(&format!("route del blackhole {THERE}/32")));
     let there = &mut node;
     network.inside(move || {
@@ -127,6 +152,18 @@ fn a_node_that_is_cut_off_takes_mail_and_ships_its_log_later() {
             node.metric("gauntlet_array_connected") == 1
                 && node.metric("gauntlet_array_behind_changes") == 0
         });
+        node.wait_until("the policy is in force", || {
+            node.metric("gauntlet_array_policy_number") == 1
+        });
+        node.wait_until("it is drained", || {
+            http_get(node.console, "/health/ready").starts_with("draining")
+        });
     });
-    assert_eq!(logged(), "50");
+    assert_eq!(logged(), "51");
+    let outcome = server.sql("SELECT is_good, outcome FROM gauntlet.node_order");
+    assert_eq!(outcome, "t|it takes no new mail, and finishes its queue");
+    done(&node, &["array", "order", "mx1.test", "undrain", "--wait"]);
+    let there = &mut node;
+    let answer = network.inside(move || from_carl(there));
+    assert!(answer.starts_with("550") && answer.contains("decided meanwhile"), "{answer}");
 }
