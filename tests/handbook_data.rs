@@ -74,3 +74,28 @@ fn the_screencast_is_whole() {
         assert!(shown.contains(said), "{said}");
     }
 }
+
+/// The table of formats has the versions that the code writes and reads.
+#[test]
+fn versions_of_formats_are_those_of_the_code() {
+    let text = std::fs::read_to_string("docs/data-formats.md").unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    let mut compared = 0;
+    for format in gauntlet_gateway::data_formats::ALL.iter().copied().flatten() {
+        // Several files of one kind have one row.
+        let Some(row) = rows.iter().find(|row| row[1].starts_with(format.name)) else { continue };
+        let numbers = |text: &str| -> Vec<u32> {
+            text.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
+        };
+        let read = numbers(row[5]);
+        let said = (numbers(row[4]), read.first().copied(), read.last().copied());
+        let is = (vec![format.known], Some(format.oldest), Some(format.known));
+        assert_eq!(said, is, "{}: {row:?}", format.name);
+        compared += 1;
+    }
+    assert!(compared >= 12, "{compared} formats have a row");
+}
