@@ -1,4 +1,5 @@
-//! The program as a package installs it: its commands are about the package's node.
+//! The program as a package installs it: its commands are about the package's node, but for
+//! `gauntlet setup`, which writes configurations and has defaults of its own.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,6 +12,8 @@ const PROGRAM: &str = "/usr/bin/gauntlet";
 const CONFIGURATION: &str = "/etc/gauntlet/gauntlet.toml";
 /// What names the configuration wherever an option does.
 const VARIABLE: &str = "GAUNTLET_CONFIG";
+/// The command that decides itself which file it is about.
+const SETUP: &str = "setup";
 
 /// Has commands of an installed program take its configuration, unless one is named. For whoever
 /// may not read it, the program is as any other build: the file may hold passwords of databases.
@@ -44,7 +47,10 @@ fn with_default(command: Command) -> Command {
         true => arg.default_value(CONFIGURATION),
         false => arg,
     });
-    own.mut_subcommands(with_default)
+    own.mut_subcommands(|command| match command.get_name() {
+        SETUP => command,
+        _ => with_default(command),
+    })
 }
 
 #[cfg(test)]
@@ -57,7 +63,9 @@ mod tests {
         let list = Command::new("list");
         let node = Command::new("queue").arg(config).subcommand(list);
         let other = Command::new("man").arg(Arg::new("folder"));
-        let command = with_default(Command::new("gauntlet").subcommand(node).subcommand(other));
+        let own = Command::new(SETUP).arg(Arg::new("config").long("config").env(VARIABLE));
+        let command = Command::new("gauntlet").subcommands([node, other, own]);
+        let command = with_default(command);
         let value = |words: &[&str]| {
             let matches = command.clone().try_get_matches_from(words).unwrap();
             let (_, queue) = matches.subcommand().unwrap();
@@ -68,6 +76,9 @@ mod tests {
         assert_eq!(value(&["gauntlet", "queue", "list"]), unnamed);
         assert_eq!(value(&["gauntlet", "queue", "list", "--config", "other"]), "other");
         assert_eq!(value(&["gauntlet", "queue", "--config", "other", "list"]), "other");
+        if std::env::var_os(VARIABLE).is_none() {
+            assert_eq!(value(&["gauntlet", SETUP]), "", "it has a default of its own");
+        }
         let unset = without_variable(command.clone());
         let queue = unset.find_subcommand("queue").unwrap();
         assert!(!queue.get_arguments().any(names_it));

@@ -39,7 +39,8 @@ Writes a configuration of only what differs from the defaults, makes the data fo
 checks all of it as `gauntlet doctor` does, and prints the DNS records to publish and the lines for
 Postfix or Exim. What is not said by flags or by the environment (GAUNTLET_SETUP_NAME for --name,
 and so on; lists with commas) is asked for on a terminal. A file that is there already is replaced
-with --force only, and kept beside the new one.
+with --force only, and kept beside the new one. The Debian package's own, if nobody changed it, is
+replaced without --force, and kept as well.
 
 Exit codes: 0 done; 1 done, and doctor found an error (records that are not published yet are such),
 the node did not join its array, or undo kept something; 2 nothing done.
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let file = file(args, purpose, &host);
     let plan = Plan::make(&file, &answers, &host)?;
-    let replaces = plan.old.is_some() && !plan.is_written();
+    let replaces = plan.replaces();
     if args.dry_run {
         let report = report(&plan, &answers, &host, None);
         report.print(&mut std::io::stdout().lock(), args.json)?;
@@ -288,7 +289,9 @@ fn undo(args: &Args, host: &Host) -> anyhow::Result<ExitCode> {
         for one in &undone {
             writeln!(out, "  {}", one.text())?;
         }
-        after_undo(purpose, earlier, &mut out)?;
+        // A file that was there before is back, and a node goes on with it.
+        let verb = if file.exists() { "restart" } else { "stop" };
+        after_undo(purpose, verb, earlier, &mut out)?;
     }
     Ok(if kept { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -296,20 +299,23 @@ fn undo(args: &Args, host: &Host) -> anyhow::Result<ExitCode> {
 /// What is left to do by hand.
 fn after_undo(
     purpose: Purpose,
+    verb: &str,
     earlier: Option<(&str, String)>,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     let next = match purpose {
-        Purpose::Trial => "",
-        Purpose::Milter => {
-            "next: `postfix reload` (with `-c` and its folder, if that is not /etc/postfix), \
-                            then stop the node\n"
+        Purpose::Trial => String::new(),
+        Purpose::Milter => format!(
+            "next: `postfix reload` (with `-c` and its folder, if that is not /etc/postfix), then \
+             {verb} the node\n"
+        ),
+        Purpose::Front => {
+            format!("next: {verb} the node, and take its records out of the DNS\n")
         }
-        Purpose::Front => "next: stop the node, and take its records out of the DNS\n",
-        Purpose::Array => {
-            "next: stop the node, take its records out of the DNS, and `gauntlet array leave NAME` \
-             on the manager if it had joined\n"
-        }
+        Purpose::Array => format!(
+            "next: {verb} the node, take its records out of the DNS, and `gauntlet array leave \
+             NAME` on the manager if it had joined\n"
+        ),
     };
     write!(out, "{next}")?;
     if let Some((name, at)) = earlier {

@@ -222,7 +222,27 @@ fn files_of_others_stay_and_undo_goes_back_step_by_step() {
     assert!(said.out.contains("gauntlet.toml: kept, it was changed since"), "{}", said.out);
     assert_eq!(place.text(), by_hand);
     let before = place.at("gauntlet.toml.before-setup-1");
-    assert_eq!(fs::metadata(&before).unwrap().permissions().mode() & 0o777, 0o640);
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!([mode(before), mode(place.config())], [0o640; 2]);
+}
+
+#[test]
+fn the_configuration_of_the_package_is_replaced_unless_somebody_changed_it() {
+    let place = Place::new();
+    let of_package = include_str!("../packaging/debian/gauntlet.toml");
+    fs::write(place.config(), of_package).unwrap();
+    let words = "milter --name mx.example.org --no-doctor";
+    let said = place.done(&format!("{words} --dry-run"));
+    assert!(said.contains("would be replaced; nobody changed the package's"), "{said}");
+    let said = place.done(words);
+    assert!(said.contains("before-setup-1: the file that was there before"), "{said}");
+    assert!(place.text().contains("protocol = \"milter\""), "{}", place.text());
+    let said = place.done("undo");
+    assert!(said.contains("gauntlet.toml: as it was before"), "{said}");
+    assert_eq!(place.text(), of_package);
+    fs::write(place.config(), format!("{of_package}[scan]\nthreads = 2\n")).unwrap();
+    let said = place.setup(words);
+    assert!(said.code == 2 && said.err.contains("--force replaces it"), "{}", said.err);
 }
 
 #[test]

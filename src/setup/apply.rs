@@ -1,6 +1,7 @@
 //! Doing what was planned. Each step is in the journal before it is done.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -119,10 +120,14 @@ fn configuration(
             .with_context(|| before.display().to_string())?;
         done.lines.push(format!("{}: the file that was there before", before.display()));
     }
-    let mode = if answers.has_secret() { SECRET_MODE } else { OPEN_MODE };
+    // Who could not read the file that was there cannot read this one.
+    let was_closed = before.as_ref().map(fs::metadata).transpose()?;
+    let was_closed = was_closed.is_some_and(|seen| seen.mode() & 0o004 == 0);
+    let is_closed = answers.has_secret() || was_closed;
+    let mode = if is_closed { SECRET_MODE } else { OPEN_MODE };
     files::write_durably_as(path, plan.text.as_bytes(), mode)
         .with_context(|| cannot_write(path.parent().unwrap_or(path)))?;
-    if answers.has_secret() {
+    if is_closed {
         give_to_group(path, &answers.user)?;
     }
     done.lines.push(format!("{place}: written"));

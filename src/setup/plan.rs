@@ -17,6 +17,9 @@ use super::mta;
 use super::postfix::{Changes, Postfix};
 use super::records::KeyText;
 
+/// The configuration as the Debian package installs it.
+const OF_PACKAGE: &str = include_str!("../../packaging/debian/gauntlet.toml");
+
 /// A change of Postfix's settings.
 pub(super) struct PostfixPlan {
     pub(super) postfix: Postfix,
@@ -97,6 +100,16 @@ impl Plan {
     /// The file says already what it is to say.
     pub(super) fn is_written(&self) -> bool {
         self.old.as_ref() == Some(&self.text)
+    }
+
+    /// The file that is there came with the package, and nobody changed it.
+    pub(super) fn is_of_package(&self) -> bool {
+        self.old.as_deref() == Some(OF_PACKAGE)
+    }
+
+    /// The file that is there is somebody's, and would be replaced by another.
+    pub(super) fn replaces(&self) -> bool {
+        self.old.is_some() && !self.is_written() && !self.is_of_package()
     }
 }
 

@@ -85,7 +85,10 @@ impl Report<'_> {
         let mut text = match (&self.plan.old, self.plan.is_written()) {
             (_, true) => format!("{place}: would stay as it is\n"),
             (None, _) => format!("{place}: would be written\n"),
-            (Some(_), _) => format!("{place}: would be replaced, which takes --force\n"),
+            (Some(_), _) if self.plan.replaces() => {
+                format!("{place}: would be replaced, which takes --force\n")
+            }
+            (Some(_), _) => format!("{place}: would be replaced; nobody changed the package's\n"),
         };
         text.push_str(&self.difference());
         let data = &self.plan.config.node.data;
