@@ -1,10 +1,12 @@
 //! The Debian package of the program under test: clean by Debian's own checks, installed in a
 //! Debian that systemd boots and in one without, removed, installed again and upgraded.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::common::blocks::pages;
 use crate::common::debian_machine::{Machine, run_without_systemd};
 use crate::common::program;
 
@@ -36,13 +38,18 @@ fn packages() -> Option<&'static Path> {
     MADE.get_or_init(make).as_deref()
 }
 
-fn package() -> Option<PathBuf> {
+/// The one whose file name begins so.
+fn named(start: &str) -> Option<PathBuf> {
     let entries = std::fs::read_dir(packages()?).unwrap().flatten().map(|e| e.path());
     let is_it = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.starts_with("gauntlet_")
+        name.starts_with(start)
     };
     entries.into_iter().find(is_it)
+}
+
+fn package() -> Option<PathBuf> {
+    named("gauntlet_")
 }
 
 #[test]
@@ -58,6 +65,73 @@ fn lintian_finds_nothing_in_the_package() {
         command.args(["-X", "binaries/spelling,documentation/manual,files/contents"]);
     }
     succeeds(command.arg(package));
+}
+
+/// Samples that pages of the handbook name.
+fn named_samples() -> BTreeSet<String> {
+    let pages = pages("docs/handbook");
+    let texts = pages.iter().map(|page| std::fs::read_to_string(here().join(page)).unwrap());
+    let is_sign = |c: char| c.is_ascii_alphanumeric() || "/-.$*".contains(c);
+    let mut found = BTreeSet::new();
+    for text in texts {
+        for (at, _) in text.match_indices("samples/") {
+            let rest = &text[at..];
+            let end = rest.find(|c| !is_sign(c)).unwrap_or(rest.len());
+            found.insert(rest[..end].to_owned());
+        }
+    }
+    found.retain(|name| name.ends_with(".eml") && !name.contains(['$', '*']));
+    found
+}
+
+#[test]
+fn the_package_holds_pages_completions_and_the_samples_of_the_handbook() {
+    let Some(package) = package() else { return };
+    let listed = succeeds(Command::new("dpkg-deb").arg("--contents").arg(package));
+    let share = |name: &str| format!(" ./usr/share/{name}\n");
+    for name in [
+        "man/man1/gauntlet.1.gz",
+        "man/man1/gauntlet-setup.1.gz",
+        "man/man5/gauntlet.toml.5.gz",
+        "bash-completion/completions/gauntlet",
+        "zsh/vendor-completions/_gauntlet",
+        "fish/vendor_completions.d/gauntlet.fish",
+        "doc/gauntlet/licences-of-crates.gz",
+    ] {
+        assert!(listed.contains(&share(name)), "{name}:\n{listed}");
+    }
+    let samples = named_samples();
+    assert!(samples.len() > 5, "{samples:?}");
+    for name in samples {
+        let name = share(&format!("doc/gauntlet/examples/{name}"));
+        assert!(listed.contains(&name), "{name}:\n{listed}");
+    }
+}
+
+#[test]
+fn the_symbols_are_those_of_the_program() {
+    let (Some(package), Some(symbols)) = (package(), named("gauntlet-dbgsym_")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let unpacked = |name: &str, package: &Path| {
+        let path = folder.path().join(name);
+        succeeds(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&path));
+        path
+    };
+    let readelf = |flags: &[&str], file: &Path| {
+        succeeds(Command::new("readelf").env("LC_ALL", "C").args(flags).arg(file))
+    };
+    let program = unpacked("program", &package).join("usr/bin/gauntlet");
+    let notes = readelf(&["-n"], &program);
+    let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).unwrap();
+    let field = succeeds(Command::new("dpkg-deb").arg("-f").arg(&symbols).arg("Build-Ids"));
+    assert_eq!(field.trim(), id);
+    let (first, rest) = id.split_at(2);
+    let file = format!("usr/lib/debug/.build-id/{first}/{rest}.debug");
+    let file = unpacked("symbols", &symbols).join(file);
+    assert!(readelf(&["-n"], &file).contains(id));
+    assert!(!readelf(&["-SW"], &program).contains(" .symtab "), "the program is stripped");
+    let names = succeeds(Command::new("nm").arg("--demangle").arg(&file));
+    assert!(names.lines().any(|line| line.ends_with("gauntlet::main")), "no function has its name");
 }
 
 #[test]
