@@ -41,6 +41,7 @@ mod network_rules;
 mod odd_circumstances;
 mod package_container;
 mod package_deb;
+mod package_tour;
 mod phrases_command;
 mod policy_replay;
 mod policy_versions;

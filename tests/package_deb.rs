@@ -24,7 +24,7 @@ fn succeeds(command: &mut Command) -> String {
 }
 
 /// Folder with the package, made once for all tests; none where Debian's tools are missing.
-fn packages() -> Option<&'static Path> {
+pub(crate) fn packages() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
         program("dpkg-deb").and_then(|_| program("objcopy"))?;
@@ -178,8 +178,8 @@ fn send(sample: &str, logged: usize) -> String {
     )
 }
 
-const INSTALL: &str = "dpkg -i /packages/gauntlet_*.deb";
-const NODE: &str = "systemctl show -p MainPID --value gauntlet";
+pub(crate) const INSTALL: &str = "dpkg -i /packages/gauntlet_*.deb";
+pub(crate) const NODE: &str = "systemctl show -p MainPID --value gauntlet";
 
 #[test]
 fn a_package_on_debian_starts_a_node_and_upgrades_lose_none() {
