@@ -39,6 +39,7 @@ mod mime_readings;
 mod monitoring;
 mod network_rules;
 mod odd_circumstances;
+mod package_bad_machines;
 mod package_container;
 mod package_deb;
 mod package_tour;
