@@ -43,6 +43,7 @@ mod package_bad_machines;
 mod package_container;
 mod package_deb;
 mod package_tour;
+mod package_upgrade;
 mod phrases_command;
 mod policy_replay;
 mod policy_versions;

@@ -15,7 +15,7 @@ fn here() -> &'static Path {
 }
 
 /// A program ends well; what it printed.
-fn succeeds(command: &mut Command) -> String {
+pub(crate) fn succeeds(command: &mut Command) -> String {
     let output = command.current_dir(here()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();

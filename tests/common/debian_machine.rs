@@ -95,6 +95,12 @@ impl Machine {
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap()
     }
 
+    /// Puts a file into it.
+    pub(crate) fn copy(&self, file: &Path, to: &str) {
+        let to = format!("/proc/{}/root{to}", self.leader);
+        std::fs::copy(file, to).unwrap();
+    }
+
     /// The same: what it printed on both outputs. It has to succeed.
     pub(crate) fn run(&self, script: &str) -> String {
         let output = self.output(&format!("exec 2>&1\n{script}"));
