@@ -492,6 +492,8 @@ fn every_path_from_an_empty_debian() {
         "milter --name mx.example.org --domain example.org",
         "milter --name mx.example.org --mta exim",
         "front --name mx.example.org --domain example.org --next-hop 10.0.0.5",
+        "front --name mx.example.org --domain example.org --next-hop 127.0.0.1 --lmtp \
+         --acme postmaster@example.org",
         "array --name mx1.example.org --domain example.org --next-hop 10.0.0.5 \
          --database postgres://g:secret@127.0.0.1:9/g",
     ] {
