@@ -8,9 +8,10 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use gauntlet_learning::Corrections;
 use serde_json::Value;
 
-use crate::common::{Node, Sink, Smtp, message, program, tokens};
+use crate::common::{Node, Sink, Smtp, add_user, message, program, tokens};
 use crate::restore_command::{changes, content, gauntlet, said, stop_all};
 
 /// `upgrade check --json` of a node's folder: exit status and what was printed. Nothing changes.
@@ -161,6 +162,13 @@ fn keep_this_version() {
          [policy]\npath = {policy:?}\n"
     );
     let mut node = Node::start_in(folder, &config);
+    add_user(&node.data(), &["--address", "ann@example.net"]);
+    let [missed, trapped] = ["stock", "pills"]
+        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("samples/spam-{name}.eml")));
+    let (probe, data) = (Path::new("--probe"), node.data());
+    let paths = [missed.as_path(), probe, &trapped, Path::new("--data"), &data];
+    let learned = gauntlet(&["learn", "--spam"], &paths);
+    assert!(learned.status.success(), "{}", said(&learned));
     let mut client = Smtp::connect(node.smtp).unwrap();
     for (token, from) in [("held", "held@example.org"), ("waits", "ann@example.org")] {
         let reply = client.send(from, &["bob@example.net"], &message(token, 900)).unwrap();
@@ -222,6 +230,11 @@ fn data_folders_of_every_version_are_started_on() {
         let page = quarantine.search(&gauntlet_store::quarantine::HeldQuery::default()).unwrap();
         let body = quarantine.body(&page.items[0].item.id).unwrap().unwrap();
         assert!(String::from_utf8_lossy(&body).contains("X-Token: held"));
+        let data = node.data();
+        let users = said(&gauntlet(&["user", "list", "--data"], &[&data]));
+        assert!(users.contains("ann@example.net"), "{users}");
+        assert_eq!(Corrections::read(&data).unwrap().len(), 1);
+        assert!(!gauntlet_learning::signatures::load(&data).unwrap().1.is_empty());
         let (_, report) = check(&node, &[]);
         let refused = report["formats"].as_array().unwrap().iter().any(|l| l["action"] == "refuse");
         assert!(!refused, "{report}");
