@@ -428,7 +428,7 @@ mod tests {
         }
         fn run(&self, _: &Item<'_>, _: &mut Scratch, _: &mut Findings) {
             let name = std::thread::current().name().unwrap_or_default().to_owned();
-            self.0.send((name, priority::nice())).unwrap();
+            self.0.send((name, priority::nice().unwrap())).unwrap();
         }
     }
 
@@ -436,7 +436,7 @@ mod tests {
     async fn a_small_message_is_judged_where_it_came_and_a_large_one_by_the_pool() {
         let metrics = Arc::new(Metrics::default());
         let pool = ScanPool::start(0, 8, Duration::from_secs(20), &metrics).unwrap();
-        let here = priority::nice();
+        let here = priority::nice().unwrap();
         let (named, names) = channel();
         let judge = judge(vec![Box::new(Where(named))]);
         let of = |lines| {
