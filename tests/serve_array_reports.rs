@@ -119,6 +119,8 @@ fn a_report_of_a_node_that_was_killed_is_sent_when_it_is_back() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     let mut one = Node::start_named("mx1.test", &settings(&server, ""));
     let mut two = Node::start_named("mx2.test", &settings(&server, ""));
+    let has_one = "SELECT count(*) FROM gauntlet.node WHERE name = 'mx1.test'";
+    one.wait_until("it takes part", || server.sql(has_one) == "1");
     one.kill();
     server.sql(
         "INSERT INTO gauntlet.duty (name, due, node, done) SELECT 'report to boss@example.net', \

@@ -129,7 +129,7 @@ fn every_crate_of_the_program_has_a_licence_in_the_package() {
         let line = |character: &str| format!("\n{}\n", character.repeat(78));
         for entry in format!("\n{printed}").split(&line("=")).skip(1) {
             let (crates, text) = entry.split_once(&line("-")).unwrap();
-            assert!(text.trim().len() > 20, "{crates} without a text");
+            assert!(!text.trim().is_empty(), "{crates} without a text");
             named.extend(crates.trim().lines().map(|line| {
                 let mut words = line.split(' ');
                 format!("{}@{}", words.next().unwrap(), words.next().unwrap())

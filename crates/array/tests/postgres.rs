@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::port::free_port;
+
+/// How long the array's tables are waited for.
+const TABLES_MAX: Duration = Duration::from_secs(20);
 
 /// A running server; ended when it is dropped.
 pub(crate) struct Server {
@@ -170,10 +173,19 @@ impl Server {
     }
 
     /// What a statement gives, as `psql` prints it without a frame; its columns separated by `|`.
+    /// The array's tables are waited for: the first node makes them beside its start.
     pub(crate) fn sql(&self, text: &str) -> String {
-        let out = self.psql(text);
-        assert!(out.status.success(), "{text}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8_lossy(&out.stdout).trim().to_owned()
+        let begun = Instant::now();
+        loop {
+            let out = self.psql(text);
+            let error = String::from_utf8_lossy(&out.stderr);
+            if out.status.success() {
+                return String::from_utf8_lossy(&out.stdout).trim().to_owned();
+            }
+            let is_early = error.contains("relation \"gauntlet.") && error.contains("not exist");
+            assert!(is_early && begun.elapsed() < TABLES_MAX, "{text}: {error}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// The same statement, whose error is returned.
