@@ -26,6 +26,7 @@ mod engines;
 mod evaluate_stream;
 mod facts_command;
 mod golden;
+mod guide_array;
 mod handbook;
 mod handbook_data;
 mod ips_command;

@@ -8,7 +8,7 @@ use crate::package_deb::{INSTALL, packages};
 const POSTFIX: &str = "useradd -m ann\n\
     postconf -e 'myhostname = mx.example.org' 'mydestination = example.org, localhost' \
       'home_mailbox = Maildir/' 'inet_interfaces = loopback-only' 'inet_protocols = ipv4'\n\
-    cp -a /etc/postfix /root/postfix.before; systemctl start postfix\n\
+    cp -a /etc/postfix /srv/postfix.before; systemctl start postfix\n\
     for i in $(seq 600); do curl -s smtp://127.0.0.1:25 -X NOOP && break; sleep 0.1; done";
 
 /// Sends samples to ann by Postfix, each with the status of curl.
@@ -44,7 +44,7 @@ struct Tour(Machine);
 
 impl Tour {
     fn run(&self, commands: &str) -> String {
-        self.0.run(&format!("cd /root/trial || exit 1\n{commands}"))
+        self.0.run(&format!("cd /srv/trial || exit 1\n{commands}"))
     }
 
     /// The same; each of these is in what is printed.
@@ -78,7 +78,7 @@ fn a_new_user_puts_the_package_behind_postfix_and_finds_the_way_about() {
     let said = machine.run(INSTALL);
     let listens = "SMTP on 127.0.0.1:2525, the console on http://127.0.0.1:8025/ (login admin)";
     assert!(said.contains(listens), "{said}");
-    machine.run("mkdir /root/trial");
+    machine.run("mkdir /srv/trial");
     let tour = Tour(machine);
     tour.run("ln -s /usr/share/doc/gauntlet/examples/samples");
     tour.says("gauntlet user passwd admin", &["one-time password of admin: "]);
@@ -174,7 +174,7 @@ fn taken_back(tour: &Tour) {
     tour.says(
         &format!(
             "gauntlet setup undo; {READ_ANEW}\n\
-             diff -r /etc/postfix /root/postfix.before && ! dpkg -V gauntlet | grep ."
+             diff -r /etc/postfix /srv/postfix.before && ! dpkg -V gauntlet | grep ."
         ),
         &[
             "/etc/gauntlet/gauntlet.toml: as it was before",
@@ -186,5 +186,5 @@ fn taken_back(tour: &Tour) {
     // What somebody changed is replaced with leave alone, and a trial is about another file.
     let changed = "echo '# mine' >> /etc/gauntlet/gauntlet.toml";
     tour.says(&format!("{changed}\n{SETUP}; [ $? = 2 ]"), &["--force replaces it"]);
-    tour.says("gauntlet setup trial --dry-run", &["/root/trial/gauntlet.toml: would be written"]);
+    tour.says("gauntlet setup trial --dry-run", &["/srv/trial/gauntlet.toml: would be written"]);
 }

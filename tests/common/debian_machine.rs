@@ -16,6 +16,9 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// What is in every machine's root folder, by a word of its list of packages.
+const NEEDED: [&str; 2] = ["postfix", "postgresql"];
+
 /// The command that has such a machine, with a folder as `/packages`. None, with a note, where
 /// there is no root folder.
 fn machine(packages: &Path) -> Option<Command> {
@@ -23,8 +26,8 @@ fn machine(packages: &Path) -> Option<Command> {
     let root = here().join("target/peers/debian-root");
     // The packages that are in it.
     let made = std::fs::read_to_string(root.join("made")).unwrap_or_default();
-    if !made.contains("postfix") {
-        let why = "no Debian with Postfix in target/peers/debian-root; \
+    if !NEEDED.iter().all(|package| made.contains(package)) {
+        let why = "no Debian with Postfix and PostgreSQL in target/peers/debian-root; \
                    `tests/make-debian-root target/peers/debian-root` makes it, or makes it anew";
         assert!(std::env::var_os("CI").is_none(), "{why}");
         eprintln!("skipped: {why}");
@@ -32,7 +35,7 @@ fn machine(packages: &Path) -> Option<Command> {
     }
     let mut command = Command::new(nspawn);
     // No service manager of this machine has to know of it.
-    command.args(["--quiet", "--register=no", "--keep-unit", "--private-network"]);
+    command.args(["--quiet", "--register=no", "--keep-unit"]);
     command.args(["--volatile=overlay", "--system-call-filter", CALLS, "-D"]);
     command.arg(root.join("root"));
     command.arg(format!("--bind-ro={}:/packages", packages.display()));
@@ -43,7 +46,7 @@ fn machine(packages: &Path) -> Option<Command> {
 /// Runs a shell script in a machine without systemd; what it printed on both outputs.
 pub(crate) fn run_without_systemd(packages: &Path, script: &str) -> Option<String> {
     let mut command = machine(packages)?;
-    command.args(["--pipe", "--capability=CAP_NET_ADMIN", "sh", "-c"]);
+    command.args(["--private-network", "--pipe", "--capability=CAP_NET_ADMIN", "sh", "-c"]);
     let output = command.arg(format!("exec 2>&1\n{script}")).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let why = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,8 +65,14 @@ pub(crate) struct Machine {
 impl Machine {
     /// None, with a note, where it cannot be.
     pub(crate) fn boot(packages: &Path) -> Option<Self> {
+        Self::boot_with(packages, &["--private-network".to_owned()])
+    }
+
+    /// The same, with further arguments of systemd-nspawn.
+    pub(crate) fn boot_with(packages: &Path, arguments: &[String]) -> Option<Self> {
         let enter = super::program("nsenter")?;
         let mut command = machine(packages)?;
+        command.args(arguments);
         command.args(["--console=pipe", "--boot"]).stdin(Stdio::null()).stdout(Stdio::null());
         let nspawn = command.spawn().unwrap();
         let mut machine = Machine { nspawn, leader: String::new(), enter };
