@@ -27,6 +27,11 @@ one; printed are messages/s before, meanwhile, and after it (the log of the time
 shipped then, beside new mail), how far behind the log came and how fast it caught up. With --kill
 SECOND the last node is killed in the middle of the load; printed are messages/s of the others before
 and after. Both want --seconds.
+
+With --tls connections to the database are encrypted. With --facts nodes ask local-zone.py for SPF, DKIM
+and DMARC of every message, whose clients count as strangers. With --objects PROGRAM (rclone 1.65 or
+later) spam is held, and its bodies go to the S3 server of that program; printed are messages held and
+bytes to and from it.
 """
 import argparse, importlib.util, json, os, pathlib, re, shutil, signal, socket, statistics, subprocess, sys, tempfile
 import threading, time
@@ -111,30 +116,78 @@ class Cage:
                 time.sleep(0.1)
 
 
-def postgres(folder):
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def await_port(port, what):
+    for _ in range(100):
+        try:
+            return socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.1)
+    sys.exit(what + " does not start")
+
+
+def postgres(folder, is_encrypted):
     bins = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
     as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
     os.chmod(folder, 0o777)
     data = folder / "pg"
     subprocess.run([*as_user, bins / "initdb", "-U", "keeper", "-A", "trust", "-D", data, "--no-sync"],
                    check=True, stdout=subprocess.DEVNULL, cwd=folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    if is_encrypted:
+        subprocess.run([*as_user, "openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                        "-subj", "/CN=127.0.0.1", "-keyout", data / "server.key", "-out", data / "server.crt"],
+                       check=True, stderr=subprocess.DEVNULL, cwd=folder)
+    port = free_port()
     server = subprocess.Popen([*as_user, bins / "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1",
-                               "-k", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
-    for _ in range(100):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            time.sleep(1)
-            return server, port
-        except OSError:
-            time.sleep(0.1)
-    sys.exit("PostgreSQL does not start")
+                               "-k", folder, *(["-c", "ssl=on"] if is_encrypted else [])],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+    await_port(port, "PostgreSQL")
+    time.sleep(1)
+    return server, port
+
+
+class Surroundings:
+    """The resolver and the object store of a run, if there are any, and what that adds to a configuration."""
+
+    def __init__(self, folder, args):
+        self.processes, self.counter, self.facts, self.objects = [], None, "enabled = false", ""
+        if args.facts:
+            zone, port = pathlib.Path(__file__).with_name("local-zone.py"), free_port()
+            server = subprocess.Popen([sys.executable, zone, f"127.0.0.1:{port}"], stdout=subprocess.PIPE)
+            server.stdout.readline()
+            self.processes.append(server)
+            self.facts = f'our_networks = ["10.0.0.0/8"]\n[dns]\nservers = ["127.0.0.1:{port}"]'
+        if args.objects:
+            (folder / "objects" / "held").mkdir(parents=True)
+            port = free_port()
+            self.processes.append(subprocess.Popen(
+                [args.objects, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", "ARRAY,secret",
+                 "--vfs-cache-mode", "off", "--config", "/dev/null", folder / "objects"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            await_port(port, args.objects)
+            self.counter = Counter(("127.0.0.1", port))
+            self.objects = f'objects = "s3://ARRAY:secret@127.0.0.1:{self.counter.port}/held?tls=off"'
+
+    def hold_spam(self, node):
+        """Publishes a policy for all nodes that holds spam."""
+        policy = node.folder / "policy.toml"
+        policy.write_text('[[rule]]\nname = "spam"\nwhen.class = "spam"\ndo = { quarantine = "spam" }\n')
+        subprocess.run([node.gauntlet, "array", "policy", "publish", policy, "--config", node.folder / "gauntlet.toml"],
+                       check=True, stdout=subprocess.DEVNULL)
+        time.sleep(5)
+
+    def end(self):
+        for process in self.processes:
+            process.kill(), process.wait()
 
 
 class Node:
-    def __init__(self, gauntlet, folder, n, database, sink, share):
-        self.folder = folder / f"mx{n}"
+    def __init__(self, gauntlet, folder, n, database, sink, share, around):
+        self.gauntlet, self.folder = gauntlet, folder / f"mx{n}"
         self.folder.mkdir()
         config = self.folder / "gauntlet.toml"
         config.write_text(f"""
@@ -145,9 +198,9 @@ data = "{self.folder}/data"
 address = "127.0.0.1:0"
 [console]
 address = "127.0.0.1:0"
-{f'[array]{chr(10)}database = "{database}"{chr(10)}log_days = 3650' if database else ""}
+{f'[array]{chr(10)}database = "{database}"{chr(10)}log_days = 3650{chr(10)}{around.objects}' if database else ""}
 [facts]
-enabled = false
+{around.facts}
 [route]
 next_hop = "127.0.0.1:{sink}"
 [rates]
@@ -287,25 +340,27 @@ def run(args, count):
         counter = Counter((there.hostname, there.port))
         user, name = there.username, there.path
     else:
-        server, port = postgres(folder)
+        server, port = postgres(folder, args.tls)
         counter = Counter(("127.0.0.1", port))
         user, name = "keeper", "/postgres"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        sink_port = free.getsockname()[1]
+    around, sink_port = Surroundings(folder, args), free_port()
     sink = subprocess.Popen([args.gauntlet, "bench", "sink", "--listen", f"127.0.0.1:{sink_port}"],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    database = f"postgres://{user}@127.0.0.1:{counter.port}{name}?sslmode=disable"
-    nodes = [Node(args.gauntlet, folder, n, database, sink_port, args.share) for n in range(count)]
+    database = f"postgres://{user}@127.0.0.1:{counter.port}{name}?sslmode={'require' if args.tls else 'disable'}"
+    nodes = [Node(args.gauntlet, folder, n, database, sink_port, args.share, around) for n in range(count)]
     others = max(map(int, args.nodes.split(","))) - count if args.beside else 0
-    alone = [Node(args.gauntlet, folder, count + n, None, sink_port, args.share) for n in range(others)]
+    alone = [Node(args.gauntlet, folder, count + n, None, sink_port, args.share, around) for n in range(others)]
     time.sleep(3)
     if not all(node.metric("array_connected") for node in nodes):
         sys.exit("a node takes no part in the array: see its log in " + str(folder))
     manager = Node(args.gauntlet, folder, 9, database.replace(f":{counter.port}", f":{counter.to[1]}"), sink_port,
-                   args.manager) if args.pages and args.manager else None
+                   args.manager, around) if args.pages and args.manager else None
+    if args.objects:
+        around.hold_spam(nodes[0])
     pages = Pages(manager or nodes[0], args.pages) if args.pages else None
     rows = ask(port, "SELECT coalesce(sum(messages), 0)::bigint FROM gauntlet.log_pack")
     before, start = list(counter.bytes), time.time()
+    objects_before = list(around.counter.bytes) if args.objects else None
     wal, tables = ask(port, WAL), ask(port, TABLES)
     base = ask(port, "SELECT coalesce(sum(messages), 0)::bigint FROM gauntlet.log_count")
     cpu = sum(node.cage.cpu_seconds() for node in nodes)
@@ -334,6 +389,7 @@ def run(args, count):
               f"before and {watch.rate(args.kill, load_ended):.1f} after", flush=True)
         for node in [*nodes, *alone]:
             node.stop()
+        around.end()
         sink.kill(), sink.wait(), server.send_signal(signal.SIGINT), server.wait()
         shutil.rmtree(folder, ignore_errors=True)
         return None
@@ -347,6 +403,8 @@ def run(args, count):
         watch.end()
         print(watch.away(*args.away, load_ended), flush=True)
     moved = [b - a for a, b in zip(before, counter.bytes)]
+    if args.objects:
+        print(held(around, objects_before, nodes, port), flush=True)
     shipped = sum(node.metric("array_shipped_messages_total") for node in nodes)
     logged = ask(port, counted)
     wal, tables = ask(port, WAL) - wal, ask(port, TABLES) - tables
@@ -354,12 +412,23 @@ def run(args, count):
         load.wait()
     for node in [*nodes, *alone, *filter(None, [manager])]:
         node.stop()
-    sink.kill(), sink.wait()
+    sink.kill(), sink.wait(), around.end()
     if server:
         server.send_signal(signal.SIGINT), server.wait()
     shutil.rmtree(folder, ignore_errors=True)
     return {"results": results, "moved": moved, "shipped": shipped, "logged": logged, "wal": wal, "tables": tables,
             "seconds": ended - start, "behind": behind, "cpu": cpu, "taken": taken}
+
+
+def held(around, before, nodes, port):
+    """Waits until the bodies of what is held are in the object store, and says what that took."""
+    until = time.time() + 60
+    while time.time() < until and any(node.metric("array_held_behind_changes") for node in nodes):
+        time.sleep(0.2)
+    to, back = (b - a for a, b in zip(before, around.counter.bytes))
+    count = ask(port, "SELECT count(*) FROM gauntlet.held")
+    return (f"{count} messages held; to the object store {to} bytes, from it {back}: {to / max(count, 1):.0f} and "
+            f"{back / max(count, 1):.0f} a held message")
 
 
 def rate(done):
@@ -394,6 +463,9 @@ def main():
     parser.add_argument("--away", metavar="FROM-TO", type=lambda text: [float(n) for n in text.split("-")],
                         help="cut all nodes off the database between these seconds of the load")
     parser.add_argument("--kill", metavar="SECOND", type=float, help="kill the last node at this second of the load")
+    parser.add_argument("--tls", action="store_true", help="encrypt the way to the database")
+    parser.add_argument("--facts", action="store_true", help="ask a resolver for SPF, DKIM and DMARC of each message")
+    parser.add_argument("--objects", metavar="RCLONE", help="hold spam, with the S3 server of this program")
     parser.add_argument("--beside", action="store_true", help="as many nodes in each round, the others in no array")
     args = parser.parse_args()
     ratios = {}
