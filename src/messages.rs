@@ -147,7 +147,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if is_more && !args.json {
         eprintln!("gauntlet: the newest {found}; there are more (--limit)");
     }
-    Ok(if found > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    if found == 0 {
+        eprintln!("gauntlet: no such message in the log");
+        return Ok(ExitCode::from(1));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The log that is searched.

@@ -69,7 +69,9 @@ fn id(list: &str) -> &str {
 
 const ARRIVED: &str = "cat /home/ann/Maildir/new/*";
 const SETUP: &str = "gauntlet setup milter --name mx.example.org --apply-postfix";
-const READ_ANEW: &str = "systemctl restart gauntlet && postfix reload";
+// A reload of Postfix would still let some sessions go the old way.
+const READ_ANEW: &str = "systemctl restart gauntlet && systemctl restart postfix\n\
+    for i in $(seq 600); do curl -s smtp://127.0.0.1:25 -X NOOP && break; sleep 0.1; done";
 
 #[test]
 fn a_new_user_puts_the_package_behind_postfix_and_finds_the_way_about() {
@@ -86,6 +88,7 @@ fn a_new_user_puts_the_package_behind_postfix_and_finds_the_way_about() {
     held_by_the_node(&tour);
     rules(&tour);
     taken_back(&tour);
+    removed(&tour);
 }
 
 /// Good mail arrives, and spam waits in Postfix's hold queue.
@@ -187,4 +190,23 @@ fn taken_back(tour: &Tour) {
     let changed = "echo '# mine' >> /etc/gauntlet/gauntlet.toml";
     tour.says(&format!("{changed}\n{SETUP}; [ $? = 2 ]"), &["--force replaces it"]);
     tour.says("gauntlet setup trial --dry-run", &["/srv/trial/gauntlet.toml: would be written"]);
+}
+
+/// Removing the package says that Postfix still needs it; a purge leaves nothing of a set-up.
+fn removed(tour: &Tour) {
+    tour.run(&format!("{SETUP} --force; [ $? = 1 ]"));
+    let still = ["Postfix still hands its mail to the node", "run `gauntlet setup undo`"];
+    tour.says("dpkg -r gauntlet", &still);
+    tour.says("dpkg -P gauntlet; ls /etc/gauntlet", &["gauntlet.toml.setup.json"]);
+    // The configuration is the package's again, and not what the set-up wrote.
+    let back = ["settings are as they were before", "kept, it was changed since"];
+    tour.says(&format!("{INSTALL}; gauntlet setup undo; [ $? = 1 ]"), &back);
+    tour.run("diff -r /etc/postfix /srv/postfix.before");
+    tour.says(
+        "gauntlet setup front --name mx.example.org --domain example.org \
+               --next-hop 127.0.0.1:26 --force; ls /etc/gauntlet",
+        &["before-setup-1"],
+    );
+    let said = tour.run("dpkg -P gauntlet; [ ! -e /etc/gauntlet ]");
+    assert!(!said.contains("Postfix"), "{said}");
 }

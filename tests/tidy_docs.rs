@@ -1,7 +1,8 @@
 //! Pages that name code: each named file exists, and has what the page says that it has.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -119,4 +120,43 @@ fn lines_of_pages_and_comments_fit() {
         comments.for_each(|(at, line)| note(&source, at, line));
     }
     assert!(wide.is_empty(), "longer than {COLUMNS_MAX} columns:\n{}", wide.join("\n"));
+}
+
+/// mdBook, which the test command installs.
+fn mdbook() -> Option<PathBuf> {
+    let usual = root().join("target/peers/mdbook/bin/mdbook");
+    let named = std::env::var_os("GAUNTLET_MDBOOK").map_or(usual, PathBuf::from);
+    if !named.is_file() {
+        assert!(std::env::var_os("CI").is_none(), "mdBook is not installed (./check does it)");
+        eprintln!("SKIPPED: mdBook is not installed (./check does it)");
+        return None;
+    }
+    Some(named)
+}
+
+#[test]
+fn mdbook_makes_a_book_of_the_handbook_that_can_be_searched() {
+    let Some(mdbook) = mdbook() else { return };
+    let book = tempfile::tempdir().unwrap();
+    let mut command = Command::new(mdbook);
+    command.arg("build").arg("--dest-dir").arg(book.path()).arg(root().join("docs"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let links = summary.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    let pages: Vec<&str> = links.map(|(page, _)| page).collect();
+    assert!(pages.len() > 40, "{pages:?}");
+    for page in pages {
+        // mdBook's own rule for the page of a folder.
+        let name = page.replace("README.md", "index.md");
+        let html = book.path().join(name).with_extension("html");
+        assert!(html.is_file(), "{page} is not in the book");
+    }
+    let files = std::fs::read_dir(book.path()).unwrap().flatten().map(|entry| entry.path());
+    let is_index =
+        |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("searchindex"));
+    let index = files.into_iter().find(is_index).expect("an index for the search");
+    assert!(std::fs::read_to_string(index).unwrap().contains("quarantine"));
 }

@@ -65,8 +65,8 @@ pub(crate) async fn copy_day(session: &Session, from: i64, to: i64) -> Result<()
     Ok(())
 }
 
-/// The body of a pack ([`gauntlet_array::pack`]) with other cursors and times of reception, pressed as
-/// a node does that is not far behind.
+/// The body of a pack ([`gauntlet_array::pack`]) with other cursors and times of reception, pressed
+/// as a node does that is not far behind.
 fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
     /// `received_ms` and the type of what follows, as MessagePack has them.
     const RECEIVED: &[u8] = b"\xabreceived_ms\xcf";

@@ -25,6 +25,15 @@ const CALIBRATION: &str = r#"{"spam": 120, "good": 80, "released": 7, "known_aut
     "promised": 0.01, "configured": 0.986468, "probability": 0.912, "interval": [0.71, 0.98],
     "over": 1.0, "found": 0.0125, "found_max": 0.057}]}"#;
 
+/// Times of the node: bounds in milliseconds, and how many of 100 were at most so long.
+const TIMES: [(&str, [(f64, u32); 3]); 5] = [
+    ("answer", [(5.0, 40), (25.0, 90), (100.0, 100)]),
+    ("facts", [(2.0, 30), (20.0, 80), (500.0, 100)]),
+    ("scan", [(1.0, 60), (5.0, 92), (25.0, 100)]),
+    ("spool", [(1.0, 45), (5.0, 97), (25.0, 100)]),
+    ("delivery", [(10.0, 35), (100.0, 93), (1000.0, 100)]),
+];
+
 /// A node whose queue is a list.
 pub(crate) struct ListNode {
     pub(crate) quarantine: Arc<Quarantine>,
@@ -146,7 +155,15 @@ impl NodeHandle for ListNode {
     }
 
     fn metrics(&self) -> String {
-        "# HELP gauntlet_test A test.\n# TYPE gauntlet_test counter\ngauntlet_test 1\n".to_owned()
+        let test = "# HELP gauntlet_test A test.\n# TYPE gauntlet_test counter\ngauntlet_test 1\n";
+        let histograms = TIMES.iter().map(|(name, buckets)| {
+            let line = |(ms, count): &(f64, u32)| {
+                format!("gauntlet_{name}_seconds_bucket{{le=\"{}\"}} {count}\n", ms / 1000.0)
+            };
+            let lines: String = buckets.iter().map(line).collect();
+            format!("{lines}gauntlet_{name}_seconds_count 100\n")
+        });
+        histograms.fold(test.to_owned(), |text, histogram| text + &histogram)
     }
 
     fn senders_changed(&self) -> Result<(), NodeError> {
