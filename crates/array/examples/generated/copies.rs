@@ -24,9 +24,34 @@ pub(crate) async fn make_index(session: &Session) -> Result<(), Box<dyn Error>> 
     Ok(session.client().batch_execute(sql).await?)
 }
 
-/// Makes the index of one day.
+/// Whether a day was copied to its end; what there is of one that was not is removed.
+pub(crate) async fn is_there(
+    session: &Session,
+    from: i64,
+    to: i64,
+) -> Result<bool, Box<dyn Error>> {
+    let client = session.client();
+    let (old, new) = (i32::try_from(from)?, i32::try_from(to)?);
+    // Counts are written last.
+    let counted = "SELECT EXISTS (SELECT FROM log_count WHERE minute >= $1 AND minute < $2)";
+    let minutes = |day: i32| day * 1_440;
+    let row = client.query_one(counted, &[&minutes(new), &minutes(new + 1)]).await?;
+    if row.get(0) || old == new {
+        return Ok(true);
+    }
+    let table = format!("DROP TABLE IF EXISTS log_pack_{}", day_name(to).replace('-', "_"));
+    client.batch_execute(&table).await?;
+    Ok(false)
+}
+
+/// Makes the index of one day, if it has none.
 pub(crate) async fn index_day(session: &Session, day: i64) -> Result<(), Box<dyn Error>> {
     let name = day_name(day).replace('-', "_");
+    let indexed = "SELECT EXISTS (SELECT FROM pg_indexes WHERE tablename = $1 \
+                   AND indexdef LIKE '%gin%')";
+    if session.client().query_one(indexed, &[&format!("log_pack_{name}")]).await?.get(0) {
+        return Ok(());
+    }
     // It may take longer than a statement of a node may.
     let sql = format!(
         "SET statement_timeout = 0; SET maintenance_work_mem = '1GB'; \
