@@ -34,6 +34,7 @@ Examples:
   gauntlet array init --config /etc/gauntlet/gauntlet.toml
   gauntlet array nodes
   gauntlet array policy publish policy.toml --note 'shops are bulk'
+  gauntlet array drain mx2 --wait
   gauntlet array order mx2 release 0ABC-1 --wait";
 
 /// Arguments of `gauntlet array`.
@@ -107,6 +108,16 @@ enum ArrayCommand {
         #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "60", value_name = "SECONDS", global = true)]
         wait: Option<u64>,
     },
+    /// Have a node take no new mail, and finish its queue
+    ///
+    /// The same as `array order NODE drain`.
+    #[command(after_help = DRAIN_HELP)]
+    Drain(Ordered),
+    /// Have a node that drains take mail again
+    ///
+    /// The same as `array order NODE undrain`.
+    #[command(after_help = "Examples:\n  gauntlet array undrain mx2 --wait")]
+    Undrain(Ordered),
     /// Write days of the message log as Parquet files, for DuckDB, ClickHouse or Spark
     Export(export::ExportArgs),
     /// List the last orders and what came of them
@@ -120,6 +131,25 @@ enum ArrayCommand {
         json: bool,
     },
 }
+
+/// A node that is given an order without arguments.
+#[derive(Debug, clap::Args)]
+struct Ordered {
+    /// Name of the node
+    node: String,
+    /// Wait until it is done, at most so many seconds [60 without a number]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "60", value_name = "SECONDS")]
+    wait: Option<u64>,
+}
+
+const DRAIN_HELP: &str = "\
+It stays so until `gauntlet array undrain`, over restarts, too. --wait waits for the node's word
+that it drains, not for the end of its sessions and queue: `gauntlet array nodes` says what is
+left, and `gauntlet drain --wait` on the node itself waits for that.
+
+Examples:
+  gauntlet array drain mx2 --wait
+  gauntlet array nodes";
 
 const ORDER_HELP: &str = "\
 An order waits in the database until the node takes it; it is carried out once, however often either
@@ -262,6 +292,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             ArrayCommand::Export(args) => export::run(&session, &config, args, out).await,
             ArrayCommand::Order { node, order, wait } => {
                 give(&session, out, (node, &order.order()), *wait).await
+            }
+            ArrayCommand::Drain(to) => {
+                give(&session, out, (&to.node, &Order::Drain), to.wait).await
+            }
+            ArrayCommand::Undrain(to) => {
+                give(&session, out, (&to.node, &Order::Undrain), to.wait).await
             }
             ArrayCommand::Orders { limit, json } => {
                 for row in orders::list(&session, *limit).await? {

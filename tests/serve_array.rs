@@ -209,4 +209,20 @@ fn a_queue_moves_to_another_node_once_while_its_own_drains() {
     });
     let wrong = gauntlet(&one, &["queue", "move", "--to", "mx9.test"]);
     assert!(!wrong.status.success());
+    drained_by_short_commands(&two);
+}
+
+/// `array drain NODE` and `array undrain NODE` are orders as the longer ones are.
+fn drained_by_short_commands(two: &Node) {
+    let said = done(two, &["array", "undrain", "mx1.test", "--wait"]);
+    assert!(said.contains(" undrain ") && said.contains("it takes mail again"), "{said}");
+    two.wait_until("it does", || is_said(two, "mx1.test", "active"));
+    let said = done(two, &["array", "drain", "mx1.test", "--wait=30"]);
+    assert!(said.contains(" drain ") && said.contains("it takes no new mail"), "{said}");
+    two.wait_until("it drains", || is_said(two, "mx1.test", "draining"));
+    let said = done(two, &["array", "undrain", "mx1.test"]);
+    assert!(said.contains("is given"), "{said}");
+    two.wait_until("it takes mail", || is_said(two, "mx1.test", "active"));
+    let wrong = gauntlet(two, &["array", "drain", "mx9.test"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("gauntlet array nodes"));
 }
