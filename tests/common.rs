@@ -14,6 +14,7 @@ pub(crate) mod debian_machine;
 pub(crate) mod exim;
 pub(crate) mod launch;
 pub(crate) mod namespaces;
+pub(crate) mod own_network;
 pub(crate) mod postfix;
 pub(crate) mod running;
 pub(crate) mod served;

@@ -70,6 +70,7 @@ mod serve_array;
 mod serve_array_ages;
 mod serve_array_database;
 mod serve_array_editions;
+mod serve_array_exchangers;
 mod serve_array_faults;
 mod serve_array_held;
 mod serve_array_join;

@@ -36,16 +36,23 @@ impl Zone {
     /// After a line `$ZONE name` come the records of a zone of that name, with names relative to
     /// the root too.
     pub(crate) fn serve(records: &str) -> Option<Self> {
-        Self::start(records, "")
+        Self::start(records, "", port::free_port(&["127.0.0.1"]))
+    }
+
+    /// The same on this port of 127.0.0.1: 53, for a network of a test's own.
+    #[allow(dead_code, reason = "each test file uses a part")]
+    pub(crate) fn serve_at(port: u16, records: &str) -> Option<Self> {
+        Self::start(records, "", port)
     }
 
     /// The same, with every answer signed; [`Zone::trust_anchor`] has the key.
     #[allow(dead_code, reason = "each test file uses a part")]
     pub(crate) fn serve_signed(records: &str) -> Option<Self> {
-        Self::start(records, "    dnssec-signing: on\n    dnssec-policy: test\n")
+        let options = "    dnssec-signing: on\n    dnssec-policy: test\n";
+        Self::start(records, options, port::free_port(&["127.0.0.1"]))
     }
 
-    fn start(records: &str, zone_options: &str) -> Option<Self> {
+    fn start(records: &str, zone_options: &str, port: u16) -> Option<Self> {
         let program = ["/usr/sbin/knotd", "/usr/bin/knotd"]
             .into_iter()
             .find(|p| std::path::Path::new(p).exists());
@@ -55,7 +62,6 @@ impl Zone {
             return None;
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let port = port::free_port(&["127.0.0.1"]);
         let at = folder.path().display();
         let conf = format!(
             "server:\n    rundir: {at}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    \
