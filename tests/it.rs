@@ -22,6 +22,8 @@ mod digest_command;
 mod dkim_verifiers;
 mod dmarc_reports;
 mod doctor_relays;
+#[path = "../crates/array/tests/duckdb.rs"]
+mod duckdb;
 mod engines;
 mod evaluate_stream;
 mod facts_command;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use gauntlet_array::export::{ExportOptions, Exported, days, export_day};
@@ -16,6 +15,7 @@ use gauntlet_store::record::Event;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 
+use crate::duckdb;
 use crate::logs::{DAY, Node, database, delivered, record, tls};
 use crate::postgres::Server;
 
@@ -108,37 +108,17 @@ async fn a_day_is_exported_each_message_once_as_it_is_now() {
     assert_eq!(nothing, Exported::default());
 }
 
-/// The Python that has DuckDB. None, with a loud note, if it is not installed; then a test in CI
-/// fails.
-fn python() -> Option<PathBuf> {
-    let named = std::env::var_os("GAUNTLET_DUCKDB_PYTHON").map(PathBuf::from);
-    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers/duckdb/bin/python");
-    let found = named.into_iter().chain([usual]).find(|path| path.is_file());
-    if found.is_none() {
-        let missing = "DuckDB is not installed (./check does it)";
-        assert!(std::env::var_os("CI").is_none(), "{missing}");
-        eprintln!("SKIPPED: {missing}");
-    }
-    found
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn duckdb_reads_what_was_exported() {
-    let (Some(server), Some(python)) = (Server::start(&["fsync=off"]), python()) else { return };
+    let (Some(server), Some(python)) = (Server::start(&["fsync=off"]), duckdb::python()) else {
+        return;
+    };
     let session = schema::session(&database(&server.uri())).await.unwrap();
     let _nodes = two_nodes(&session).await;
     let folder = tempfile::tempdir().unwrap();
     let store = objects(folder.path());
     export_day(&session, &store, DAY / DAY_MS, SMALL, |_| {}).await.unwrap();
-    let ask = |sql: &str| {
-        let program = "import duckdb, json, sys; \
-            print(json.dumps(duckdb.sql(sys.argv[1]).fetchall(), default=str))";
-        let table = format!("read_parquet('{}/messages/*/*.parquet')", folder.path().display());
-        let sql = sql.replace("messages", &table);
-        let asked = Command::new(&python).args(["-c", program, &sql]).output().unwrap();
-        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
-        String::from_utf8(asked.stdout).unwrap().trim().to_owned()
-    };
+    let ask = |sql: &str| duckdb::ask(&python, folder.path(), sql);
     let by_node =
         ask("SELECT day::VARCHAR, node, count(*) FROM messages GROUP BY ALL ORDER BY ALL");
     assert_eq!(by_node, r#"[["2026-11-21", "one", 400], ["2026-11-21", "two", 400]]"#);

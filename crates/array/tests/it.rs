@@ -2,6 +2,7 @@
 
 mod bodies_bytes;
 mod bodies_walk;
+mod duckdb;
 mod export;
 mod faults;
 mod fuzz_smoke;

@@ -99,6 +99,20 @@ impl S3 {
         panic!("the S3 server does not answer");
     }
 
+    /// Copies the objects below this name into a folder, as somebody else's S3 client does it.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn download(&self, name: &str, into: &Path) {
+        let copied = Command::new(program().unwrap())
+            .args(["copy", &format!(":s3:mail/{name}")])
+            .arg(into)
+            .args(["--s3-provider", "Other", "--s3-access-key-id", "KEYID"])
+            .args(["--s3-secret-access-key", "s3cr/et+key", "--config", "/dev/null"])
+            .args(["--s3-endpoint", &format!("http://127.0.0.1:{}", self.port)])
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    }
+
     /// The files of all objects, sorted.
     #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
     pub(crate) fn files(&self) -> Vec<PathBuf> {
