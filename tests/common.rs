@@ -12,6 +12,7 @@ mod commands;
 pub(crate) mod debian;
 pub(crate) mod debian_machine;
 pub(crate) mod exim;
+pub(crate) mod far;
 pub(crate) mod launch;
 pub(crate) mod namespaces;
 pub(crate) mod own_network;

@@ -73,6 +73,7 @@ mod serve_array_ages;
 mod serve_array_database;
 mod serve_array_editions;
 mod serve_array_exchangers;
+mod serve_array_far;
 mod serve_array_faults;
 mod serve_array_held;
 mod serve_array_join;

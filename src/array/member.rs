@@ -9,8 +9,8 @@ use gauntlet_array::editions::{self, Kind, Scope};
 use gauntlet_array::nodes::NodeRow;
 use gauntlet_array::orders::{self, Order, OrderRow};
 use gauntlet_array::{
-    Database, Duties, HeldParts, Member, MemberOptions, MemberState, SharedLog, SharedParts,
-    SharedQuarantine, schema,
+    Duties, HeldParts, Member, MemberOptions, MemberState, Readers, SharedLog, SharedParts,
+    SharedQuarantine,
 };
 use gauntlet_console::{ArrayNode, ArrayView};
 use gauntlet_gateway::Node;
@@ -22,7 +22,7 @@ use gauntlet_store::log::{
 };
 use gauntlet_store::quarantine::AuditLine;
 use gauntlet_store::{Log, Policies, StoreError, Users, reference};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use super::running::RunningNode;
@@ -39,7 +39,8 @@ const END_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Membership {
     started_ms: i64,
     state: Arc<Mutex<MemberState>>,
-    database: Database,
+    /// Connections for what is published and ordered.
+    orders: Readers,
     /// When a replica is asked again that did not answer while the database was away; none without
     /// a replica.
     replica_due: Option<Mutex<Instant>>,
@@ -118,7 +119,7 @@ impl Membership {
             log: access::shared_log(&config, &runtime)?,
             held: shared,
             duties: Duties::new(database.clone(), runtime.handle().clone(), identity),
-            database,
+            orders: Readers::new(database, runtime.handle().clone()),
             replica_due: (!config.array.replica.is_empty()).then(|| Mutex::new(Instant::now())),
             stop,
             task: Mutex::new(Some(task)),
@@ -190,13 +191,13 @@ impl Membership {
     /// # Errors
     /// If the database cannot be used: then no node has it.
     pub(crate) fn publish_policy(&self, text: &str, who: &str, note: &str) -> anyhow::Result<i64> {
-        self.runtime_handle()?.block_on(async {
-            let session = schema::session(&self.database).await?;
-            let scope = Scope::All;
-            let made =
-                editions::publish(&session, Kind::Policy, &scope, None, (text, who, note)).await?;
-            Ok(made)
-        })
+        self.check_running()?;
+        let made = self.orders.ask(|session| async move {
+            let what = (text, who, note);
+            let made = editions::publish(&session, Kind::Policy, &Scope::All, None, what).await;
+            (session, made)
+        })?;
+        Ok(made)
     }
 
     /// Gives orders, each to the node that is named, and waits for the answers, at most so long.
@@ -210,16 +211,18 @@ impl Membership {
         who: &str,
         wait: Duration,
     ) -> anyhow::Result<Vec<OrderRow>> {
-        self.runtime_handle()?.block_on(async {
-            let session = schema::session(&self.database).await?;
-            Ok(orders::give_and_wait(&session, wanted, who, wait).await?)
-        })
+        self.check_running()?;
+        let given = self.orders.ask(|session| async move {
+            let given = orders::give_and_wait(&session, wanted, who, wait).await;
+            (session, given)
+        })?;
+        Ok(given)
     }
 
-    fn runtime_handle(&self) -> anyhow::Result<Handle> {
+    fn check_running(&self) -> anyhow::Result<()> {
         let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        let runtime = runtime.as_ref().map(|runtime| runtime.handle().clone());
-        runtime.ok_or_else(|| anyhow::anyhow!("the node is stopping"))
+        anyhow::ensure!(runtime.is_some(), "the node is stopping");
+        Ok(())
     }
 
     /// What was done on other nodes, newest first; nothing while the database is away.

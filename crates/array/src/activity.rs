@@ -150,7 +150,7 @@ impl ActivityShipper {
         let (item, detail) = (of(|line| &line.item), of(|line| &line.detail));
         let sql = "INSERT INTO activity SELECT $1, $2, * FROM unnest($3::bigint[], $4::bigint[], \
                    $5::text[], $6::text[], $7::text[], $8::text[]) ON CONFLICT DO NOTHING";
-        let values: [crate::database::Value<'_>; 8] =
+        let values: [crate::value::Value<'_>; 8] =
             [&self.node, &log.number(), &times, &numbers, &who, &action, &item, &detail];
         session.execute("shipping the activity of this node", sql, &values).await.map(drop)
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use tokio::sync::mpsc;
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row};
 
 use crate::address::{DatabaseAddress, TlsMode};
 use crate::error::{ArrayError, message_of};
 use crate::tls::{DatabaseTls, MakeTls};
+use crate::value::{Value, all_typed};
 
 /// Notifications that may wait for their reader; more are dropped, since each says only "look".
 const NOTIFICATIONS_MAX: usize = 64;
@@ -40,9 +40,6 @@ pub struct Database {
     options: DatabaseOptions,
     servers: TargetSessionAttrs,
 }
-
-/// A value of a statement.
-pub type Value<'a> = &'a (dyn ToSql + Sync);
 
 /// What the server told between answers: the names of channels, with what was said on them.
 pub type Notifications = mpsc::Receiver<(String, String)>;
@@ -195,7 +192,7 @@ impl Session {
         self.notifications.take()
     }
 
-    /// The rows of a query.
+    /// The rows of a query, in one exchange with the server.
     ///
     /// # Errors
     /// As [`Session::within`].
@@ -205,21 +202,7 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, ArrayError> {
-        self.within(doing, self.client.query(sql, values)).await
-    }
-
-    /// The same with the types of the values said: the server need not be asked for them first,
-    /// which saves a round trip.
-    ///
-    /// # Errors
-    /// As [`Session::within`].
-    pub async fn rows_of(
-        &self,
-        doing: &'static str,
-        sql: &str,
-        values: &[(Value<'_>, Type)],
-    ) -> Result<Vec<Row>, ArrayError> {
-        self.within(doing, self.client.query_typed(sql, values)).await
+        self.within(doing, self.client.query_typed(sql, &all_typed(values))).await
     }
 
     /// Hands each row on while the server sends the next ones.
@@ -230,10 +213,10 @@ impl Session {
         &self,
         doing: &'static str,
         sql: &str,
-        values: &[(Value<'_>, Type)],
+        values: &[Value<'_>],
         mut take: impl FnMut(&Row) -> Result<(), ArrayError>,
     ) -> Result<(), ArrayError> {
-        let values = values.iter().map(|(value, of)| (*value, of.clone()));
+        let values = all_typed(values);
         let asking = async {
             let rows = self.client.query_typed_raw(sql, values).await?;
             let mut rows = std::pin::pin!(rows);
@@ -256,7 +239,7 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Option<Row>, ArrayError> {
-        self.within(doing, self.client.query_opt(sql, values)).await
+        self.within(doing, self.client.query_typed_opt(sql, &all_typed(values))).await
     }
 
     /// Runs a statement. Returns how many rows it concerned.
@@ -269,7 +252,7 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<u64, ArrayError> {
-        self.within(doing, self.client.execute(sql, values)).await
+        self.within(doing, self.client.execute_typed(sql, &all_typed(values))).await
     }
 
     /// Runs several statements without values, as one transaction of its own.

@@ -117,7 +117,7 @@ impl Duties {
         let sql = "UPDATE duty SET taken = now() WHERE name = $1 AND due = $2 AND node = \
                    (SELECT id FROM node WHERE identity = $3)";
         self.ask(async |session| {
-            let values: [crate::database::Value<'_>; 3] = [&name, &due_ms, &self.identity];
+            let values: [crate::value::Value<'_>; 3] = [&name, &due_ms, &self.identity];
             Ok(session.execute("keeping a duty of the array", sql, &values).await? == 1)
         })
     }
@@ -130,7 +130,7 @@ impl Duties {
         let sql = "SELECT 1 FROM duty WHERE name = $1 AND due = $2 AND node = \
                    (SELECT id FROM node WHERE identity = $3 AND state = 'active')";
         self.ask(async |session| {
-            let values: [crate::database::Value<'_>; 3] = [&name, &due_ms, &self.identity];
+            let values: [crate::value::Value<'_>; 3] = [&name, &due_ms, &self.identity];
             Ok(session.row("asking whose a duty of the array is", sql, &values).await?.is_some())
         })
     }
@@ -144,7 +144,7 @@ impl Duties {
         let sql = "UPDATE duty SET done = coalesce(done, now()) WHERE name = $1 AND due = $2 \
                    AND node = (SELECT id FROM node WHERE identity = $3 AND state = 'active')";
         self.ask(async |session| {
-            let values: [crate::database::Value<'_>; 3] = [&name, &due_ms, &self.identity];
+            let values: [crate::value::Value<'_>; 3] = [&name, &due_ms, &self.identity];
             Ok(session.execute("settling a duty of the array", sql, &values).await? == 1)
         })
     }
@@ -173,7 +173,7 @@ impl Duties {
              AND d.item = h.item) ORDER BY h.seq DESC LIMIT $2"
         );
         self.ask(async |session| {
-            let values: [crate::database::Value<'_>; 2] = [&address, &FRESH_MAX];
+            let values: [crate::value::Value<'_>; 2] = [&address, &FRESH_MAX];
             let rows = session.rows("reading held mail for a digest", &sql, &values).await?;
             rows.iter().map(held).collect()
         })

@@ -110,15 +110,15 @@ pub async fn publish(
     let scope = scope.name();
     let sql = "INSERT INTO edition (kind, scope, body, who, note) SELECT $1, $2, $3, $4, $5 \
                WHERE $6::bigint IS NULL OR $6 = (SELECT coalesce(max(number), 0) FROM edition \
-               WHERE kind = $1 AND scope = $2) RETURNING number";
-    let values: [crate::database::Value<'_>; 6] = [&kind.name(), &scope, &body, &who, &note, &base];
+               WHERE kind = $1 AND scope = $2) RETURNING number, pg_notify($7, $1)";
+    let values: [crate::value::Value<'_>; 7] =
+        [&kind.name(), &scope, &body, &who, &note, &base, &CHANNEL];
     let Some(row) = session.row(DOING, sql, &values).await? else {
         return Err(ArrayError::Statement {
             doing: DOING,
             cause: format!("{scope} was changed meanwhile; look at the newest, then publish again"),
         });
     };
-    session.rows(DOING, "SELECT pg_notify($1, $2)", &[&CHANNEL, &kind.name()]).await?;
     Ok(row.get(0))
 }
 

@@ -2,19 +2,20 @@
 
 use std::future::Future;
 
+use futures_util::future::try_join;
 use gauntlet_store::quarantine::{FolderSummary, Held, HeldMail, HeldPage, HeldQuery, State};
 use gauntlet_store::{BodyKeys, StoreError, reference};
 use tokio::runtime::Handle;
-use tokio_postgres::types::ToSql;
 
 use crate::bodies;
-use crate::database::{Database, Session, Value};
+use crate::database::{Database, Session};
 use crate::error::ArrayError;
 use crate::held_rows::{COLUMNS, held};
 use crate::held_settled::{LOOKED_AT, settle};
 use crate::objects::Objects;
 use crate::orders;
 use crate::readers::{Readers, store_error};
+use crate::value::{Typed, Value};
 
 /// The held mail of all nodes. Its methods block, and may be called from any thread that is not one
 /// of the runtime's own.
@@ -105,12 +106,17 @@ async fn search(session: &Session, query: &HeldQuery) -> Result<HeldPage, ArrayE
         values.len()
     );
     let values: Vec<Value<'_>> = values.iter().map(|value| &**value as Value<'_>).collect();
-    let rows = session.rows("searching held mail", &sql, &values).await?;
+    // In one exchange with the server, the orders after the items.
+    let (rows, orders) = try_join(
+        session.rows("searching held mail", &sql, &values),
+        orders::of_held_mail(session, LOOKED_AT),
+    )
+    .await?;
     let mut items: Vec<Held> = rows.iter().map(held).collect::<Result<_, _>>()?;
     let more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| more).map(|item| item.seq);
-    settle(&mut items, &orders::of_held_mail(session, LOOKED_AT).await?);
+    settle(&mut items, &orders);
     items.retain(|held| query.state.is_none_or(|state| held.state == state));
     Ok(HeldPage { items, next })
 }
@@ -121,11 +127,16 @@ async fn get(session: &Session, reference: &str) -> Result<Option<Held>, ArrayEr
         "SELECT {COLUMNS} FROM held AS h JOIN node AS n ON n.id = h.node WHERE h.item = $1 \
          AND ($2::text IS NULL OR n.name = $2) ORDER BY h.seq DESC LIMIT 2"
     );
-    let rows = session.rows("reading a held message", &sql, &[&id, &node]).await?;
+    let values: [Value<'_>; 2] = [&id, &node];
+    let (rows, orders) = try_join(
+        session.rows("reading a held message", &sql, &values),
+        orders::of_held_mail(session, LOOKED_AT),
+    )
+    .await?;
     let mut found = rows.iter().map(held).collect::<Result<Vec<_>, _>>()?;
     only_one(id, found.iter().map(|held| held.node.as_str()))?;
     found.truncate(1);
-    settle(&mut found, &orders::of_held_mail(session, LOOKED_AT).await?);
+    settle(&mut found, &orders);
     Ok(found.pop())
 }
 
@@ -212,12 +223,12 @@ async fn recipients_with_held(
 }
 
 /// The query as SQL: conditions joined by AND, and their values in order.
-fn conditions(query: &HeldQuery) -> (String, Vec<Box<dyn ToSql + Sync + Send>>) {
+fn conditions(query: &HeldQuery) -> (String, Vec<Box<dyn Typed + Send>>) {
     // Written out, for the index of what is held.
     let of_state = if query.state == Some(State::Held) { "h.state = 'held'" } else { "true" };
     let mut clauses = vec![of_state.to_owned()];
-    let mut values: Vec<Box<dyn ToSql + Sync + Send>> = Vec::new();
-    let mut add = |clause: &str, value: Box<dyn ToSql + Sync + Send>| {
+    let mut values: Vec<Box<dyn Typed + Send>> = Vec::new();
+    let mut add = |clause: &str, value: Box<dyn Typed + Send>| {
         values.push(value);
         clauses.push(clause.replace('?', &format!("${}", values.len())));
     };

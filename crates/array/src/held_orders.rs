@@ -25,7 +25,7 @@ impl SharedQuarantine {
     /// done when its node takes it. Blocks.
     ///
     /// # Errors
-    /// If an order cannot be given. Those before it are.
+    /// If an order cannot be given: then none of them is.
     pub fn give(
         &self,
         wanted: &[(String, Order)],

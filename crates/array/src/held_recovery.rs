@@ -52,7 +52,7 @@ impl SharedQuarantine {
         let sql = "SELECT h.item FROM held AS h JOIN node AS n ON n.id = h.node \
                    WHERE n.name = $1 AND h.item = ANY($2)";
         self.ask(|session| async move {
-            let values: [crate::database::Value<'_>; 2] = [&node, &items];
+            let values: [crate::value::Value<'_>; 2] = [&node, &items];
             let rows = session.rows("looking for a node's held mail", sql, &values).await;
             (session, rows.map(|rows| rows.iter().map(|row| row.get(0)).collect()))
         })
@@ -67,7 +67,7 @@ impl SharedQuarantine {
                    FROM held AS h JOIN node AS n ON n.id = h.node \
                    WHERE n.name = $1 AND h.seq > $2 ORDER BY h.seq LIMIT $3";
         self.ask(|session| async move {
-            let values: [crate::database::Value<'_>; 3] = [&node, &seq, &ROWS_AT_ONCE];
+            let values: [crate::value::Value<'_>; 3] = [&node, &seq, &ROWS_AT_ONCE];
             let rows = session.rows("reading a node's held mail", sql, &values).await;
             let item = |row: &tokio_postgres::Row| KnownItem {
                 seq: row.get(0),

@@ -9,8 +9,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::authority::Issued;
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
+use crate::value::Value;
 
 /// What a token begins with: its version.
 const PREFIX: &str = "gauntlet1.";

@@ -26,6 +26,8 @@ const KEPT: usize = 10_000;
 const UPGRADE: &str = "upgrade";
 /// Between two looks whether an order is done.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// Doing what, for errors.
+const DOING: &str = "giving an order to a node";
 /// Longest outcome, in bytes.
 const OUTCOME_BYTES_MAX: usize = 4_096;
 
@@ -162,22 +164,48 @@ pub async fn give(
     order: &Order,
     who: &str,
 ) -> Result<i64, ArrayError> {
-    const DOING: &str = "giving an order to a node";
-    let arguments = serde_json::to_string(order).unwrap_or_default();
-    let sql = "INSERT INTO node_order (node, kind, arguments, who) \
-               SELECT id, $2, $3, $4 FROM node WHERE name = $1 AND state = 'active' RETURNING id";
-    let row = session.row(DOING, sql, &[&node, &order.name(), &arguments, &who]).await?;
-    let row = row.ok_or_else(|| ArrayError::Statement {
-        doing: DOING,
-        cause: match node.contains(" (removed ") {
-            true => format!(
-                "{node} takes no part any more: `gauntlet array rejoin` there, or decide there"
-            ),
-            false => format!("the array has no node {node}; `gauntlet array nodes` lists them"),
-        },
-    })?;
-    session.rows(DOING, "SELECT pg_notify($1, 'order')", &[&CHANNEL]).await?;
-    Ok(row.get(0))
+    let given = give_all(session, &[(node, order)], who).await?;
+    given.first().copied().ok_or_else(|| no_node(node))
+}
+
+/// Gives these orders, each to the node that is named: all of them or none, in one exchange with
+/// the server. Returns their numbers, in their order.
+async fn give_all(
+    session: &Session,
+    wanted: &[(&str, &Order)],
+    who: &str,
+) -> Result<Vec<i64>, ArrayError> {
+    let sql = "WITH wanted AS (SELECT n.id, w.kind, w.arguments, w.place FROM \
+               unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY \
+               AS w (node, kind, arguments, place) \
+               JOIN node n ON n.name = w.node AND n.state = 'active'), \
+               given AS (INSERT INTO node_order (node, kind, arguments, who) \
+               SELECT id, kind, arguments, $4 FROM wanted \
+               WHERE (SELECT count(*) FROM wanted) = cardinality($1) ORDER BY place RETURNING id) \
+               SELECT id, pg_notify($5, 'order') FROM given ORDER BY id";
+    let nodes: Vec<&str> = wanted.iter().map(|(node, _)| *node).collect();
+    let kinds: Vec<&str> = wanted.iter().map(|(_, order)| order.name()).collect();
+    let arguments = wanted.iter().map(|(_, order)| serde_json::to_string(order));
+    let arguments: Vec<String> = arguments.map(Result::unwrap_or_default).collect();
+    let rows = session.rows(DOING, sql, &[&nodes, &kinds, &arguments, &who, &CHANNEL]).await?;
+    if rows.len() == wanted.len() {
+        return Ok(rows.iter().map(|row| row.get(0)).collect());
+    }
+    let sql = "SELECT w FROM unnest($1::text[]) AS w WHERE NOT EXISTS \
+               (SELECT 1 FROM node WHERE name = w AND state = 'active') LIMIT 1";
+    let missing = session.row(DOING, sql, &[&nodes]).await?;
+    let missing: Option<String> = missing.map(|row| row.get(0));
+    Err(no_node(missing.as_deref().or(nodes.first().copied()).unwrap_or_default()))
+}
+
+fn no_node(node: &str) -> ArrayError {
+    let cause = match node.contains(" (removed ") {
+        true => {
+            format!("{node} takes no part any more: `gauntlet array rejoin` there, or decide there")
+        }
+        false => format!("the array has no node {node}; `gauntlet array nodes` lists them"),
+    };
+    ArrayError::Statement { doing: DOING, cause }
 }
 
 /// Gives these orders, each to the node that is named, and waits for the answers, at most so long.
@@ -185,17 +213,15 @@ pub async fn give(
 /// its node takes it.
 ///
 /// # Errors
-/// If an order cannot be given. Those before it are.
+/// If an order cannot be given: then none of them is.
 pub async fn give_and_wait(
     session: &Session,
     wanted: &[(String, Order)],
     who: &str,
     wait: Duration,
 ) -> Result<Vec<OrderRow>, ArrayError> {
-    let mut ids = Vec::with_capacity(wanted.len());
-    for (node, order) in wanted {
-        ids.push(give(session, node, order, who).await?);
-    }
+    let wanted: Vec<(&str, &Order)> = wanted.iter().map(|(n, order)| (n.as_str(), order)).collect();
+    let ids = give_all(session, &wanted, who).await?;
     let deadline = Instant::now() + wait;
     loop {
         let rows = of_numbers(session, &ids).await?;

@@ -1,4 +1,5 @@
-//! Connections for those who read: a few are kept, a replica may stand before the primary.
+//! Connections for those who ask now and then: a few are kept, a replica may stand before the
+//! primary.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ const SESSIONS_KEPT: usize = 4;
 
 /// Asks the database on behalf of threads that may block.
 #[derive(Debug)]
-pub(crate) struct Readers {
+pub struct Readers {
     /// In the order in which they are tried.
     databases: Vec<Database>,
     runtime: Handle,
@@ -24,7 +25,7 @@ pub(crate) struct Readers {
 
 impl Readers {
     /// Asks this database. `runtime` carries the connections.
-    pub(crate) fn new(database: Database, runtime: Handle) -> Self {
+    pub fn new(database: Database, runtime: Handle) -> Self {
         Readers { databases: vec![database], runtime, sessions: Mutex::new(Vec::new()) }
     }
 
@@ -42,7 +43,7 @@ impl Readers {
     ///
     /// # Errors
     /// Of the question, or if no database can be reached.
-    pub(crate) fn ask<T, F>(&self, asking: impl FnOnce(Session) -> F) -> Result<T, StoreError>
+    pub fn ask<T, F>(&self, asking: impl FnOnce(Session) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = (Session, Result<T, ArrayError>)>,
     {

@@ -246,7 +246,8 @@ pub async fn check(session: &Session) -> Result<i32, ArrayError> {
 
 /// The schema of the tables and the one that they need; 0 if there are none.
 async fn found(session: &Session) -> Result<(i32, i32), ArrayError> {
-    let asked = session.client().query_one("SELECT found, needs FROM gauntlet.version", &[]);
+    let sql = "SELECT found, needs FROM gauntlet.version";
+    let asked = session.client().query_typed_one(sql, &[]);
     match tokio::time::timeout(std::time::Duration::from_secs(30), asked).await {
         Ok(Ok(row)) => Ok((row.get(0), row.get(1))),
         Ok(Err(error))

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use gauntlet_mail::date::{DAY_MS, day_name};
 use gauntlet_store::Log;
 use gauntlet_store::log::{Bucket, Changes, LoggedMessage};
+use tokio_postgres::types::ToSql;
 
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
 use crate::pack::{self, Pack};
 use crate::schema::TABLES_LOCK;
@@ -198,7 +199,8 @@ async fn send(
     let bodies: Vec<&[u8]> = packs.iter().map(|pack| pack.body.as_slice()).collect();
     let sending = async {
         client.batch_execute("BEGIN").await?;
-        let values: [Value<'_>; 7] = [&day, &node, &firsts, &lasts, &messages, &terms, &bodies];
+        let values: [&(dyn ToSql + Sync); 7] =
+            [&day, &node, &firsts, &lasts, &messages, &terms, &bodies];
         client.execute(INSERT, &values).await?;
         if !counts.is_empty() {
             let columns = Columns::of(counts);

@@ -8,10 +8,10 @@ use gauntlet_store::Log;
 use gauntlet_store::log::{Feedback, Top, TopKind};
 use gauntlet_verdict::Class;
 use serde::{Deserialize, Serialize};
-use tokio_postgres::types::Type;
 
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
+use crate::value::Value;
 
 /// Names that a node ships of a day and kind; the most frequent ones.
 const NAMES_SHIPPED_MAX: usize = 1_000;
@@ -191,9 +191,9 @@ impl KeptCounts {
         let (first, last) = (day(range.0), day(range.1.saturating_sub(1)));
         let sql = "SELECT day, node, xmin::text FROM log_day WHERE day >= $1 AND day <= $2 \
                    ORDER BY day, node";
-        let values: [(Value<'_>, Type); 2] = [(&first, Type::INT4), (&last, Type::INT4)];
+        let values: [Value<'_>; 2] = [&first, &last];
         let mut versions: BTreeMap<i32, Version> = BTreeMap::new();
-        for row in session.rows_of(DOING, sql, &values).await? {
+        for row in session.rows(DOING, sql, &values).await? {
             versions.entry(row.get(0)).or_default().push((row.get(1), row.get(2)));
         }
         let (mut days, mut changed) = (Vec::new(), Vec::new());
@@ -221,7 +221,7 @@ impl KeptCounts {
         let sql = "SELECT day, node, xmin::text, counts FROM log_day WHERE day = ANY ($1) \
                    ORDER BY day, node";
         let mut read: BTreeMap<i32, (Version, Vec<DayCounts>)> = BTreeMap::new();
-        for row in session.rows_of(DOING, sql, &[(days, Type::INT4_ARRAY)]).await? {
+        for row in session.rows(DOING, sql, &[days]).await? {
             let (version, counts) = read.entry(row.get(0)).or_default();
             version.push((row.get(1), row.get(2)));
             counts.push(DayCounts::read(row.get(3))?);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::{LoggedMessage, Matcher, terms_of};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
 use crate::pack::{Decoder, Unpacked, key, start_bytes};
+use crate::value::Value;
 
 /// Cursors of a millisecond (`store::log`).
 pub(super) const CURSORS_PER_MS: i64 = 4096;
@@ -254,17 +254,9 @@ impl Day<'_> {
                       last >= $4 AND first < $5 AND (last, number) < ($6, $7) \
                       ORDER BY last DESC, number DESC LIMIT $8) AS l OFFSET 0) AS p";
         let sql = reading(source, &keys);
-        let values: [(Value<'_>, Type); 8] = [
-            (&day, Type::INT4),
-            (&keys, Type::INT4_ARRAY),
-            (&bytes, Type::INT4),
-            (&since, Type::INT8),
-            (&until, Type::INT8),
-            (&before.last, Type::INT8),
-            (&before.number, Type::INT8),
-            (&limit, Type::INT8),
-        ];
-        let rows = self.session.rows_of(DOING, &sql, &values).await?;
+        let values: [Value<'_>; 8] =
+            [&day, &keys, &bytes, &since, &until, &before.last, &before.number, &limit];
+        let rows = self.session.rows(DOING, &sql, &values).await?;
         Ok(rows.iter().map(StoredPack::read).collect())
     }
 
@@ -274,13 +266,12 @@ impl Day<'_> {
         let mut sql = "SELECT last, number, node FROM log_pack WHERE day = $1 AND last >= $2 AND \
                        first < $3"
             .to_owned();
-        let mut values: Vec<(Value<'_>, Type)> =
-            vec![(&day, Type::INT4), (&since, Type::INT8), (&until, Type::INT8)];
+        let mut values: Vec<Value<'_>> = vec![&day, &since, &until];
         for any in self.required {
-            values.push((any, Type::INT4_ARRAY));
+            values.push(any);
             sql.push_str(&format!(" AND terms && ${}", values.len()));
         }
-        let rows = self.session.rows_of(DOING, &sql, &values).await?;
+        let rows = self.session.rows(DOING, &sql, &values).await?;
         let place = |row: &Row| Place { last: row.get(0), number: row.get(1), node: row.get(2) };
         let mut places: Vec<Place> = rows.iter().map(place).collect();
         places.retain(|place| (place.last, place.number) < (before.last, before.number));
@@ -305,13 +296,7 @@ impl Day<'_> {
                       (SELECT {columns} FROM log_pack WHERE day = $1 AND node = w.node AND \
                       number = w.number LIMIT 1) AS p";
         let sql = reading(source, keys);
-        let values: [(Value<'_>, Type); 5] = [
-            (&day, Type::INT4),
-            (&keys, Type::INT4_ARRAY),
-            (&bytes, Type::INT4),
-            (&nodes, Type::INT2_ARRAY),
-            (&numbers, Type::INT8_ARRAY),
-        ];
+        let values: [Value<'_>; 5] = [&day, &keys, &bytes, &nodes, &numbers];
         self.session.each_row(DOING, &sql, &values, |row| take(StoredPack::read(row))).await
     }
 

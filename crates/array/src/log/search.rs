@@ -8,28 +8,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use futures_util::future::try_join;
 use gauntlet_mail::date::{DAY_MS, day_number};
 use gauntlet_store::log::{Cursor, LoggedMessage, Matcher, Page, Query, id_term};
 use gauntlet_store::reference;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::day::{
     AllFound, CURSORS_PER_MS, DOING, Day, Found, Pace, WALKED_FIRST, day_start, required,
 };
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
 use crate::pack::{Unpacked, key};
+use crate::value::Value;
 
 /// The newest messages that match.
 pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, ArrayError> {
     let started = Instant::now();
     let matcher = Matcher::new(query);
-    let names = node_names(session).await?;
+    let (names, mut days) = try_join(node_names(session), days(session)).await?;
     let (since, until) = matcher.range();
     let limit = matcher.limit();
     let (required, mut pace, mut found) = (required(&matcher), Pace::default(), AllFound::new());
-    let mut days = days(session).await?;
     days.retain(|day| day_start(day + 1) > since && day_start(*day) < until);
     let (mut complete_from, mut is_whole) = (until, true);
     for (nth, day) in days.into_iter().enumerate() {
@@ -82,21 +82,21 @@ pub(super) async fn get(
     let asked = session
         .rows(
             DOING,
-            "SELECT terms, body, node FROM log_pack WHERE terms @> $1 \
-         AND ($2::text IS NULL OR node = (SELECT id FROM node WHERE name = $2)) \
-         ORDER BY day DESC, number DESC LIMIT 16",
+            "SELECT p.terms, p.body, (SELECT n.name FROM node AS n WHERE n.id = p.node) \
+         FROM log_pack AS p WHERE p.terms @> $1 \
+         AND ($2::text IS NULL OR p.node = (SELECT n.id FROM node AS n WHERE n.name = $2)) \
+         ORDER BY p.day DESC, p.number DESC LIMIT 16",
             &[&key, &node],
         )
         .await?;
     let rows = asked;
     for row in rows {
-        let (terms, body, node): (Vec<i32>, &[u8], i16) = (row.get(0), row.get(1), row.get(2));
+        let (terms, body): (Vec<i32>, &[u8]) = (row.get(0), row.get(1));
         let mut unpacked = Unpacked::new(body)?;
         for place in unpacked.find(&terms, std::slice::from_ref(&key)) {
             let mut message = unpacked.message(place)?;
             if message.record.id == id {
-                let names = node_names(session).await?;
-                message.node = names.get(&node).cloned().unwrap_or_default();
+                message.node = row.get::<_, Option<String>>(2).unwrap_or_default();
                 return Ok(Some(message));
             }
         }
@@ -122,7 +122,7 @@ pub(super) async fn oldest_ms(session: &Session) -> Result<Option<i64>, ArrayErr
 pub(crate) async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
     let sql = "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                WHERE i.inhparent = 'gauntlet.log_pack'::regclass";
-    let rows = session.rows_of(DOING, sql, &[]).await?;
+    let rows = session.rows(DOING, sql, &[]).await?;
     let day = |row: &Row| {
         let name: String = row.get(0);
         day_number(&name.strip_prefix("log_pack_")?.replace('_', "-"))
@@ -135,7 +135,7 @@ pub(crate) async fn days(session: &Session) -> Result<Vec<i64>, ArrayError> {
 /// Names of the nodes, by their numbers.
 pub(crate) async fn node_names(session: &Session) -> Result<BTreeMap<i16, String>, ArrayError> {
     let doing = "reading the nodes of the array";
-    let rows = session.rows_of(doing, "SELECT id, name FROM node", &[]).await?;
+    let rows = session.rows(doing, "SELECT id, name FROM node", &[]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
@@ -155,13 +155,8 @@ async fn renew(session: &Session, page: &mut [((i64, i16), Found)]) -> Result<()
         let known: Vec<i64> = known.into_iter().collect();
         let sql = "SELECT number, node, terms, body FROM log_pack WHERE day = $1 AND \
                    number > $2 AND terms && $3 AND number <> ALL ($4) ORDER BY number LIMIT 256";
-        let values: [(Value<'_>, Type); 4] = [
-            (&day, Type::INT4),
-            (&least, Type::INT8),
-            (&keys, Type::INT4_ARRAY),
-            (&known, Type::INT8_ARRAY),
-        ];
-        for row in session.rows_of(DOING, sql, &values).await? {
+        let values: [Value<'_>; 4] = [&day, &least, &keys, &known];
+        for row in session.rows(DOING, sql, &values).await? {
             let (number, node): (i64, i16) = (row.get(0), row.get(1));
             let (terms, body): (Vec<i32>, &[u8]) = (row.get(2), row.get(3));
             let mut unpacked = Unpacked::new(body)?;

@@ -12,10 +12,10 @@ use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::Bucket;
 use gauntlet_verdict::Class;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
+use crate::value::Value;
 
 /// Sums kept, at most: those of a hundred days with twenty classes and dispositions an hour, or
 /// some megabytes.
@@ -130,9 +130,9 @@ async fn versions(
     let sql = "SELECT d, n.id, (SELECT max(number) FROM log_pack WHERE day = d AND node = n.id \
                AND day >= $1 AND day < $2) FROM generate_series($1, $2 - 1) AS d, node n \
                ORDER BY d, n.id";
-    let values: [(Value<'_>, Type); 2] = [(&first, Type::INT4), (&end, Type::INT4)];
+    let values: [Value<'_>; 2] = [&first, &end];
     let mut versions: BTreeMap<i64, Version> = BTreeMap::new();
-    for row in session.rows_of(DOING, sql, &values).await? {
+    for row in session.rows(DOING, sql, &values).await? {
         if let Some(number) = row.get::<_, Option<i64>>(2) {
             versions.entry(row.get::<_, i32>(0).into()).or_default().push((row.get(1), number));
         }
@@ -151,9 +151,8 @@ async fn read(
     let sql = "SELECT minute / $3 * $3 AS start, class, action, sum(messages)::bigint, \
                sum(bytes)::bigint FROM log_count WHERE minute >= $1 AND minute < $2 \
                GROUP BY 1, 2, 3";
-    let values: [(Value<'_>, Type); 3] =
-        [(&since, Type::INT4), (&until, Type::INT4), (&span, Type::INT4)];
-    let rows = session.rows_of(DOING, sql, &values).await?;
+    let values: [Value<'_>; 3] = [&since, &until, &span];
+    let rows = session.rows(DOING, sql, &values).await?;
     let bucket = |row: &Row| Bucket {
         start_ms: i64::from(row.get::<_, i32>(0)) * 60_000,
         class: row.get::<_, &str>(1).parse().unwrap_or(Class::Unscannable),

@@ -2,9 +2,10 @@
 
 use gauntlet_store::sharing::{Cursors, SharedKind};
 use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
 
 use super::kept_seconds;
-use crate::database::{Session, Value};
+use crate::database::Session;
 use crate::error::ArrayError;
 
 /// Batches of shared state. `epoch` names the database: one that was made anew has another.
@@ -75,7 +76,7 @@ impl Rows {
         kinds: &[i16],
         bodies: &[Vec<u8>],
     ) -> Result<bool, ArrayError> {
-        let values: [Value<'_>; 3] = [&self.node, &kinds, &bodies];
+        let values: [&(dyn ToSql + Sync); 3] = [&self.node, &kinds, &bodies];
         let sending = session.client().execute(&self.send, &values);
         Ok(session.within("sending shared state to the array", sending).await? > 0)
     }
@@ -94,7 +95,8 @@ impl Rows {
         let (of_kinds, known): (Vec<i16>, Vec<(i16, i64)>) = known.unzip();
         let (nodes, numbers): (Vec<i16>, Vec<i64>) = known.into_iter().unzip();
         let limit = READ_MAX as i64;
-        let values: [Value<'_>; 6] = [&self.node, &kinds, &of_kinds, &nodes, &numbers, &limit];
+        let values: [&(dyn ToSql + Sync); 6] =
+            [&self.node, &kinds, &of_kinds, &nodes, &numbers, &limit];
         let reading = session.client().query(&self.read, &values);
         let rows = session.within("reading shared state of the array", reading).await?;
         let batch = |row: &tokio_postgres::Row| StoredBatch {
