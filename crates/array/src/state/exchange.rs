@@ -143,9 +143,10 @@ impl Exchange {
         states: &mut SharedStates,
     ) -> Result<bool, ArrayError> {
         let cursors: Vec<_> = self.parts.iter().map(|(part, all)| (part.kind(), all)).collect();
+        // Before it is read: what others send meanwhile is not in it.
+        let now_ms = self.clock.unix_ms();
         let read = self.rows.read(session, &cursors).await?;
         let is_full = is_full(&read);
-        let now_ms = self.clock.unix_ms();
         for (part, cursors) in &mut self.parts {
             let kind = part.kind();
             let of_kind = read.iter().filter(|row| row.kind == kind.number());
