@@ -1,191 +1,43 @@
 //! Three members of an array against a real PostgreSQL server, each behind a relay that breaks its
 //! connection at a random piece of what it sends: before that arrives, or after it, when only the
-//! answer is lost. Whatever broke, the member starts anew, as after a crash. Log, held mail,
-//! orders, messages that move and editions of the policy go on meanwhile; in the end everything is
-//! there once.
+//! answer is lost. Whatever broke, the member starts anew, as after a crash; and now and then it is
+//! killed over whatever it does. Log, held mail, orders, messages that move, editions of the policy
+//! and what nodes share go on meanwhile; in the end everything is there once.
 //!
 //! `GAUNTLET_SEEDS=17..18` runs one of the seeds, which a failure names; `.ci/long` a thousand.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gauntlet_array::editions::{self, Edition, Kind, Scope};
-use gauntlet_array::nodes::{Identity, Status};
-use gauntlet_array::orders::{self, Order, Outcome};
-use gauntlet_array::transfers::Departing;
+use gauntlet_array::editions::{self, Kind, Scope};
+use gauntlet_array::orders::{self, Journal, Order};
 use gauntlet_array::{
-    Database, HeldParts, LocalNode, Member, MemberOptions, Objects, ObjectsAddress, ObjectsOptions,
+    Database, HeldParts, Member, MemberOptions, Objects, ObjectsAddress, ObjectsOptions, Session,
     SharedLog, SharedQuarantine, schema,
 };
+use gauntlet_store::Clock;
 use gauntlet_store::log::Query;
 use gauntlet_store::quarantine::HeldQuery;
-use gauntlet_store::{Clock, Log, LogOptions, Quarantine};
+use tokio::sync::watch;
 
 use crate::bodies_walk::Random;
 use crate::held::{all, body, item};
 use crate::logs::{DAY, database, delivered, record, tls};
 use crate::postgres::Server;
 use crate::relay::Relay;
+use node::{Local, Node, Queued};
+use shared::Expected;
+
+mod node;
+mod shared;
 
 const NODES: [&str; 3] = ["one", "two", "three"];
 /// Seeds at the same time, each with a database of its own.
 const LANES: u64 = 4;
 /// Everything is shipped and followed within this, on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A message of a queue.
-#[derive(Debug, Clone)]
-struct Queued {
-    name: String,
-    /// Where it goes, and the token of that.
-    leaving: Option<(String, String)>,
-}
-
-/// What a node has durably, beside log and quarantine.
-#[derive(Debug, Default)]
-struct Disk {
-    queue: BTreeMap<u64, Queued>,
-    next: u64,
-    /// Tokens of what it took in, with the number here.
-    arrived: BTreeMap<String, u64>,
-    /// How often each order was carried out.
-    carried_out: BTreeMap<String, usize>,
-    policy: String,
-    settings: i64,
-    /// Names of messages that were delivered here.
-    delivered: Vec<String>,
-}
-
-struct Node {
-    name: &'static str,
-    disk: Mutex<Disk>,
-    random: Mutex<Random>,
-    log: Arc<Log>,
-    quarantine: Arc<Quarantine>,
-    identity: Identity,
-    relay: Relay,
-    database: Database,
-    objects: Objects,
-    folder: tempfile::TempDir,
-    restarts: AtomicU64,
-}
-
-impl Node {
-    fn disk(&self) -> MutexGuard<'_, Disk> {
-        self.disk.lock().unwrap()
-    }
-
-    fn below(&self, bound: usize) -> usize {
-        self.random.lock().unwrap().below(bound)
-    }
-}
-
-/// The node as its member sees it.
-struct Local(Arc<Node>);
-
-impl LocalNode for Local {
-    fn status(&self) -> Status {
-        Status { queued: self.0.disk().queue.len() as u64, ..Status::default() }
-    }
-
-    fn apply_policy(&self, edition: &Edition) -> Result<(), String> {
-        self.0.disk().policy.clone_from(&edition.body);
-        Ok(())
-    }
-
-    fn settings(&self) -> i64 {
-        self.0.disk().settings
-    }
-
-    fn apply_settings(&self, edition: Option<&Edition>) -> Result<(), String> {
-        self.0.disk().settings = edition.map_or(0, |edition| edition.number);
-        Ok(())
-    }
-
-    fn upgrade(&self, _order: i64, _seconds: u64) -> Option<Outcome> {
-        // None is ordered here.
-        Some(Outcome { is_good: false, text: "not in a simulation".to_owned() })
-    }
-
-    fn queued(&self) -> Vec<String> {
-        self.0.disk().queue.keys().map(u64::to_string).collect()
-    }
-
-    /// No node leaves this array.
-    fn keep(&self, _: u64) {}
-
-    fn leaving(&self) -> Vec<(String, String)> {
-        let disk = self.0.disk();
-        let to = |(number, message): (&u64, &Queued)| {
-            Some((number.to_string(), message.leaving.as_ref()?.0.clone()))
-        };
-        disk.queue.iter().filter_map(to).collect()
-    }
-
-    fn leave(&self, id: &str, to: &str) -> Result<Departing, String> {
-        let number: u64 = id.parse().map_err(|_| format!("{id:?} is no number"))?;
-        let mut disk = self.0.disk();
-        let message = disk.queue.get_mut(&number).ok_or("it is gone")?;
-        let token = format!("{}-{number}", self.0.identity.identity);
-        match &message.leaving {
-            Some((other, _)) if other != to => return Err(format!("it leaves for {other}")),
-            Some(_) => {}
-            None => message.leaving = Some((to.to_owned(), token.clone())),
-        }
-        let body = format!("{token} {}", message.name).into_bytes();
-        Ok(Departing { id: number, token, body })
-    }
-
-    fn take_in(&self, bodies: Vec<Vec<u8>>) -> Vec<Option<String>> {
-        let one = |body: Vec<u8>| {
-            let text = String::from_utf8(body).unwrap();
-            let (token, name) = text.split_once(' ').unwrap();
-            match self.0.below(10) {
-                0 => return None,
-                1 if !self.0.disk().arrived.contains_key(token) => {
-                    return Some("refused".to_owned());
-                }
-                _ => {}
-            }
-            let mut disk = self.0.disk();
-            if !disk.arrived.contains_key(token) {
-                let (name, leaving) = (name.to_owned(), None);
-                disk.next += 1;
-                let number = disk.next;
-                disk.queue.insert(number, Queued { name, leaving });
-                disk.arrived.insert(token.to_owned(), number);
-            }
-            Some("taken".to_owned())
-        };
-        bodies.into_iter().map(one).collect()
-    }
-
-    fn left(&self, answers: &[(u64, String)]) {
-        let mut disk = self.0.disk();
-        for (number, answer) in answers {
-            // The answer to what was followed before.
-            let Some(message) = disk.queue.get_mut(number) else { continue };
-            if message.leaving.is_none() {
-                continue;
-            }
-            match answer.as_str() {
-                "taken" => drop(disk.queue.remove(number)),
-                _ => message.leaving = None,
-            }
-        }
-    }
-
-    fn carry_out(&self, order: Order, _who: &str) -> Outcome {
-        let Order::Delete { item } = order else {
-            return Outcome { is_good: false, text: "another order".to_owned() };
-        };
-        *self.0.disk().carried_out.entry(item.clone()).or_default() += 1;
-        let _it_may_be_none_of_ours = self.0.quarantine.delete(&item, "ada", DAY);
-        Outcome { is_good: true, text: format!("deleted {item}") }
-    }
-}
 
 /// All that a seed has.
 struct World {
@@ -199,6 +51,7 @@ struct World {
     held: i64,
     orders: usize,
     policy: usize,
+    shared: Expected,
     _shelf: tempfile::TempDir,
 }
 
@@ -209,7 +62,8 @@ impl World {
         // The database of a lane is used again: the tables are made once.
         let session = schema::session(&own).await.unwrap();
         let tables = "TRUNCATE node, log_pack, log_count, log_day, edition, node_order, transfer, \
-                      held, held_object RESTART IDENTITY CASCADE";
+                      held, held_object, shared_batch RESTART IDENTITY CASCADE; \
+                      UPDATE shared_epoch SET epoch = gen_random_uuid()::text";
         session.batch("emptying the array", tables).await.unwrap();
         let shelf = tempfile::tempdir().unwrap();
         let address = ObjectsAddress::parse(&format!("file://{}", shelf.path().display())).unwrap();
@@ -217,24 +71,9 @@ impl World {
         let objects = Objects::new(&address, &tls, ObjectsOptions::default()).unwrap();
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let node = |name| {
-            let folder = tempfile::tempdir().unwrap();
-            let options = LogOptions { feeds_array: true, ..LogOptions::default() };
             let relay = Relay::to(server.port);
-            let identity = Identity::make().unwrap();
-            let (group, named) = (String::new(), name);
-            Arc::new(Node {
-                name,
-                disk: Mutex::default(),
-                random: Mutex::new(Random(random.below(1 << 40) as u64 | 1)),
-                log: Arc::new(Log::open_with(&folder.path().join("log"), options).unwrap()),
-                quarantine: Arc::new(Quarantine::open(&folder.path().join("held")).unwrap()),
-                identity: Identity { name: named.to_owned(), identity, group },
-                database: database(&uri(relay.port)),
-                relay,
-                objects: objects.clone(),
-                folder,
-                restarts: AtomicU64::new(0),
-            })
+            let way = (database(&uri(relay.port)), relay);
+            Node::new(name, random.below(1 << 40) as u64, way, objects.clone())
         };
         let nodes = NODES.map(node).into();
         let is_calm = Arc::new(AtomicBool::new(false));
@@ -251,6 +90,7 @@ impl World {
             held,
             orders,
             policy,
+            shared: Expected::default(),
             _shelf: shelf,
         }
     }
@@ -259,7 +99,7 @@ impl World {
     async fn happen(&mut self) {
         let at = self.random.below(NODES.len());
         let node = self.nodes[at].clone();
-        match self.random.below(8) {
+        match self.random.below(13) {
             0 | 1 => {
                 let first = self.logged;
                 self.logged += 1 + self.random.below(20) as i64;
@@ -292,21 +132,27 @@ impl World {
                     disk.delivered.push(gone.name);
                 }
             }
-            6 => self.command(node.name).await,
+            6 | 11 => self.command(node.name).await,
+            7 | 8 => self.shared.count(&node, &mut self.random),
+            9 => self.shared.attempt(&node, &mut self.random),
+            10 => {
+                let session = schema::session(&self.database).await.unwrap();
+                self.shared.age(&node, &session, &mut self.random).await;
+            }
             _ => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
 
     async fn command(&mut self, node: &str) {
         let session = schema::session(&self.database).await.unwrap();
-        if self.random.below(3) == 0 {
+        if self.random.below(4) == 0 {
             self.policy += 1;
             let text = format!("# {}", self.policy);
             let what = (text.as_str(), "ada", "");
             editions::publish(&session, Kind::Policy, &Scope::All, None, what).await.unwrap();
             return;
         }
-        let order = match self.random.below(2) {
+        let order = match self.random.below(3) {
             0 => {
                 let to = NODES[self.random.below(NODES.len())].to_owned();
                 Order::Move { to, ids: Vec::new() }
@@ -314,20 +160,40 @@ impl World {
             // Some are of this node, and held.
             _ => Order::Delete { item: format!("{node}-{}-q", self.held) },
         };
-        // A node that has not joined yet has no orders.
-        self.orders += usize::from(orders::give(&session, node, &order, "ada").await.is_ok());
+        // A node that has not joined yet has no orders. Who gives one says which it is.
+        let who = format!("ada {}", self.orders);
+        self.orders += usize::from(orders::give(&session, node, &order, &who).await.is_ok());
     }
 }
 
 /// Breaks the node's connection some pieces later, unless all is calm.
 fn arm(node: &Node, is_calm: &AtomicBool) {
-    let pieces = 1 + node.below(24) as u64;
+    // A short life breaks off before it comes to what nodes share; every second may be longer.
+    let most = [24, 120][node.below(2)];
+    let pieces = 1 + node.below(most) as u64;
     let arrives = node.below(2) == 0;
     node.relay.fail_in(if is_calm.load(Ordering::Relaxed) { 0 } else { pieces }, arrives);
 }
 
-/// Runs the member of a node, a new one whenever something failed, until it is stopped.
-async fn keep(node: Arc<Node>, is_calm: Arc<AtomicBool>, stop: tokio::sync::watch::Receiver<bool>) {
+/// Waits until a node dies: something failed, or it is killed, now and then at some time, or over
+/// an order. Nothing kills it once all is calm.
+async fn dies(node: &Node, is_calm: &AtomicBool) {
+    let begun = Instant::now();
+    let end = (node.below(4) == 0).then(|| Duration::from_millis(node.below(60) as u64));
+    node.is_struck.store(false, Ordering::Relaxed);
+    while node.state.lock().unwrap().lock().unwrap().failures == 0 {
+        let is_struck = node.is_struck.load(Ordering::Relaxed);
+        let is_killed = is_struck || end.is_some_and(|after| begun.elapsed() > after);
+        if is_killed && !is_calm.load(Ordering::Relaxed) {
+            node.kills.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Runs the member of a node, a new one whenever the one before died, until it is stopped. Blocks.
+fn keep(node: &Arc<Node>, is_calm: &AtomicBool, stop: &watch::Receiver<bool>) {
     while !*stop.borrow() {
         let soon = Duration::from_millis(4);
         let options = MemberOptions {
@@ -343,20 +209,27 @@ async fn keep(node: Arc<Node>, is_calm: Arc<AtomicBool>, stop: tokio::sync::watc
         let local = Arc::new(Local(node.clone()));
         let (database, own, log) = (node.database.clone(), node.identity.clone(), node.log.clone());
         let member = Member::new(database, own, log, local, (options, Clock::system()), held);
-        let state = member.state();
-        arm(&node, &is_calm);
-        let running = tokio::spawn(member.run(stop.clone()));
-        while state.lock().unwrap().failures == 0 && !*stop.borrow() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+        let member = member.sharing(node.shared.reopened(soon));
+        *node.state.lock().unwrap() = member.state();
+        arm(node, is_calm);
+        // What it is at ends between two of its steps; one that blocks is done first.
+        let life = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        life.block_on(async {
+            tokio::select! {
+                () = member.run(stop.clone()) => {}
+                () = dies(node, is_calm) => {}
+            }
+        });
+        drop(life);
+        for (kind, state) in &node.state.lock().unwrap().lock().unwrap().shared {
+            assert_eq!(state.error, "", "{kind} of {}", node.name);
         }
         node.restarts.fetch_add(1, Ordering::Relaxed);
-        running.abort();
-        let _it_was_aborted = running.await;
     }
 }
 
 /// What is missing until everything is shipped and followed; none if nothing is.
-async fn missing(world: &World) -> Option<String> {
+async fn missing(world: &World, sent_ms: &mut Option<i64>) -> Option<String> {
     for node in &world.nodes {
         let (log, held) = (node.log.backlog().unwrap(), node.quarantine.backlog().unwrap());
         if log.changes + held.changes > 0 {
@@ -390,7 +263,37 @@ async fn missing(world: &World) -> Option<String> {
     let row = session.row("test", sql, &[]).await.unwrap().unwrap();
     let counts: (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
     assert_eq!(counts.2, world.orders as i64);
-    (counts.0 + counts.1 > 0).then(|| format!("transfers and open orders: {counts:?}"))
+    if counts.0 + counts.1 > 0 {
+        return Some(format!("transfers and open orders: {counts:?}"));
+    }
+    shared::missing(&world.nodes, sent_ms)
+}
+
+/// Every order is answered as the node's journal has it, was carried out at most once in each life
+/// of its node, in later ones only as long as it was not in the journal ([`Local::carry_out`]), and
+/// had one effect.
+async fn check_orders(seed: u64, session: &Session, nodes: &[Arc<Node>]) {
+    let sql = "SELECT o.id, (extract(epoch FROM o.made) * 1000000)::bigint, n.name, o.kind, o.who, \
+               o.is_good, o.outcome, o.arguments FROM node_order o JOIN node n ON n.id = o.node";
+    let mut deleted = BTreeSet::new();
+    for row in &session.rows("test", sql, &[]).await.unwrap() {
+        let (id, name, who): (i64, &str, &str) = (row.get(0), row.get(2), row.get(4));
+        let node = nodes.iter().find(|node| node.name == name).unwrap();
+        let journal = Journal::open(&node.folder.path().join("orders.json")).unwrap();
+        let noted = journal.outcome(id, row.get(1)).map(|noted| (noted.is_good, &*noted.text));
+        assert_eq!(noted, Some((row.get(5), row.get(6))), "seed {seed}: {who} of {name}");
+        if row.get::<_, &str>(3) != "delete" {
+            continue;
+        }
+        let disk = node.disk();
+        let done = disk.carried_out.get(who).map(Vec::as_slice).unwrap_or_default();
+        let lives: BTreeSet<u64> = done.iter().map(|(life, _)| *life).collect();
+        assert!(!done.is_empty() && lives.len() == done.len(), "seed {seed}: {who}: {done:?}");
+        for (_, _) in done.iter().filter(|(_, is_effect)| *is_effect) {
+            let is_new = deleted.insert((name.to_owned(), row.get::<_, String>(7)));
+            assert!(is_new, "seed {seed}: {who} of {name} took effect twice");
+        }
+    }
 }
 
 /// Messages are conserved, orders answered, and the array has what the nodes have.
@@ -406,15 +309,8 @@ async fn check(seed: u64, world: &World) {
     let expected: Vec<String> = world.messages.iter().cloned().collect();
     assert_eq!(found, expected, "seed {seed}: messages of the queues");
     let session = schema::session(&world.database).await.unwrap();
-    let sql = "SELECT n.name, o.arguments FROM node_order o JOIN node n ON n.id = o.node \
-               WHERE o.kind = 'delete'";
-    let rows = session.rows("test", sql, &[]).await.unwrap();
-    for row in &rows {
-        let (name, order): (&str, Order) = (row.get(0), serde_json::from_str(row.get(1)).unwrap());
-        let Order::Delete { item } = order else { panic!("{order:?}") };
-        let node = world.nodes.iter().find(|node| node.name == name).unwrap();
-        assert!(node.disk().carried_out.contains_key(&item), "seed {seed}: {item} of {name}");
-    }
+    check_orders(seed, &session, &world.nodes).await;
+    assert_eq!(world.shared.differs(&world.nodes), None, "seed {seed}: shared state");
     let runtime = tokio::runtime::Handle::current();
     let log = SharedLog::new(world.database.clone(), runtime.clone());
     let held = SharedQuarantine::new(world.database.clone(), world.objects.clone(), None, runtime);
@@ -446,30 +342,77 @@ fn query() -> Query {
     Query { limit: 500, ..Query::default() }
 }
 
-/// One seed; how often members began anew.
-async fn simulate(seed: u64, server: &Server, name: &str) -> u64 {
+/// What happened in a seed, or in several.
+#[derive(Debug, Clone, Copy, Default)]
+struct Happened {
+    /// Members began anew.
+    restarts: u64,
+    /// Among them those that were killed.
+    kills: u64,
+    /// Orders were carried out, and among them those that were carried out before.
+    orders: u64,
+    again: u64,
+}
+
+impl Happened {
+    fn of(world: &World) -> Self {
+        let mut all = Happened::default();
+        for node in &world.nodes {
+            all.restarts += node.restarts.load(Ordering::Relaxed);
+            all.kills += node.kills.load(Ordering::Relaxed);
+            for lives in node.disk().carried_out.values() {
+                all.orders += lives.len() as u64;
+                all.again += lives.len() as u64 - 1;
+            }
+        }
+        all
+    }
+
+    fn and(self, other: Self) -> Self {
+        Happened {
+            restarts: self.restarts + other.restarts,
+            kills: self.kills + other.kills,
+            orders: self.orders + other.orders,
+            again: self.again + other.again,
+        }
+    }
+}
+
+/// Waits until everything is shipped, followed and shared.
+async fn settle(seed: u64, world: &World) {
+    let (begun, mut sent_ms) = (Instant::now(), None);
+    while let Some(what) = missing(world, &mut sent_ms).await {
+        assert!(begun.elapsed() < PATIENCE, "seed {seed}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// One seed.
+async fn simulate(seed: u64, server: &Server, name: &str) -> Happened {
     let mut world = World::new(seed, server, name).await;
-    let (stop, stopped) = tokio::sync::watch::channel(false);
-    let keep =
-        |node: &Arc<Node>| tokio::spawn(keep(node.clone(), world.is_calm.clone(), stopped.clone()));
-    let members: Vec<_> = world.nodes.iter().map(keep).collect();
-    for _ in 0..40 {
+    let (stop, stopped) = watch::channel(false);
+    let keep_up = |node: &Arc<Node>| {
+        let (node, is_calm, stop) = (node.clone(), world.is_calm.clone(), stopped.clone());
+        tokio::task::spawn_blocking(move || keep(&node, &is_calm, &stop))
+    };
+    let members: Vec<_> = world.nodes.iter().map(keep_up).collect();
+    for _ in 0..60 {
         world.happen().await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     world.is_calm.store(true, Ordering::Relaxed);
     world.nodes.iter().for_each(|node| arm(node, &world.is_calm));
-    let begun = Instant::now();
-    while let Some(what) = missing(&world).await {
-        assert!(begun.elapsed() < PATIENCE, "seed {seed}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    settle(seed, &world).await;
+    if world.shared.has_lost {
+        world.shared.count_once_more(&world.nodes);
+        settle(seed, &world).await;
     }
     stop.send(true).unwrap();
     for member in members {
         member.await.unwrap();
     }
     check(seed, &world).await;
-    world.nodes.iter().map(|node| node.restarts.load(Ordering::Relaxed)).sum()
+    Happened::of(&world)
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -487,16 +430,16 @@ async fn connections_that_break_anywhere_lose_and_double_nothing() {
         tokio::spawn(async move {
             let name = format!("lane{lane}");
             server.sql(&format!("CREATE DATABASE {name}"));
-            let mut restarts = 0;
+            let mut all = Happened::default();
             for seed in seeds().filter(|seed| seed % LANES == lane) {
-                restarts += simulate(seed, &server, &name).await;
+                all = all.and(simulate(seed, &server, &name).await);
             }
-            restarts
+            all
         })
     });
-    let mut restarts = 0;
+    let mut all = Happened::default();
     for lane in lanes.collect::<Vec<_>>() {
-        restarts += lane.await.unwrap();
+        all = all.and(lane.await.unwrap());
     }
-    eprintln!("{:?}: members began anew {restarts} times", seeds());
+    eprintln!("{:?}: {all:?}", seeds());
 }
