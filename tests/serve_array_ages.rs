@@ -1,5 +1,5 @@
-//! Nodes of other ages in an array: one that was alone for months, one of yesterday's build, one
-//! whose clock is an hour ahead.
+//! Nodes of other ages in an array: one that was alone for months, one of yesterday's build, those
+//! whose clocks are an hour ahead and an hour behind.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ fn settings(server: &Server) -> String {
     )
 }
 
-/// Runs this build of the program beside a node.
+/// Runs a node's build of the program beside it, by its clock.
 fn gauntlet(node: &Node, args: &[&str]) -> Output {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    let mut command = node.launch.command(None);
     command.args(args).arg("--config").arg(node.folder.path().join("gauntlet.toml"));
     command.env_remove("GAUNTLET_CONFIG").env("USER", "ada").output().unwrap()
 }
@@ -198,19 +198,26 @@ fn a_node_that_was_alone_for_months_brings_its_log_and_held_mail() {
     assert!(!quarantine.search(&released).unwrap().items.is_empty());
 }
 
+/// Variables that set the clock of a process off: the time of day alone, what is measured from a
+/// start goes on as it is.
+fn clock_off_by(offset: &str) -> Vec<(&'static str, String)> {
+    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+    vec![
+        ("LD_PRELOAD", library.to_owned()),
+        ("FAKETIME", offset.to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ]
+}
+
 #[test]
 fn a_node_whose_clock_is_an_hour_ahead_is_shown_and_loses_nothing() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     if program("faketime").is_none() {
         return;
     }
-    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
     let right = Node::start_named("mx1.test", &settings(&server));
     let mut wrong = unstarted("mx2.test", &settings(&server));
-    // The time of day alone: what is measured from a start goes on as it is.
-    let of_day = ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned());
-    wrong.launch.environment =
-        vec![("LD_PRELOAD", library.to_owned()), ("FAKETIME", "+1h".to_owned()), of_day];
+    wrong.launch.environment = clock_off_by("+1h");
     wrong.run();
     send(&right, "right", 10);
     send(&wrong, "wrong", 10);
@@ -233,6 +240,116 @@ fn a_node_whose_clock_is_an_hour_ahead_is_shown_and_loses_nothing() {
     });
     wrong.wait_for_empty_queue();
     assert_eq!(wrong.maildir().len(), 10);
+}
+
+/// Writes a policy that holds mail of this sender, and says where.
+fn holding(node: &Node, sender: &str) -> String {
+    let path = node.folder.path().join("hold.toml");
+    let rule = format!(
+        "[[rule]]\nname = \"hold\"\nwhen.sender = \"{sender}\"\ndo = {{ quarantine = \"suspect\" }}\n"
+    );
+    std::fs::write(&path, rule).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The id of the message that this node holds, as the array lists it to `asks`.
+fn held_by(asks: &Node, name: &str) -> Option<String> {
+    let listed = done(asks, &["quarantine", "list", "--array", "--json"]);
+    let line = listed.lines().find(|line| line.contains(name))?;
+    let held: serde_json::Value = serde_json::from_str(line).unwrap();
+    Some(held["item"]["id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_node_whose_clock_is_an_hour_behind_is_shown_and_loses_nothing() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    if program("faketime").is_none() {
+        return;
+    }
+    let right = Node::start_named("mx1.test", &settings(&server));
+    let mut wrong = unstarted("mx2.test", &settings(&server));
+    wrong.launch.environment = clock_off_by("-1h");
+    wrong.run();
+    send(&right, "right", 10);
+    send(&wrong, "wrong", 10);
+    right.wait_until("it is shown", || is_said(&right, "mx2.test", "CLOCK -3600 s"));
+    assert!(!is_said(&right, "mx1.test", "CLOCK"));
+    right.wait_until("all are in the log", || logged(&right).len() >= 20);
+    let found = logged(&right);
+    let once: BTreeSet<&String> = found.iter().collect();
+    assert_eq!((found.len(), once.len()), (20, 20));
+    // Newest first: what came an hour "earlier" is after the rest, and each is found.
+    assert!(found.iter().take(10).all(|subject| subject.contains("right")), "{found:?}");
+    // Editions are in the order in which they were published, whatever the publisher's clock.
+    for (number, (node, sender)) in
+        [(&right, "eve@example.org"), (&wrong, "ann@example.org")].into_iter().enumerate()
+    {
+        done(node, &["array", "policy", "publish", &holding(node, sender)]);
+        let said = format!("policy {}", number + 1);
+        right.wait_until("the policy is in force", || {
+            is_said(&right, "mx1.test", &said) && is_said(&right, "mx2.test", &said)
+        });
+    }
+    // Each orders the other to release what that holds: once, whoever says it twice.
+    for (asks, holds, name) in [(&right, &wrong, "mx2.test"), (&wrong, &right, "mx1.test")] {
+        let token = format!("held-by-{name}");
+        send(holds, &token, 1);
+        asks.wait_until("it is listed", || held_by(asks, name).is_some());
+        let order = ["array", "order", name, "release", &held_by(asks, name).unwrap(), "--wait"];
+        assert!(done(asks, &order).contains("released to bob@example.net"));
+        assert!(done(asks, &order).contains("released before"));
+        holds.wait_for_empty_queue();
+        assert_eq!(tokens(&holds.maildir()).get(&format!("{token}-0")), Some(&1));
+    }
+    assert_eq!((right.maildir().len(), wrong.maildir().len()), (11, 11));
+}
+
+/// Whether the node has this user in this role.
+fn has_role(node: &Node, login: &str, role: &str) -> bool {
+    let listed = done(node, &["user", "list"]);
+    listed.lines().any(|line| line.contains(login) && line.contains(role))
+}
+
+#[test]
+fn users_of_nodes_whose_clocks_differ_are_those_that_docs_say() {
+    let Some(mut server) = Server::start(&["fsync=off"]) else { return };
+    if program("faketime").is_none() {
+        return;
+    }
+    let key = server.folder().join("users.key");
+    let path = key.to_str().unwrap();
+    let made = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["array", "users-key", path])
+        .status();
+    assert!(made.unwrap().success());
+    let shares = format!("share_seconds = 1\nusers_key = {key:?}\n[facts]");
+    let settings = settings(&server).replace("[facts]", &shares);
+    let right = Node::start_named("mx1.test", &settings);
+    let mut slow = unstarted("mx2.test", &settings);
+    slow.launch.environment = clock_off_by("-1h");
+    slow.run();
+    done(&right, &["user", "add", "ada-lovelace"]);
+    let both = |role: &str| {
+        right.wait_until(role, || has_role(&right, "ada-lovelace", role));
+        right.wait_until(role, || has_role(&slow, "ada-lovelace", role));
+    };
+    let change = |node: &Node, role: &str| {
+        done(node, &["user", "change", "ada-lovelace", "--role", role]);
+    };
+    both("user");
+    // Who knows of the change before makes a later one, by whatever clock.
+    for (node, role) in [(&slow, "reviewer"), (&right, "administrator"), (&slow, "user")] {
+        change(node, role);
+        both(role);
+    }
+    // Of two changes that knew nothing of one another the one of the clock that is ahead stands.
+    server.kill();
+    change(&right, "reviewer");
+    change(&slow, "administrator");
+    server.restart();
+    both("reviewer");
+    done(&slow, &["user", "remove", "ada-lovelace"]);
+    right.wait_until("the user is gone", || !has_role(&right, "ada-lovelace", ""));
 }
 
 /// Tables that a newer program changed so that this one may not use them any more.

@@ -135,6 +135,23 @@ async fn sums_and_triplets_are_on_all_nodes_after_a_partition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn clocks_that_differ_count_as_waiting_for_the_one_ahead_and_for_nobody_longer() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let session = schema::session(&database(&server.uri())).await.unwrap();
+    let wait = GreylistDecision::Wait { seconds: 300 };
+    let left = GreylistDecision::Wait { seconds: 290 };
+    // When it comes first, by the clock of that node, and what another node decides ten seconds later.
+    for (first, decided) in [(NOW - 3_600, GreylistDecision::Pass), (NOW + 3_600, left)] {
+        let (mut one, mut two) = (Node::new("one"), Node::new("two"));
+        assert_eq!(one.attempt(first), wait);
+        one.exchange(&session).await.unwrap();
+        two.exchange(&session).await.unwrap();
+        assert_eq!(two.attempt(NOW + 10), decided, "first by a clock that is at {first}");
+        server.sql("TRUNCATE gauntlet.node, gauntlet.shared_batch CASCADE");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_made_anew_gets_all_again() {
     let Some(server) = Server::start(&["fsync=off"]) else { return };
     let mut all = ["one", "two"].map(Node::new);
