@@ -22,8 +22,11 @@ impl Drop for Server {
     }
 }
 
-/// The newest installed server's programs.
+/// The programs of the server that `GAUNTLET_POSTGRES_BIN` names, or of the newest installed one.
 fn programs() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("GAUNTLET_POSTGRES_BIN") {
+        return Some(PathBuf::from(named));
+    }
     let mut found: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
