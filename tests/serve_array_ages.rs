@@ -439,6 +439,20 @@ fn side_by_side(server: &Server, old: Option<PathBuf>, between: impl FnOnce()) {
         listed.lines().filter(|line| line.contains("mx1.test")).count() == 3
             && listed.lines().filter(|line| line.contains("mx2.test")).count() == 3
     });
+    two.wait_until("all are in the log", || logged(&two).len() == 36);
+    // Either build reads what both have written, as long as the older one knows the outcomes in it.
+    for node in [&one, &two] {
+        let found = done(node, &["messages", "--array", "--json", "--limit", "1000"]);
+        assert_eq!(found.lines().count(), 36, "{found}");
+        let held = done(node, &["quarantine", "list", "--array", "--json"]);
+        assert_eq!(held.lines().count(), 6, "{held}");
+        for line in held.lines() {
+            let held: serde_json::Value = serde_json::from_str(line).unwrap();
+            let id = held["item"]["id"].as_str().unwrap();
+            let body = done(node, &["quarantine", "show", "--array", id]);
+            assert!(body.contains("held by the"), "{body}");
+        }
+    }
     for (from, to) in [("mx1.test", "mx2.test"), ("mx2.test", "mx1.test")] {
         let said = done(&two, &["array", "order", from, "move", to, "--wait"]);
         assert!(said.contains("messages are handed over"), "{said}");
