@@ -140,7 +140,8 @@ async fn clocks_that_differ_count_as_waiting_for_the_one_ahead_and_for_nobody_lo
     let session = schema::session(&database(&server.uri())).await.unwrap();
     let wait = GreylistDecision::Wait { seconds: 300 };
     let left = GreylistDecision::Wait { seconds: 290 };
-    // When it comes first, by the clock of that node, and what another node decides ten seconds later.
+    // When it comes first, by the clock of that node, and what another one decides ten seconds
+    // later.
     for (first, decided) in [(NOW - 3_600, GreylistDecision::Pass), (NOW + 3_600, left)] {
         let (mut one, mut two) = (Node::new("one"), Node::new("two"));
         assert_eq!(one.attempt(first), wait);
