@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::PATIENCE;
@@ -54,9 +55,69 @@ pub(crate) fn run_without_systemd(packages: &Path, script: &str) -> Option<Strin
     Some(text)
 }
 
+/// A control group of a machine's own. In one for several, each systemd would look for processes
+/// of its services among those of the others, and wait for their end.
+struct ControlGroup {
+    folders: Vec<PathBuf>,
+}
+
+impl ControlGroup {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gauntlet-test-{}-{count}", std::process::id());
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        // The one of systemd in version 1, and version 2 beside it or alone.
+        let hierarchies = [("/systemd", ":name=systemd:/"), ("/unified", "0::/"), ("", "0::/")];
+        let mut folders = Vec::new();
+        for (mount, before) in hierarchies {
+            let mount = PathBuf::from(format!("/sys/fs/cgroup{mount}"));
+            let path = own.lines().find_map(|line| line.split_once(before));
+            let Some((_, path)) = path.filter(|_| mount.join("cgroup.procs").exists()) else {
+                continue;
+            };
+            let folder = mount.join(path).join(&name);
+            std::fs::create_dir(&folder).unwrap();
+            folders.push(folder);
+        }
+        ControlGroup { folders }
+    }
+
+    /// The command, run in it.
+    fn enter(&self, command: &Command) -> Command {
+        let folders =
+            self.folders.iter().map(|folder| format!("{}/cgroup.procs", folder.display()));
+        let script = format!(
+            "for list in {}; do echo $$ >\"$list\" || exit; done; exec \"$@\"",
+            folders.collect::<Vec<_>>().join(" ")
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).arg(command.get_program()).args(command.get_args());
+        shell
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        fn remove(folder: &Path) {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    remove(&entry.path());
+                }
+            }
+            let _has_processes = std::fs::remove_dir(folder);
+        }
+        for folder in &self.folders {
+            remove(folder);
+        }
+    }
+}
+
 /// A machine that systemd runs. It is gone when this is dropped.
 pub(crate) struct Machine {
     nspawn: Child,
+    /// Removed after the machine has ended.
+    _group: ControlGroup,
     /// The number, here, of its systemd.
     leader: String,
     enter: PathBuf,
@@ -73,9 +134,11 @@ impl Machine {
         let enter = super::program("nsenter")?;
         let mut command = machine(packages)?;
         command.args(arguments);
-        command.args(["--console=pipe", "--boot"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let nspawn = command.spawn().unwrap();
-        let mut machine = Machine { nspawn, leader: String::new(), enter };
+        command.args(["--console=pipe", "--boot"]);
+        let group = ControlGroup::new();
+        let mut command = group.enter(&command);
+        let nspawn = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let mut machine = Machine { nspawn, _group: group, leader: String::new(), enter };
         let begun = Instant::now();
         loop {
             machine.leader = machine.find_leader();
