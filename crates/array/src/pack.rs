@@ -18,6 +18,7 @@
 //! body is enough to know which messages have which terms. In packs of older programs the first
 //! block goes on with records.
 
+mod newer;
 mod reading;
 
 use std::collections::BTreeSet;

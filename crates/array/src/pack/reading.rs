@@ -9,7 +9,7 @@ use gauntlet_store::record::{Event, LogRecord};
 use serde::Deserialize;
 use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 
-use super::{FORMAT, take_number};
+use super::{FORMAT, newer, take_number};
 use crate::error::ArrayError;
 
 /// Most bytes that a pack may unfold to: more is damage.
@@ -205,7 +205,7 @@ impl<'b> Unpacked<'b> {
         self.decoder
     }
 
-    /// The message at this place.
+    /// The message at this place; what a newer program wrote as far as it is understood.
     ///
     /// # Errors
     /// If it is damaged, or only the start of the pack is there.
@@ -214,9 +214,10 @@ impl<'b> Unpacked<'b> {
         let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
         self.unfold(record.end)?;
         let record = self.plain.get(record).unwrap_or_default();
-        let stored: Stored =
-            rmp_serde::from_slice(record).map_err(|error| damaged(&error.to_string()))?;
-        let Stored { record, events } = stored;
+        let (record, events) = match rmp_serde::from_slice(record) {
+            Ok(Stored { record, events }) => (record, events),
+            Err(error) => newer::read(record).ok_or_else(|| damaged(&error.to_string()))?,
+        };
         Ok(LoggedMessage { cursor, record, events, node: String::new() })
     }
 }
