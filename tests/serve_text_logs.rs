@@ -82,8 +82,8 @@ fn lines_of_a_message_have_the_fields_that_the_page_names() {
     for (event, named) in documented("| `message` | Log | Fields |") {
         let line = || {
             let log = node.log();
-            let lines = log.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
-            lines.filter(|line| line["message"] == event.as_str()).next_back()
+            let mut lines = log.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+            lines.rfind(|line| line["message"] == event.as_str())
         };
         node.wait_until(&format!("a line {event}"), || line().is_some());
         let line = line().unwrap();
