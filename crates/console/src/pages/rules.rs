@@ -144,7 +144,7 @@ fn filter(request: &RequestContext, days: i64, which: &str) -> Markup {
 
 fn costs(app: &App, request: &RequestContext) -> Markup {
     html! {
-        form.actions method="post" action="/rules/measure" {
+        form.actions.above method="post" action="/rules/measure" {
             (layout::token(request))
             button type="submit" { (t("Measure costs on held mail")) }
             @match app.measured() {
