@@ -77,8 +77,10 @@ impl ControlGroup {
                 continue;
             };
             let folder = mount.join(path).join(&name);
-            std::fs::create_dir(&folder).unwrap();
-            folders.push(folder);
+            // Where none can be made, the machines share what there is.
+            if std::fs::create_dir(&folder).is_ok() {
+                folders.push(folder);
+            }
         }
         ControlGroup { folders }
     }
