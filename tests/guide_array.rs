@@ -220,11 +220,11 @@ impl Reader {
         let messages = self.next("gauntlet messages --array").text;
         let said = self.until(&self.mx1, &messages, 4, "ann@example.com");
         assert!(said.contains("mx1.example.org") && said.contains("mx2.example.org"), "{said}");
-        self.outage_comes_last(&messages);
+        self.policy_held_mail_and_outage(&messages);
     }
 
-    /// The policy and held mail, then the last blocks, in the page's order.
-    fn outage_comes_last(&mut self, messages: &str) {
+    /// A policy, what it holds, and last a database that is away: the rest of the page.
+    fn policy_held_mail_and_outage(&mut self, messages: &str) {
         let policy = self.next("eve@example.com").text;
         self.mx1.run(&format!("cat >policy.toml <<'END'\n{policy}END"));
         let held = self.next("policy publish").text;
