@@ -481,3 +481,34 @@ fn two_builds_go_on_side_by_side() {
         }
     });
 }
+
+/// Packs that an older program does not read are made where no node is older, by what nodes tell.
+#[test]
+fn packs_are_such_as_the_oldest_node_reads() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let node = Node::start_named("mx1.test", &settings(&server));
+    node.wait_until("it takes part", || is_said(&node, "mx1.test", "log complete"));
+    let newest = || {
+        server.sql("SELECT get_byte(body, 0) FROM gauntlet.log_pack ORDER BY number DESC LIMIT 1")
+    };
+    let mut sent = 0;
+    let mut next = |layout: &str| {
+        node.wait_until("packs are such", || {
+            send(&node, &format!("{sent}"), 1);
+            sent += 1;
+            newest() == layout
+        });
+    };
+    next("2");
+    for (status, layout) in [("{\"schema\": 6}", "1"), ("{\"schema\": 7}", "2"), ("{}", "1")] {
+        server.sql(&format!(
+            "INSERT INTO gauntlet.node (name, identity, status) VALUES ('old.test', 'old', \
+             '{status}') ON CONFLICT (name) DO UPDATE SET status = '{status}'"
+        ));
+        next(layout);
+    }
+    done(&node, &["array", "leave", "old.test", "--yes"]);
+    next("2");
+    let all = format!("{sent}");
+    node.wait_until("all is in the log", || logged(&node).len().to_string() == all);
+}

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gauntlet_array::nodes::{self, Identity};
+use gauntlet_array::pack::Layout;
 use gauntlet_array::{
     Database, DatabaseAddress, DatabaseOptions, DatabaseTls, Session, SharedLog, pack, schema,
     shipping,
@@ -50,6 +51,11 @@ struct Plan {
 }
 
 impl Plan {
+    /// Days that others are copied from have records after records.
+    fn layout(&self) -> Layout {
+        if self.made < self.days { Layout::Records } else { Layout::Columns }
+    }
+
     /// Messages that are generated.
     fn generated(&self) -> u64 {
         self.messages * self.made / self.days
@@ -269,7 +275,7 @@ async fn fill_day(
                 continue;
             }
             let began = Instant::now();
-            let packs = pack::pack(&std::mem::take(waiting), pack::Effort::Tight)?;
+            let packs = pack::pack(&std::mem::take(waiting), plan.layout(), pack::Effort::Tight)?;
             made.packing += began.elapsed();
             made.bytes += packs.iter().map(|p| p.body.len() as u64).sum::<u64>();
             made.terms += packs.iter().map(|p| p.terms.len() as u64).sum::<u64>();

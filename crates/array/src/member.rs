@@ -24,6 +24,7 @@ use crate::log::DayCounts;
 use crate::nodes::{self, Identity, Status};
 use crate::objects::Objects;
 use crate::orders::{self, Followed, Journal, Order, Outcome};
+use crate::pack::Layout;
 use crate::schema;
 use crate::shipping::{self, Shipper};
 use crate::state::{self, SharedParts, SharedStates};
@@ -385,7 +386,8 @@ impl Member {
             due.ship = Instant::now() + pause;
         }
         if due.status <= now {
-            self.tell(session, id).await?;
+            let oldest = self.tell(session, id).await?;
+            shipper.lay_out(Layout::read_by(oldest));
             activity.step(session, &self.read_activity()).await?;
             due.status = Instant::now() + self.options.status_every;
         }
@@ -446,7 +448,8 @@ impl Member {
         Ok(())
     }
 
-    async fn tell(&self, session: &Session, id: i16) -> Result<(), ArrayError> {
+    /// The oldest schema that a node knows.
+    async fn tell(&self, session: &Session, id: i16) -> Result<i32, ArrayError> {
         let mut status = self.local.status();
         status.schema = schema::KNOWN;
         status.instance.clone_from(&self.instance);
@@ -462,8 +465,8 @@ impl Member {
             status.lists_ms = users.map(|users| users.current_ms);
             status.settings_error.clone_from(&state.settings_error);
         }
-        if nodes::tell(session, id, &status).await? {
-            return Ok(());
+        if let Some(oldest) = nodes::tell(session, id, &status).await? {
+            return Ok(oldest);
         }
         self.check_is_ours(session, id).await?;
         Err(ArrayError::Removed { name: self.own.name.clone() })

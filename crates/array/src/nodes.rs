@@ -233,21 +233,23 @@ pub async fn is_superseded(session: &Session, id: i16, instance: &str) -> Result
     Ok(other.is_some())
 }
 
-/// Tells how this node is. False if it was removed, or another process is this node now.
+/// Tells how this node is. Returns the oldest schema that an active node knows by what it told last
+/// (0: one has told nothing yet); none if this node was removed, or another process is it now.
 ///
 /// # Errors
 /// If the statement fails.
-pub async fn tell(session: &Session, id: i16, status: &Status) -> Result<bool, ArrayError> {
+pub async fn tell(session: &Session, id: i16, status: &Status) -> Result<Option<i32>, ArrayError> {
     let text = serde_json::to_string(status).unwrap_or_default();
     let told = session
-        .execute(
+        .row(
             "telling the array how this node is",
             "UPDATE node SET seen = now(), status = $2 WHERE id = $1 AND state = 'active' \
-             AND coalesce(status::json->>'instance', $3) = $3",
+             AND coalesce(status::json->>'instance', $3) = $3 RETURNING (SELECT \
+             min(coalesce((status::json->>'schema')::int, 0)) FROM node WHERE state = 'active')",
             &[&id, &text, &status.instance],
         )
         .await?;
-    Ok(told == 1)
+    Ok(told.map(|row| row.get(0)))
 }
 
 /// All nodes, by name.

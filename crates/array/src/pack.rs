@@ -14,10 +14,14 @@
 //! records (MessagePack of the fields by name, so that older and newer programs read each other).
 //! Numbers are LEB128.
 //!
+//! Format 2: the byte 2, and the same but for the records, which are [`columns`] there. Nodes make
+//! it where all nodes of the array read it.
+//!
 //! All before the records, the directory, is a block of the frame by itself, so that the start of a
 //! body is enough to know which messages have which terms. In packs of older programs the first
 //! block goes on with records.
 
+mod columns;
 mod newer;
 mod reading;
 
@@ -29,6 +33,7 @@ use serde::Serialize;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 use crate::error::ArrayError;
+use crate::schema::COLUMNS_SINCE;
 
 pub use reading::{Decoder, Unpacked, start_bytes};
 
@@ -37,7 +42,27 @@ pub const MESSAGES_MAX: usize = 256;
 /// Bytes of records that complete a pack.
 const RECORD_BYTES: usize = 1 << 20;
 /// Leading byte of format 1.
-const FORMAT: u8 = 1;
+const RECORDS: u8 = 1;
+/// Leading byte of format 2.
+const COLUMNS: u8 = 2;
+
+/// How records lie in a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// One after the other, format 1, which every program reads.
+    #[default]
+    Records,
+    /// By columns, format 2, a fifth smaller, which programs read that know schema
+    /// [`COLUMNS_SINCE`].
+    Columns,
+}
+
+impl Layout {
+    /// The best that a program reads which knows this schema.
+    pub fn read_by(schema: i32) -> Self {
+        if schema >= COLUMNS_SINCE { Layout::Columns } else { Layout::Records }
+    }
+}
 
 /// How hard to press.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +100,13 @@ pub struct Pack {
     pub body: Vec<u8>,
 }
 
+impl Pack {
+    /// How its records lie.
+    pub fn layout(&self) -> Layout {
+        if self.body.first() == Some(&COLUMNS) { Layout::Columns } else { Layout::Records }
+    }
+}
+
 /// The key of a term: 32 bits of its hash. Two terms with one key cost a look into a pack.
 pub fn key(term: &str) -> i32 {
     let hash = blake3::hash(term.as_bytes());
@@ -89,22 +121,27 @@ struct StoredRef<'a> {
     events: &'a [Event],
 }
 
-/// Packs messages of one day, in their order. What filters cost and how long stages took is kept to
-/// about two digits: the others are noise, and would be an eighth of the pack.
+/// Packs messages of one day, in their order, as `layout` says. What filters cost and how long
+/// stages took is kept to three in a hundred, and the probability to six digits: the others are
+/// noise, and would be a tenth of the pack.
 ///
 /// # Errors
 /// If a record cannot be encoded.
-pub fn pack(messages: &[LoggedMessage], effort: Effort) -> Result<Vec<Pack>, ArrayError> {
+pub fn pack(
+    messages: &[LoggedMessage],
+    layout: Layout,
+    effort: Effort,
+) -> Result<Vec<Pack>, ArrayError> {
     let mut packs = Vec::new();
     let mut builder = Builder::default();
     for message in messages {
         builder.push(message)?;
         if builder.messages.len() >= MESSAGES_MAX || builder.records.len() >= RECORD_BYTES {
-            packs.push(std::mem::take(&mut builder).finish(effort)?);
+            packs.push(std::mem::take(&mut builder).finish(layout, effort)?);
         }
     }
     if !builder.messages.is_empty() {
-        packs.push(builder.finish(effort)?);
+        packs.push(builder.finish(layout, effort)?);
     }
     Ok(packs)
 }
@@ -121,10 +158,11 @@ impl Builder {
         let start = self.records.len();
         let mut record = message.record.clone();
         for cost in &mut record.verdict.costs {
-            cost.micros = seven_bits(cost.micros);
+            cost.micros = rough(cost.micros);
         }
+        record.verdict.probability = record.verdict.probability.map(rough_probability);
         for stage in &mut record.stages {
-            stage.at_us = two_digits(stage.at_us);
+            stage.at_us = rough_whole(stage.at_us);
         }
         let stored = StoredRef { record: &record, events: &message.events };
         rmp_serde::encode::write_named(&mut self.records, &stored).map_err(|error| {
@@ -138,7 +176,7 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(self, effort: Effort) -> Result<Pack, ArrayError> {
+    fn finish(self, layout: Layout, effort: Effort) -> Result<Pack, ArrayError> {
         let all: BTreeSet<i32> =
             self.messages.iter().flat_map(|(_, keys, _)| keys).copied().collect();
         let terms: Vec<i32> = all.into_iter().collect();
@@ -155,7 +193,7 @@ impl Builder {
             }
             push_number(&mut directory, *length);
         }
-        let body = fold(&directory, &self.records, effort)?;
+        let body = fold(&directory, &self.records, layout, effort)?;
         let cursors = self.messages.iter().map(|(cursor, ..)| *cursor);
         Ok(Pack {
             first: cursors.clone().min().unwrap_or_default(),
@@ -171,7 +209,17 @@ impl Builder {
 ///
 /// # Errors
 /// If Zstandard refuses them.
-pub fn fold(directory: &[u8], records: &[u8], effort: Effort) -> Result<Vec<u8>, ArrayError> {
+pub fn fold(
+    directory: &[u8],
+    records: &[u8],
+    layout: Layout,
+    effort: Effort,
+) -> Result<Vec<u8>, ArrayError> {
+    let split = if layout == Layout::Columns { columns::split(records) } else { None };
+    let (format, records) = match &split {
+        Some(columns) => (COLUMNS, columns.as_slice()),
+        None => (RECORDS, records),
+    };
     let refused = |code| ArrayError::Damaged {
         what: "a pack of the log".to_owned(),
         cause: zstd_safe::get_error_name(code).to_owned(),
@@ -195,15 +243,15 @@ pub fn fold(directory: &[u8], records: &[u8], effort: Effort) -> Result<Vec<u8>,
     }
     while encoder.end_stream(&mut output).map_err(refused)? > 0 {}
     let mut body = Vec::with_capacity(frame.len() + 1);
-    body.push(FORMAT);
+    body.push(format);
     body.extend_from_slice(&frame);
     Ok(body)
 }
 
-/// The number to seven significant bits, one in a hundred. Its last two bytes are zero then, which
-/// those of a number with two decimal digits are not.
-fn seven_bits(number: f32) -> f32 {
-    const DROPPED: u32 = 17;
+/// The number to five significant bits, three in a hundred. Its last two bytes are zero then, and
+/// the others take few values.
+fn rough(number: f32) -> f32 {
+    const DROPPED: u32 = 19;
     if !number.is_finite() || number <= 0.0 {
         return 0.0;
     }
@@ -211,10 +259,20 @@ fn seven_bits(number: f32) -> f32 {
     f32::from_bits(number.to_bits().saturating_add(half) >> DROPPED << DROPPED)
 }
 
-/// The number, to two decimal digits.
-fn two_digits(number: u64) -> u64 {
-    let unit = 10_u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
-    number.saturating_add(unit / 2) / unit * unit
+/// The number, to five significant bits.
+fn rough_whole(number: u64) -> u64 {
+    let dropped = (u64::BITS - number.leading_zeros()).saturating_sub(5);
+    let half = (1 << dropped) >> 1;
+    number.saturating_add(half) >> dropped << dropped
+}
+
+/// The probability to 21 significant bits: five in ten million near 1, where they matter.
+fn rough_probability(probability: f64) -> f64 {
+    const DROPPED: u32 = 32;
+    if !(0.0..=1.0).contains(&probability) {
+        return probability;
+    }
+    f64::from_bits((probability.to_bits() + (1 << (DROPPED - 1))) >> DROPPED << DROPPED)
 }
 
 /// Appends a number as LEB128.
@@ -261,7 +319,14 @@ mod tests {
     #[test]
     fn what_is_packed_is_found_and_read_back() {
         let messages: Vec<LoggedMessage> = (0..300).map(message).collect();
-        let packs = pack(&messages, Effort::Tight).unwrap();
+        for layout in [Layout::Records, Layout::Columns] {
+            let packs = pack(&messages, layout, Effort::Tight).unwrap();
+            assert!(packs.iter().all(|pack| pack.layout() == layout));
+            are_found(&messages, &packs);
+        }
+    }
+
+    fn are_found(messages: &[LoggedMessage], packs: &[Pack]) {
         assert_eq!(packs.iter().map(|p| p.messages).collect::<Vec<_>>(), [256, 44]);
         assert_eq!((packs[0].first, packs[0].last), (0, 255 * 4096));
         let mut unpacked = Unpacked::new(&packs[0].body).unwrap();
@@ -284,8 +349,14 @@ mod tests {
 
     #[test]
     fn the_start_of_a_pack_tells_which_messages_have_terms() {
-        let packs = pack(&(0..200).map(message).collect::<Vec<_>>(), Effort::Tight).unwrap();
-        let (body, terms) = (&packs[0].body, &packs[0].terms);
+        for layout in [Layout::Records, Layout::Columns] {
+            let messages: Vec<LoggedMessage> = (0..200).map(message).collect();
+            let packs = pack(&messages, layout, Effort::Tight).unwrap();
+            start_tells(&packs[0].body, &packs[0].terms);
+        }
+    }
+
+    fn start_tells(body: &[u8], terms: &[i32]) {
         let start = start_bytes(&body[..16]).unwrap();
         assert!(start < body.len(), "{start} of {}", body.len());
         let read = Unpacked::of_start(&body[..start], Decoder::default()).unwrap();
@@ -300,25 +371,37 @@ mod tests {
     }
 
     #[test]
-    fn costs_keep_two_digits() {
+    fn numbers_keep_what_people_read() {
         for number in [0.001, 0.0567, 1.0, 99.6, 1234.5, 7e9] {
-            let kept = seven_bits(number);
-            assert!((kept - number).abs() <= number / 128.0, "{number} {kept}");
+            let kept = rough(number);
+            assert!((kept - number).abs() <= number / 32.0, "{number} {kept}");
             assert_eq!(&kept.to_le_bytes()[..2], [0, 0], "{number}");
         }
         for none in [f32::NAN, f32::INFINITY, -1.0, 0.0] {
-            assert_eq!(seven_bits(none).to_bits(), 0);
+            assert_eq!(rough(none).to_bits(), 0);
         }
-        for (number, kept) in [(0, 0), (7, 7), (99, 99), (1234, 1200), (9960, 10_000)] {
-            assert_eq!(two_digits(number), kept);
+        for (number, kept) in [(0, 0), (7, 7), (31, 31), (33, 34), (1234, 1216), (9960, 9728)] {
+            assert_eq!(rough_whole(number), kept);
         }
-        assert!(two_digits(u64::MAX) >= u64::MAX / 10 * 9);
+        assert!(rough_whole(u64::MAX) >= u64::MAX / 10 * 9);
+        assert!((0..100_000).map(rough_whole).is_sorted(), "stages stay in their order");
+        for probability in [0.0, 1e-9, 0.003, 0.5, 0.997, 0.999_999_9, 1.0] {
+            let kept = rough_probability(probability);
+            assert!((0.0..=1.0).contains(&kept) && (kept - probability).abs() < 3e-7, "{kept}");
+        }
     }
 
     #[test]
     fn damage_is_an_error_and_no_panic() {
-        let packs = pack(&(0..20).map(message).collect::<Vec<_>>(), Effort::Fast).unwrap();
-        let body = &packs[0].body;
+        for layout in [Layout::Records, Layout::Columns] {
+            let messages: Vec<LoggedMessage> = (0..20).map(message).collect();
+            damage(&pack(&messages, layout, Effort::Fast).unwrap()[0].body);
+        }
+        let newer = Unpacked::new(&[9, 1, 2]).unwrap_err().to_string();
+        assert!(newer.contains("newer program"), "{newer}");
+    }
+
+    fn damage(body: &[u8]) {
         let read = |body: &[u8]| {
             let mut unpacked = Unpacked::new(body)?;
             (0..20).try_for_each(|place| unpacked.message(place).map(drop))
@@ -330,7 +413,7 @@ mod tests {
             assert!(!is_whole || end + 4 > body.len(), "cut at {end} of {}", body.len());
         }
         for at in 0..body.len() {
-            let mut wrong = body.clone();
+            let mut wrong = body.to_vec();
             wrong[at] ^= 0x55;
             if let Ok(mut unpacked) = Unpacked::new(&wrong) {
                 for place in 0..30 {
@@ -338,7 +421,5 @@ mod tests {
                 }
             }
         }
-        let newer = Unpacked::new(&[9, 1, 2]).unwrap_err().to_string();
-        assert!(newer.contains("newer program"), "{newer}");
     }
 }

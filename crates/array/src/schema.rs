@@ -12,10 +12,13 @@ use crate::{activity, state};
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
 const MIGRATIONS: &[&str] =
-    &[TABLES_1, TABLES_2, TABLES_DUTIES, TABLES_JOINING, state::TABLES, activity::TABLES];
+    &[TABLES_1, TABLES_2, TABLES_DUTIES, TABLES_JOINING, state::TABLES, activity::TABLES, TABLES_7];
 
 /// The newest schema that this program knows.
 pub const KNOWN: i32 = MIGRATIONS.len() as i32;
+
+/// Programs that know this schema read packs by columns ([`crate::pack::Layout`]).
+pub const COLUMNS_SINCE: i32 = 7;
 
 /// The oldest schema that a program must know to use the tables of [`KNOWN`].
 const NEEDS: i32 = 1;
@@ -197,6 +200,18 @@ CREATE FUNCTION join_answer(asked text) RETURNS text LANGUAGE sql
     'SELECT answer FROM invitation
      WHERE secret = encode(sha256(convert_to(asked, ''UTF8'')), ''hex'') AND until > now()';
 REVOKE ALL ON FUNCTION join_ask(text, bytea), join_answer(text) FROM PUBLIC;
+";
+
+/// Terms of packs in three bytes and not four. They come ascending, so that of the first byte it is
+/// enough to know how many there are with each of its 256 values: these numbers first, a byte each.
+/// A value that more than 255 terms begin with is for `pack_terms`.
+const TABLES_7: &str = "
+CREATE FUNCTION pack_terms_by_byte(packed bytea) RETURNS integer[] LANGUAGE sql IMMUTABLE STRICT AS
+    'WITH first AS (SELECT b - 128 AS byte, (row_number() OVER (ORDER BY b))::integer - 1 AS i
+                    FROM generate_series(0, 255) AS b, generate_series(1, get_byte(packed, b)))
+     SELECT coalesce(array_agg((byte << 24) | (get_byte(packed, 256 + 3 * i) << 16)
+        | (get_byte(packed, 257 + 3 * i) << 8) | get_byte(packed, 258 + 3 * i) ORDER BY i), ''{}'')
+     FROM first';
 ";
 
 /// Connects, and makes sure that this program may use the tables.

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use gauntlet_mail::date::{DAY_MS, day_name};
 use gauntlet_store::Log;
 use gauntlet_store::log::{Bucket, Changes, LoggedMessage};
-use tokio_postgres::types::ToSql;
 
 use crate::database::Session;
 use crate::error::ArrayError;
-use crate::pack::{self, Pack};
+use crate::pack::{self, Layout, Pack};
 use crate::schema::TABLES_LOCK;
+use crate::value::Value;
 
 /// Most changes read at once.
 pub const CHANGES_MAX: usize = 4096;
@@ -44,6 +44,7 @@ pub struct Shipper {
     fed: BTreeSet<i64>,
     /// Days whose table is there.
     tables: BTreeSet<i64>,
+    layout: Layout,
 }
 
 /// A batch that was read and packed.
@@ -57,7 +58,18 @@ struct Batch {
 impl Shipper {
     /// Ships this log as the node of this number.
     pub fn new(log: Arc<Log>, node: i16) -> Self {
-        Shipper { log, node, fed: BTreeSet::new(), tables: BTreeSet::new() }
+        Shipper {
+            log,
+            node,
+            fed: BTreeSet::new(),
+            tables: BTreeSet::new(),
+            layout: Layout::default(),
+        }
+    }
+
+    /// From now on packs are made so.
+    pub fn lay_out(&mut self, layout: Layout) {
+        self.layout = layout;
     }
 
     /// Days of the log that were not looked at yet: what they have to ship is in no
@@ -71,9 +83,9 @@ impl Shipper {
     /// # Errors
     /// If the log cannot be read or the database does not take it: everything waits on.
     pub async fn step(&mut self, session: &Session) -> Result<Option<Shipped>, ArrayError> {
-        let (log, mut fed) = (self.log.clone(), std::mem::take(&mut self.fed));
+        let (log, mut fed, layout) = (self.log.clone(), std::mem::take(&mut self.fed), self.layout);
         let read = tokio::task::spawn_blocking(move || {
-            let batch = next_batch(&log, &mut fed);
+            let batch = next_batch(&log, &mut fed, layout);
             (batch, fed)
         });
         let (batch, fed) = read.await.map_err(|error| ArrayError::Damaged {
@@ -106,7 +118,11 @@ impl Shipper {
 }
 
 /// Reads and packs the oldest changes that wait.
-fn next_batch(log: &Log, fed: &mut BTreeSet<i64>) -> Result<Option<Batch>, ArrayError> {
+fn next_batch(
+    log: &Log,
+    fed: &mut BTreeSet<i64>,
+    layout: Layout,
+) -> Result<Option<Batch>, ArrayError> {
     let days = log.days();
     fed.retain(|day| days.contains(day));
     for &day in days.iter().rev() {
@@ -130,7 +146,7 @@ fn next_batch(log: &Log, fed: &mut BTreeSet<i64>) -> Result<Option<Batch>, Array
             0..=pack::MESSAGES_MAX => pack::Effort::Tightest,
             _ => pack::Effort::Tight,
         };
-        let packs = pack::pack(&messages, effort)?;
+        let packs = pack::pack(&messages, layout, effort)?;
         return Ok(Some(Batch { messages: messages.len(), changes, packs, counts }));
     }
     Ok(None)
@@ -183,48 +199,68 @@ async fn send(
     day: i64,
     (packs, counts): (&[Pack], &[Bucket]),
 ) -> Result<(), ArrayError> {
-    const DOING: &str = "shipping the log to the array";
-    // Terms as bytes: an array of integers has as many bytes again for the lengths of its elements.
-    const INSERT: &str = "INSERT INTO log_pack (day, node, first, last, messages, terms, body) \
-         SELECT $1, $2, f, l, m, pack_terms(t), b FROM unnest($3::bigint[], $4::bigint[], \
-         $5::smallint[], $6::bytea[], $7::bytea[]) AS p (f, l, m, t, b)";
     let day = i32::try_from(day).unwrap_or(i32::MAX);
-    let client = session.client();
     let of = |number: fn(&Pack) -> i64| packs.iter().map(number).collect::<Vec<i64>>();
     let (firsts, lasts) = (of(|pack| pack.first), of(|pack| pack.last));
     let messages = packs.iter().map(|pack| i16::try_from(pack.messages).unwrap_or(i16::MAX));
     let messages: Vec<i16> = messages.collect();
-    let terms: Vec<Vec<u8>> =
-        packs.iter().map(|p| p.terms.iter().flat_map(|t| t.to_be_bytes()).collect()).collect();
+    let (unpacking, terms) = packed_terms(packs);
     let bodies: Vec<&[u8]> = packs.iter().map(|pack| pack.body.as_slice()).collect();
-    let sending = async {
-        client.batch_execute("BEGIN").await?;
-        let values: [&(dyn ToSql + Sync); 7] =
-            [&day, &node, &firsts, &lasts, &messages, &terms, &bodies];
-        client.execute(INSERT, &values).await?;
-        if !counts.is_empty() {
-            let columns = Columns::of(counts);
-            client
-                .execute(
-                    "INSERT INTO log_count SELECT m, $1, c, a, n, b \
-                     FROM unnest($2::int[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]) \
-                     AS t (m, c, a, n, b) ON CONFLICT (minute, node, class, action) \
-                     DO UPDATE SET messages = excluded.messages, bytes = excluded.bytes",
-                    &[
-                        &node,
-                        &columns.minutes,
-                        &columns.classes,
-                        &columns.actions,
-                        &columns.messages,
-                        &columns.bytes,
-                    ],
-                )
-                .await?;
-        }
-        client.batch_execute("COMMIT").await
-    };
-    let sent = session.within(DOING, sending).await;
-    session.undo_if(sent).await
+    let columns = Columns::of(counts);
+    // One statement: it is there as a whole or not at all, and its text travels each time.
+    let sql = format!(
+        "WITH c AS (INSERT INTO log_count SELECT m, $2, c, a, n, b FROM unnest($8::int[], \
+         $9::text[], $10::text[], $11::bigint[], $12::bigint[]) AS t (m, c, a, n, b) \
+         ON CONFLICT (minute, node, class, action) \
+         DO UPDATE SET messages = excluded.messages, bytes = excluded.bytes) \
+         INSERT INTO log_pack (day, node, first, last, messages, terms, body) \
+         SELECT $1, $2, f, l, m, {unpacking}(t), b FROM unnest($3::bigint[], $4::bigint[], \
+         $5::smallint[], $6::bytea[], $7::bytea[]) AS p (f, l, m, t, b)"
+    );
+    let values: [Value<'_>; 12] = [
+        &day,
+        &node,
+        &firsts,
+        &lasts,
+        &messages,
+        &terms,
+        &bodies,
+        &columns.minutes,
+        &columns.classes,
+        &columns.actions,
+        &columns.messages,
+        &columns.bytes,
+    ];
+    session.execute("shipping the log to the array", &sql, &values).await.map(drop)
+}
+
+/// Terms as bytes, and the server's function that makes an array of them: as an array of integers
+/// they would have as many bytes again for the lengths of its elements.
+fn packed_terms(packs: &[Pack]) -> (&'static str, Vec<Vec<u8>>) {
+    // Where a node may be that does not know this function, tables may be without it.
+    let by_byte = |pack: &Pack| (pack.layout() == Layout::Columns).then(|| by_byte(&pack.terms))?;
+    let by_byte: Option<Vec<Vec<u8>>> = packs.iter().map(by_byte).collect();
+    let whole = |pack: &Pack| pack.terms.iter().flat_map(|term| term.to_be_bytes()).collect();
+    match by_byte {
+        Some(terms) => ("pack_terms_by_byte", terms),
+        None => ("pack_terms", packs.iter().map(whole).collect()),
+    }
+}
+
+/// Ascending terms, three bytes each, behind the numbers of those that begin with each byte; none
+/// if such a number is no byte.
+fn by_byte(terms: &[i32]) -> Option<Vec<u8>> {
+    const VALUES: usize = 256;
+    let mut out = vec![0_u8; VALUES];
+    out.reserve(3 * terms.len());
+    for term in terms {
+        let [first, rest @ ..] = term.to_be_bytes();
+        // By sign, as they are sorted.
+        let number = out.get_mut(usize::from(first ^ 0x80))?;
+        *number = number.checked_add(1)?;
+        out.extend_from_slice(&rest);
+    }
+    Some(out)
 }
 
 /// Counts, a list for each column.

@@ -46,6 +46,7 @@ typed! {
     Vec<i64> => INT8_ARRAY,
     Vec<&str> => TEXT_ARRAY,
     Vec<String> => TEXT_ARRAY,
+    Vec<&[u8]> => BYTEA_ARRAY,
     Vec<Vec<u8>> => BYTEA_ARRAY,
     &[i16] => INT2_ARRAY,
     &[i32] => INT4_ARRAY,

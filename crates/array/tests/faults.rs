@@ -68,7 +68,7 @@ async fn nodes_join_leave_and_do_not_share_a_name() {
     let renamed = Identity { name: "mx2".to_owned(), ..other.clone() };
     let second = nodes::register(&session, &renamed).await.unwrap();
     let status = Status { queued: 7, clock_ms: 5, ..Status::default() };
-    assert!(nodes::tell(&session, second, &status).await.unwrap());
+    assert_eq!(nodes::tell(&session, second, &status).await.unwrap(), Some(0));
     let listed = nodes::list(&session).await.unwrap();
     let names: Vec<&str> = listed.iter().map(|n| n.name.as_str()).collect();
     assert_eq!(names, ["mx1", "mx2"]);
@@ -76,7 +76,7 @@ async fn nodes_join_leave_and_do_not_share_a_name() {
     assert!(listed[1].clock_ahead_ms < -1_000_000_000_000);
     assert!(nodes::remove(&session, "mx2").await.unwrap());
     assert!(!nodes::remove(&session, "mx2").await.unwrap());
-    assert!(!nodes::tell(&session, second, &status).await.unwrap());
+    assert_eq!(nodes::tell(&session, second, &status).await.unwrap(), None);
     let error = nodes::register(&session, &renamed).await.unwrap_err();
     assert!(matches!(error, ArrayError::Removed { .. }), "{error}");
     let listed = nodes::list(&session).await.unwrap();

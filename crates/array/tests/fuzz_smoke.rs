@@ -1,6 +1,6 @@
 //! The fuzz target's inputs without a fuzzer: a real pack, every cut and many changed bytes.
 
-use gauntlet_array::pack::{Effort, pack};
+use gauntlet_array::pack::{Effort, Layout, pack};
 use gauntlet_store::log::{Cursor, LoggedMessage};
 
 use crate::logs::{DAY, record};
@@ -14,8 +14,15 @@ fn damaged_packs_are_refused_or_read() {
         events: Vec::new(),
         node: String::new(),
     };
-    let packs = pack(&(0..40).map(message).collect::<Vec<_>>(), Effort::Fast).unwrap();
-    let body = &packs[0].body;
+    let messages: Vec<LoggedMessage> = (0..12).map(message).collect();
+    for layout in [Layout::Records, Layout::Columns] {
+        let packs = pack(&messages, layout, Effort::Fast).unwrap();
+        assert_eq!(packs[0].layout(), layout);
+        changed(&packs[0].body);
+    }
+}
+
+fn changed(body: &[u8]) {
     (0..body.len()).for_each(|end| read(&body[..end]));
     // What is in the frame, changed before it is compressed again.
     let mut plain = Vec::with_capacity(1 << 20);

@@ -121,7 +121,7 @@ fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
         at += length;
     }
     let (directory, records) = plain.split_at_checked(directory)?;
-    pack::fold(directory, records, pack::Effort::Tight).ok()
+    pack::fold(directory, records, pack::Layout::Columns, pack::Effort::Tight).ok()
 }
 
 /// A number as LEB128.

@@ -9,7 +9,7 @@ use gauntlet_store::record::{Event, LogRecord};
 use serde::Deserialize;
 use zstd_safe::{DCtx, InBuffer, OutBuffer, ResetDirective};
 
-use super::{FORMAT, newer, take_number};
+use super::{COLUMNS, RECORDS, columns, newer, take_number};
 use crate::error::ArrayError;
 
 /// Most bytes that a pack may unfold to: more is damage.
@@ -44,12 +44,16 @@ impl fmt::Debug for Decoder {
 
 /// A pack, unfolded as far as it is read.
 pub struct Unpacked<'b> {
+    format: u8,
     frame: &'b [u8],
+    /// Bytes that the frame unfolds to.
+    bytes: usize,
     /// Bytes of the frame that are unfolded.
     read: usize,
     decoder: Decoder,
-    /// What is unfolded.
+    /// What is unfolded; once a message was read of what was columns, directory and records.
     plain: Vec<u8>,
+    is_joined: bool,
     messages: Vec<Packed>,
 }
 
@@ -87,14 +91,14 @@ impl<'b> Unpacked<'b> {
     /// # Errors
     /// As [`Unpacked::new`].
     pub fn with(body: &'b [u8], decoder: Decoder) -> Result<Self, ArrayError> {
-        let (mut unpacked, bytes) = Self::begin(body, decoder)?;
-        if unpacked.read_directory(bytes) {
+        let mut unpacked = Self::begin(body, decoder)?;
+        if unpacked.read_directory() {
             return Ok(unpacked);
         }
-        let mut wanted = DIRECTORY_BYTES;
+        let (mut wanted, bytes) = (DIRECTORY_BYTES, unpacked.bytes);
         loop {
             unpacked.unfold(wanted.min(bytes))?;
-            match unpacked.read_directory(bytes) {
+            match unpacked.read_directory() {
                 true => return Ok(unpacked),
                 false if wanted < bytes => wanted = wanted.saturating_mul(2),
                 false => return Err(damaged("its directory is cut short")),
@@ -108,29 +112,52 @@ impl<'b> Unpacked<'b> {
     /// # Errors
     /// As [`Unpacked::new`].
     pub fn of_start(start: &'b [u8], decoder: Decoder) -> Result<Option<Self>, ArrayError> {
-        let (mut unpacked, bytes) = Self::begin(start, decoder)?;
-        Ok(unpacked.read_directory(bytes).then_some(unpacked))
+        let mut unpacked = Self::begin(start, decoder)?;
+        Ok(unpacked.read_directory().then_some(unpacked))
     }
 
     /// Unfolds the first block, which is the directory, and in packs of older programs some records
-    /// more. Returns how many bytes the whole pack unfolds to.
-    fn begin(body: &'b [u8], mut decoder: Decoder) -> Result<(Self, usize), ArrayError> {
-        let (frame, bytes) = frame_of(body)?;
+    /// more.
+    fn begin(body: &'b [u8], mut decoder: Decoder) -> Result<Self, ArrayError> {
+        let (format, frame, bytes) = frame_of(body)?;
         let reset = decoder.0.reset(ResetDirective::SessionOnly);
         reset.map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
-        let messages = Vec::new();
-        let mut unpacked = Unpacked { frame, read: 0, decoder, plain: Vec::new(), messages };
+        let mut unpacked = Unpacked {
+            format,
+            frame,
+            bytes,
+            read: 0,
+            decoder,
+            plain: Vec::new(),
+            is_joined: false,
+            messages: Vec::new(),
+        };
         let end = first_block_end(frame).unwrap_or(frame.len()).min(frame.len());
         unpacked.unfold_until(bytes.min(DIRECTORY_BYTES), end)?;
-        Ok((unpacked, bytes))
+        Ok(unpacked)
     }
 
     /// Reads the directory from what is unfolded; false if that has not all of it.
-    fn read_directory(&mut self, bytes: usize) -> bool {
-        let read = directory(&self.plain, bytes);
+    fn read_directory(&mut self) -> bool {
+        let most = if self.format == COLUMNS { UNPACKED_BYTES_MAX } else { self.bytes };
+        let read = directory(&self.plain, most);
         let is_read = read.is_some();
         self.messages = read.unwrap_or_default();
         is_read
+    }
+
+    /// Makes records of the columns.
+    fn join(&mut self) -> Result<(), ArrayError> {
+        self.unfold(self.bytes)?;
+        let start = self.messages.first().map_or(0, |message| message.record.start);
+        let end = self.messages.last().map_or(start, |message| message.record.end);
+        let columns = self.plain.get(start..).unwrap_or_default();
+        let records = columns::join(columns, end.saturating_sub(start));
+        let records = records.ok_or_else(|| damaged("its columns do not fit its directory"))?;
+        self.plain.truncate(start);
+        self.plain.extend_from_slice(&records);
+        self.is_joined = true;
+        Ok(())
     }
 
     /// Unfolds the first `wanted` bytes, if they are not there yet.
@@ -212,7 +239,11 @@ impl<'b> Unpacked<'b> {
     pub fn message(&mut self, place: usize) -> Result<LoggedMessage, ArrayError> {
         let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
         let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
-        self.unfold(record.end)?;
+        match self.format {
+            COLUMNS if !self.is_joined => self.join()?,
+            COLUMNS => {}
+            _ => self.unfold(record.end)?,
+        }
         let record = self.plain.get(record).unwrap_or_default();
         let (record, events) = match rmp_serde::from_slice(record) {
             Ok(Stored { record, events }) => (record, events),
@@ -226,17 +257,17 @@ fn damaged(cause: &str) -> ArrayError {
     ArrayError::Damaged { what: "a pack of the array's log".to_owned(), cause: cause.to_owned() }
 }
 
-/// The frame of a body, and the number of bytes that it unfolds to.
-fn frame_of(body: &[u8]) -> Result<(&[u8], usize), ArrayError> {
+/// The format of a body, its frame, and the number of bytes that this unfolds to.
+fn frame_of(body: &[u8]) -> Result<(u8, &[u8], usize), ArrayError> {
     let (&format, frame) = body.split_first().ok_or_else(|| damaged("it is empty"))?;
-    if format != FORMAT {
+    if ![RECORDS, COLUMNS].contains(&format) {
         return Err(damaged(&format!("format {format} is of a newer program")));
     }
     let length = zstd_safe::get_frame_content_size(frame).map_err(|_| damaged("no frame"))?;
     let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     match length > UNPACKED_BYTES_MAX {
         true => Err(damaged(&format!("it claims {length} bytes"))),
-        false => Ok((frame, length)),
+        false => Ok((format, frame, length)),
     }
 }
 
