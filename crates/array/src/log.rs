@@ -1,5 +1,6 @@
 //! The shared message log: what all nodes shipped, read by managers.
 
+mod candidates;
 mod counts;
 mod day;
 mod search;

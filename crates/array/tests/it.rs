@@ -20,6 +20,7 @@ mod postgres;
 mod relay;
 mod s3;
 mod s3_server;
+mod shared_days;
 mod shared_log;
 mod shared_pages;
 mod shared_reports;

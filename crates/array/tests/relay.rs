@@ -35,6 +35,8 @@ struct State {
     arrives: AtomicBool,
     ended: AtomicBool,
     to: AtomicU16,
+    /// Pieces that went towards the server.
+    pieces: AtomicU64,
 }
 
 /// How often a copier looks whether the line is still open.
@@ -74,6 +76,7 @@ impl Relay {
             arrives: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             to: AtomicU16::new(port),
+            pieces: AtomicU64::new(0),
         });
         let shared = state.clone();
         std::thread::spawn(move || {
@@ -98,6 +101,13 @@ impl Relay {
     pub(crate) fn delay(&self, delay: Duration) {
         let ms = u64::try_from(delay.as_millis()).unwrap();
         self.state.delay_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Pieces towards the server so far: one or more statements each, and no fewer than times that
+    /// somebody waited for an answer.
+    #[allow(dead_code, reason = "tests of one of the two binaries that share this file use it")]
+    pub(crate) fn pieces(&self) -> u64 {
+        self.state.pieces.load(Ordering::Relaxed)
     }
 
     /// The connection that sends the piece of this number, counted over all connections from now
@@ -160,6 +170,7 @@ impl State {
                         return;
                     }
                     if to_server {
+                        self.pieces.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(self.delay());
                     }
                     if !self.passes() || to.write_all(&buffer[..count]).is_err() {

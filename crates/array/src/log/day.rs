@@ -12,6 +12,7 @@ use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::{LoggedMessage, Matcher, terms_of};
 use tokio_postgres::Row;
 
+use super::candidates::Candidates;
 use crate::database::Session;
 use crate::error::ArrayError;
 use crate::pack::{Decoder, Unpacked, key, start_bytes};
@@ -52,9 +53,9 @@ pub(super) struct Found {
 /// Where a pack is: what fetches it, in the order of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    last: i64,
-    number: i64,
-    node: i16,
+    pub(super) last: i64,
+    pub(super) number: i64,
+    pub(super) node: i16,
 }
 
 impl Place {
@@ -173,15 +174,17 @@ impl Pace {
 }
 
 /// The search of one day.
-pub(super) struct Day<'a> {
+pub(super) struct Day<'s, 'a> {
     pub(super) session: &'a Session,
     pub(super) day: i64,
     pub(super) matcher: &'a Matcher,
     /// Keys that a pack must have, of each list at least one.
     pub(super) required: &'a [Vec<i32>],
+    /// What the index has of this day and others.
+    pub(super) candidates: &'s mut Candidates<'a>,
     /// Packs that are looked through before the index is asked.
     pub(super) walked_first: usize,
-    pub(super) pace: &'a mut Pace,
+    pub(super) pace: &'s mut Pace,
 }
 
 /// Keys of the terms that a message must have, of each list at least one.
@@ -190,7 +193,7 @@ pub(super) fn required(matcher: &Matcher) -> Vec<Vec<i32>> {
     matcher.required().iter().map(keys).collect()
 }
 
-impl Day<'_> {
+impl Day<'_, '_> {
     /// Adds matches until `wanted` are certain or the day is through. Returns the cursor from which
     /// on nothing is missing, and whether there is time left.
     pub(super) async fn run(
@@ -223,7 +226,8 @@ impl Day<'_> {
                 return Ok((before.last, false));
             }
         }
-        let candidates = self.candidates(before).await?;
+        let mut candidates = self.candidates.of(self.day).await?;
+        candidates.retain(|place| (place.last, place.number) < (before.last, before.number));
         let mut rest = candidates.as_slice();
         while !rest.is_empty() {
             let count = self.pace.next(wanted.saturating_sub(found.len()));
@@ -258,25 +262,6 @@ impl Day<'_> {
             [&day, &keys, &bytes, &since, &until, &before.last, &before.number, &limit];
         let rows = self.session.rows(DOING, &sql, &values).await?;
         Ok(rows.iter().map(StoredPack::read).collect())
-    }
-
-    /// The packs before this one that can have a match, newest first.
-    async fn candidates(&self, before: Place) -> Result<Vec<Place>, ArrayError> {
-        let (day, (since, until)) = (self.day(), self.matcher.range());
-        let mut sql = "SELECT last, number, node FROM log_pack WHERE day = $1 AND last >= $2 AND \
-                       first < $3"
-            .to_owned();
-        let mut values: Vec<Value<'_>> = vec![&day, &since, &until];
-        for any in self.required {
-            values.push(any);
-            sql.push_str(&format!(" AND terms && ${}", values.len()));
-        }
-        let rows = self.session.rows(DOING, &sql, &values).await?;
-        let place = |row: &Row| Place { last: row.get(0), number: row.get(1), node: row.get(2) };
-        let mut places: Vec<Place> = rows.iter().map(place).collect();
-        places.retain(|place| (place.last, place.number) < (before.last, before.number));
-        places.sort_unstable_by_key(|place| std::cmp::Reverse(*place));
-        Ok(places)
     }
 
     /// Hands on these packs, newest first, with so many bytes of each.

@@ -11,9 +11,10 @@ use std::time::Instant;
 use futures_util::future::try_join;
 use gauntlet_mail::date::{DAY_MS, day_number};
 use gauntlet_store::log::{Cursor, LoggedMessage, Matcher, Page, Query, id_term};
-use gauntlet_store::reference;
+use gauntlet_store::{Clock, reference};
 use tokio_postgres::Row;
 
+use super::candidates::{Candidates, DAYS_MAX};
 use super::day::{
     AllFound, CURSORS_PER_MS, DOING, Day, Found, Pace, WALKED_FIRST, day_start, required,
 };
@@ -32,11 +33,13 @@ pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, Arr
     let (required, mut pace, mut found) = (required(&matcher), Pace::default(), AllFound::new());
     days.retain(|day| day_start(day + 1) > since && day_start(*day) < until);
     let (mut complete_from, mut is_whole) = (until, true);
+    let mut candidates = Candidates::new(session, &matcher, &required, &days);
     for (nth, day) in days.into_iter().enumerate() {
         // What did not fill a page from the newest packs of all is not frequent.
         let walked_first = if nth == 0 { WALKED_FIRST } else { 0 };
         let (matcher, required, pace) = (&matcher, &required, &mut pace);
-        let mut search = Day { session, day, matcher, required, walked_first, pace };
+        let candidates = &mut candidates;
+        let mut search = Day { session, day, matcher, required, candidates, walked_first, pace };
         // One more than the page, to know whether there is a next.
         let (boundary, in_time) = search.run(&mut found, limit + 1, started).await?;
         complete_from = boundary;
@@ -79,21 +82,37 @@ pub(super) async fn get(
 ) -> Result<Option<LoggedMessage>, ArrayError> {
     let (id, node) = reference::split(reference);
     let key = vec![key(&id_term(id))];
-    let asked = session
-        .rows(
-            DOING,
-            "SELECT p.terms, p.body, (SELECT n.name FROM node AS n WHERE n.id = p.node) \
-         FROM log_pack AS p WHERE p.terms @> $1 \
-         AND ($2::text IS NULL OR p.node = (SELECT n.id FROM node AS n WHERE n.name = $2)) \
-         ORDER BY p.day DESC, p.number DESC LIMIT 16",
-            &[&key, &node],
-        )
-        .await?;
-    let rows = asked;
+    const SQL: &str = "SELECT p.terms, p.body, (SELECT n.name FROM node AS n WHERE n.id = p.node) \
+         FROM log_pack AS p WHERE p.day BETWEEN $1 AND $2 AND p.terms @> $3 \
+         AND ($4::text IS NULL OR p.node = (SELECT n.id FROM node AS n WHERE n.name = $4)) \
+         ORDER BY p.day DESC, p.number DESC LIMIT 16";
+    let of_days = |newest: i64, oldest: i64| {
+        let [oldest, newest] = [oldest, newest].map(|day| i32::try_from(day).unwrap_or(i32::MAX));
+        let key = &key;
+        async move { session.rows(DOING, SQL, &[&oldest, &newest, key, &node]).await }
+    };
+    // Most are of these days, so that there is nothing to wait for but their answer.
+    let today = Clock::system().unix_ms().div_euclid(DAY_MS) + 1;
+    let (rows, mut days) = try_join(of_days(today, today - DAYS_MAX as i64), days(session)).await?;
+    if let Some(message) = of_id(&rows, id, &key)? {
+        return Ok(Some(message));
+    }
+    days.retain(|day| !(today - DAYS_MAX as i64..=today).contains(day));
+    for days in days.chunks(DAYS_MAX) {
+        let (Some(newest), Some(oldest)) = (days.first(), days.last()) else { continue };
+        if let Some(message) = of_id(&of_days(*newest, *oldest).await?, id, &key)? {
+            return Ok(Some(message));
+        }
+    }
+    Ok(None)
+}
+
+/// The message of this id in these packs, in their order.
+fn of_id(rows: &[Row], id: &str, key: &Vec<i32>) -> Result<Option<LoggedMessage>, ArrayError> {
     for row in rows {
         let (terms, body): (Vec<i32>, &[u8]) = (row.get(0), row.get(1));
         let mut unpacked = Unpacked::new(body)?;
-        for place in unpacked.find(&terms, std::slice::from_ref(&key)) {
+        for place in unpacked.find(&terms, std::slice::from_ref(key)) {
             let mut message = unpacked.message(place)?;
             if message.record.id == id {
                 message.node = row.get::<_, Option<String>>(2).unwrap_or_default();
