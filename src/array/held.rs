@@ -135,6 +135,23 @@ impl HeldMail for EitherHeld {
         self.ask(|held| held.get(reference))?.ok_or_else(away)
     }
 
+    fn get_all(&self, references: &[&str]) -> Result<Vec<Option<Held>>, StoreError> {
+        let mut found = Vec::new();
+        for reference in references {
+            let own = self.own_id(reference).map_or(Ok(None), |id| self.own.get(id))?;
+            found.push(own.map(|held| self.named(held)));
+        }
+        let all = references.iter().zip(&found);
+        let missing: Vec<&str> =
+            all.filter(|(_, own)| own.is_none()).map(|(reference, _)| *reference).collect();
+        if !missing.is_empty() {
+            let others = self.ask(|held| held.get_all(&missing))?.ok_or_else(away)?;
+            let places = found.iter_mut().filter(|place| place.is_none());
+            places.zip(others).for_each(|(place, other)| *place = other);
+        }
+        Ok(found)
+    }
+
     fn body(&self, reference: &str) -> Result<Option<Vec<u8>>, StoreError> {
         if let Some(id) = self.own_id(reference)
             && self.own.get(id)?.is_some()

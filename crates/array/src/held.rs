@@ -56,8 +56,12 @@ impl HeldMail for SharedQuarantine {
     }
 
     fn get(&self, id: &str) -> Result<Option<Held>, StoreError> {
+        Ok(self.get_all(&[id])?.pop().flatten())
+    }
+
+    fn get_all(&self, ids: &[&str]) -> Result<Vec<Option<Held>>, StoreError> {
         self.readers.ask(|session| async {
-            let found = get(&session, id).await;
+            let found = get_all(&session, ids).await;
             (session, found)
         })
     }
@@ -121,23 +125,27 @@ async fn search(session: &Session, query: &HeldQuery) -> Result<HeldPage, ArrayE
     Ok(HeldPage { items, next })
 }
 
-async fn get(session: &Session, reference: &str) -> Result<Option<Held>, ArrayError> {
-    let (id, node) = reference::split(reference);
+async fn get_all(session: &Session, references: &[&str]) -> Result<Vec<Option<Held>>, ArrayError> {
+    let named: Vec<(&str, Option<&str>)> =
+        references.iter().map(|reference| reference::split(reference)).collect();
+    let ids: Vec<&str> = named.iter().map(|(id, _)| *id).collect();
     let sql = format!(
-        "SELECT {COLUMNS} FROM held AS h JOIN node AS n ON n.id = h.node WHERE h.item = $1 \
-         AND ($2::text IS NULL OR n.name = $2) ORDER BY h.seq DESC LIMIT 2"
+        "SELECT {COLUMNS} FROM held AS h JOIN node AS n ON n.id = h.node WHERE h.item = ANY ($1)"
     );
-    let values: [Value<'_>; 2] = [&id, &node];
+    let values: [Value<'_>; 1] = [&ids];
     let (rows, orders) = try_join(
-        session.rows("reading a held message", &sql, &values),
+        session.rows("reading held messages", &sql, &values),
         orders::of_held_mail(session, LOOKED_AT),
     )
     .await?;
-    let mut found = rows.iter().map(held).collect::<Result<Vec<_>, _>>()?;
-    only_one(id, found.iter().map(|held| held.node.as_str()))?;
-    found.truncate(1);
-    settle(&mut found, &orders);
-    Ok(found.pop())
+    let mut all = rows.iter().map(held).collect::<Result<Vec<_>, _>>()?;
+    settle(&mut all, &orders);
+    let one = |(id, node): (&str, Option<&str>)| {
+        let is_it = |held: &&Held| held.item.id == id && node.is_none_or(|node| held.node == node);
+        only_one(id, all.iter().filter(is_it).map(|held| held.node.as_str()))?;
+        Ok(all.iter().find(is_it).cloned())
+    };
+    named.into_iter().map(one).collect()
 }
 
 /// Refuses an id that several nodes gave.

@@ -59,6 +59,7 @@ fn queries() -> Vec<HeldQuery> {
 struct Answers {
     found: Vec<Vec<gauntlet_store::quarantine::Held>>,
     each: Vec<(Option<gauntlet_store::quarantine::Held>, Option<Vec<u8>>)>,
+    together: Vec<Option<gauntlet_store::quarantine::Held>>,
     folders: Vec<FolderSummary>,
     recipients: Vec<String>,
     after: Vec<String>,
@@ -68,7 +69,11 @@ struct Answers {
 fn answers(held: &dyn HeldMail, ids: &[String]) -> Answers {
     let found = queries().into_iter().map(|query| all(held, query));
     let each = ids.iter().map(|id| (held.get(id).unwrap().map(bare), held.body(id).unwrap()));
+    // In another order, and some twice.
+    let named: Vec<&str> = ids.iter().rev().chain(ids.iter().take(3)).map(String::as_str).collect();
+    let together = held.get_all(&named).unwrap().into_iter().map(|held| held.map(bare)).collect();
     Answers {
+        together,
         found: found.map(|items| items.into_iter().map(bare).collect()).collect(),
         each: each.collect(),
         folders: held.folders().unwrap(),

@@ -129,10 +129,13 @@ fn hide_others(user: &User, held: &mut Held) {
 
 /// The item, if the user may see it.
 pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen, RequestError> {
+    as_seen(app, request, app.state.held.get(id)?)
+}
+
+fn as_seen(app: &App, request: &RequestContext, held: Option<Held>) -> Result<Seen, RequestError> {
     let unknown = RequestError::NotFound(translatable(
         "There is no such message in the quarantine, or it is forgotten.",
     ));
-    let held = app.state.held.get(id)?;
     let user = request.session.as_ref().map(|s| &s.user);
     let (Some(held), Some(user)) = (held, user) else { return Err(unknown) };
     // The log, which reviewers see all of, names it: no secret that it exists. Its content is.
@@ -304,10 +307,9 @@ pub(crate) fn decide(app: &App, request: &RequestContext) -> Result<Response, Re
     if ids.is_empty() {
         return Ok(response::redirect("/quarantine?notice=none-0"));
     }
-    let mut items = Vec::new();
-    for id in ids {
-        items.push(find(app, request, id)?);
-    }
+    let held = app.state.held.get_all(&ids)?;
+    let seen = held.into_iter().map(|held| as_seen(app, request, held));
+    let items = seen.collect::<Result<Vec<Seen>, RequestError>>()?;
     match request.field("decision") {
         "release" => release(app, request, &items),
         "delete" if items.iter().any(|seen| !seen.may_delete) => Err(NOT_ALONE),

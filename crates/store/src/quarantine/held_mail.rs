@@ -19,6 +19,15 @@ pub trait HeldMail: Send + Sync {
     /// If the index cannot be read.
     fn get(&self, id: &str) -> Result<Option<Held>, StoreError>;
 
+    /// What [`HeldMail::get`] gives for each of these, in their order; asked at once where that is a
+    /// way to another machine.
+    ///
+    /// # Errors
+    /// As [`HeldMail::get`], for the first that has one.
+    fn get_all(&self, ids: &[&str]) -> Result<Vec<Option<Held>>, StoreError> {
+        ids.iter().map(|id| self.get(id)).collect()
+    }
+
     /// The message as received, verified; none if the item is unknown or its body is deleted.
     ///
     /// # Errors
