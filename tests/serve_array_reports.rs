@@ -78,8 +78,9 @@ fn a_node_that_stood_still_over_a_report_does_not_send_it_again() {
     with_reports(&mut two);
     let done = format!("SELECT count(*) {DUTY} AND done IS NOT NULL");
     two.wait_until("the other makes it", || server.sql(&done) == "1");
+    // That is noted first, and sent then.
+    two.wait_until("it is sent", || reports(&[&two]) == 1);
     two.wait_for_empty_queue();
-    assert_eq!(reports(&[&two]), 1);
     one.signal("-CONT");
     wait_until_known(&one);
     one.wait_for_empty_queue();
