@@ -1,18 +1,20 @@
 //! `gauntlet man`: manual pages, made from the same text as `--help`.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Command;
+use clap_mangen::Man;
 
 use crate::documented::{TEXT, sections};
 
 /// Arguments of `gauntlet man`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder to write `gauntlet.1` and a page for each subcommand into; without it the main page
-    /// is printed
+    /// Folder to write `gauntlet.1` and a page for each command into, under the names of its
+    /// subcommands, too; without it the main page is printed
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Print the page of the configuration file, `gauntlet.toml.5`, instead
@@ -30,16 +32,68 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.folder {
         Some(folder) => {
             std::fs::create_dir_all(folder)
-                .and_then(|()| clap_mangen::generate_to(command, folder))
+                .and_then(|()| write_pages(command, folder))
                 .with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
         }
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page)?;
+            Man::new(command).render(&mut page)?;
             std::io::stdout().write_all(&page)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes `gauntlet.1`, and a page for each command that has all of its subcommands: two hundred
+/// small pages would be a hundredth of the package. The name of each subcommand leads to it.
+fn write_pages(command: Command, folder: &Path) -> io::Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    Man::new(command.clone()).generate_to(folder)?;
+    for command in shown(&command) {
+        let man = Man::new(command.clone());
+        let (name, mut page) = (man.get_filename(), Vec::new());
+        man.render(&mut page)?;
+        add_subcommands(command, &mut page, &mut |alias| {
+            let alias = folder.join(alias);
+            match std::fs::remove_file(&alias) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => std::os::unix::fs::symlink(&name, alias),
+            }
+        })?;
+        std::fs::write(folder.join(&name), page)?;
+    }
+    Ok(())
+}
+
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+/// Appends the pages of all subcommands, their sections below one of their own; `named` gets the
+/// name of each page.
+fn add_subcommands(
+    command: &Command,
+    page: &mut Vec<u8>,
+    named: &mut impl FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
+    for command in shown(command) {
+        let command = command.clone().disable_help_subcommand(true);
+        let man = Man::new(command.clone());
+        named(&man.get_filename())?;
+        let mut own = Vec::new();
+        man.render(&mut own)?;
+        let own = String::from_utf8_lossy(&own);
+        let title = command.get_bin_name().unwrap_or_default().replace('-', "\\-");
+        write!(page, ".SH \"{title}\"\n")?;
+        // Behind the title comes the version, which all have.
+        let sections = own.split("\n.SH ").skip(1);
+        for section in sections.filter(|section| !section.starts_with("VERSION")) {
+            write!(page, ".SS {section}\n")?;
+        }
+        add_subcommands(&command, page, named)?;
+    }
+    Ok(())
 }
 
 /// The manual page of the configuration file.
@@ -73,6 +127,33 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `man gauntlet-array-join` finds what `gauntlet array join --help` says.
+    #[test]
+    fn each_command_has_its_page() {
+        let folder = tempfile::tempdir().unwrap();
+        for _again in 0..2 {
+            write_pages(crate::examples::command(), folder.path()).unwrap();
+        }
+        let mut all = crate::examples::command().disable_help_subcommand(true);
+        all.build();
+        let mut waiting = vec![all];
+        let mut commands = 0;
+        while let Some(command) = waiting.pop() {
+            let name = command.get_display_name().unwrap_or("gauntlet");
+            let page = std::fs::read_to_string(folder.path().join(format!("{name}.1"))).unwrap();
+            let about = command.get_about().unwrap().to_string().replace('-', "\\-");
+            let first: String =
+                about.chars().take_while(|c| c.is_alphanumeric() || *c == ' ').collect();
+            assert!(page.contains(first.trim_end()), "{name}: {first}");
+            waiting.extend(shown(&command).cloned());
+            commands += 1;
+        }
+        assert!(commands > 150, "{commands}");
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let pages = files.filter(|file| file.as_ref().unwrap().file_type().unwrap().is_file());
+        assert!(pages.count() < 80);
+    }
 
     #[test]
     fn the_manual_page_has_every_setting() {

@@ -96,7 +96,7 @@ fn the_package_holds_pages_completions_and_the_samples_of_the_handbook() {
         "bash-completion/completions/gauntlet",
         "zsh/vendor-completions/_gauntlet",
         "fish/vendor_completions.d/gauntlet.fish",
-        "doc/gauntlet/licences-of-crates.gz",
+        "doc/gauntlet/licences-of-crates",
     ] {
         assert!(listed.contains(&share(name)), "{name}:\n{listed}");
     }
