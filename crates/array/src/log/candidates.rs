@@ -14,12 +14,11 @@ use crate::database::Session;
 use crate::error::ArrayError;
 use crate::value::Value;
 
-/// Days that are asked at once, at first.
-const DAYS: usize = 4;
-/// And at most.
+/// Days that are asked at once, at most.
 pub(super) const DAYS_MAX: usize = 64;
-/// Days that have more packs together are asked one at a time.
-const PLACES: usize = 4096;
+/// Where more packs were found, days are asked one at a time: what is frequent fills its page from
+/// the first.
+const PLACES: usize = 256;
 
 /// The packs of the days of a search that can have a match.
 pub(super) struct Candidates<'a> {
@@ -43,7 +42,7 @@ impl<'a> Candidates<'a> {
         days: &[i64],
     ) -> Self {
         let days = days.iter().rev().copied().collect();
-        Candidates { session, matcher, required, days, known: BTreeMap::new(), at_once: DAYS }
+        Candidates { session, matcher, required, days, known: BTreeMap::new(), at_once: 1 }
     }
 
     /// The packs of a day that can have a match, newest first. Days are asked newest first; what

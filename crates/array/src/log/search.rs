@@ -16,7 +16,7 @@ use tokio_postgres::Row;
 
 use super::candidates::{Candidates, DAYS_MAX};
 use super::day::{
-    AllFound, CURSORS_PER_MS, DOING, Day, Found, Pace, WALKED_FIRST, day_start, required,
+    AllFound, CURSORS_PER_MS, DOING, Day, Found, Pace, WALKED, WALKED_FIRST, day_start, required,
 };
 use crate::database::Session;
 use crate::error::ArrayError;
@@ -36,7 +36,12 @@ pub(super) async fn search(session: &Session, query: &Query) -> Result<Page, Arr
     let mut candidates = Candidates::new(session, &matcher, &required, &days);
     for (nth, day) in days.into_iter().enumerate() {
         // What did not fill a page from the newest packs of all is not frequent.
-        let walked_first = if nth == 0 { WALKED_FIRST } else { 0 };
+        // The newest day may have just begun.
+        let walked_first = match nth {
+            0 => WALKED_FIRST,
+            1 | 2 => WALKED,
+            _ => 0,
+        };
         let (matcher, required, pace) = (&matcher, &required, &mut pace);
         let candidates = &mut candidates;
         let mut search = Day { session, day, matcher, required, candidates, walked_first, pace };
