@@ -32,12 +32,12 @@ impl ArrayCosts {
     /// Real mail of 30 KB on average, four nodes, facts of the network, encrypted connections.
     pub fn measured() -> Self {
         ArrayCosts {
-            wire_bytes: 462.0,
-            held_wire_bytes: 440.0,
-            wal_bytes: 670.0,
-            held_wal_bytes: 1_146.0,
-            table_bytes: 693.0,
-            held_table_bytes: 761.0,
+            wire_bytes: 415.0,
+            held_wire_bytes: 463.0,
+            wal_bytes: 637.0,
+            held_wal_bytes: 1_155.0,
+            table_bytes: 676.0,
+            held_table_bytes: 727.0,
             ship_seconds: 10.0,
         }
     }
