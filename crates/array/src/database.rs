@@ -115,9 +115,9 @@ impl Database {
         };
         // Not as options of the connection, which PgBouncer refuses. Comparing the terms of packs
         // costs a thousand times what the planner takes for an operator's cost: it would read whole
-        // days instead of asking the index (1.2 s for a page at 9 million messages, not 0.1 s). By the
-        // same costs it would start workers for a look into the index (10 ms for 17 days, not 1), and
-        // not alone for sums over months, where they help.
+        // days instead of asking the index (1.2 s for a page at 9 million messages, not 0.1 s). By
+        // the same costs it would start workers for a look into the index (10 ms for 17 days, not
+        // 1), and not for sums over months alone, where they help.
         let limits = format!(
             "SET search_path = gauntlet, public; SET statement_timeout = {}; SET timezone = 'UTC'; \
              SET cpu_operator_cost = 2.5; SET jit = off; SET parallel_setup_cost = 1000000",

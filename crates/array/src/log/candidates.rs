@@ -9,16 +9,29 @@ use std::collections::BTreeMap;
 
 use gauntlet_store::log::Matcher;
 
-use super::day::{DOING, Place};
 use crate::database::Session;
 use crate::error::ArrayError;
 use crate::value::Value;
 
+/// Doing what, for errors.
+pub(super) const DOING: &str = "searching the array's log";
 /// Days that are asked at once, at most.
 pub(super) const DAYS_MAX: usize = 64;
 /// Where more packs were found, days are asked one at a time: what is frequent fills its page from
 /// the first.
 const PLACES: usize = 256;
+
+/// Where a pack is: what fetches it, in the order of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) last: i64,
+    pub(super) number: i64,
+    pub(super) node: i16,
+}
+
+impl Place {
+    pub(super) const END: Place = Place { last: i64::MAX, number: i64::MAX, node: i16::MAX };
+}
 
 /// The packs of the days of a search that can have a match.
 pub(super) struct Candidates<'a> {

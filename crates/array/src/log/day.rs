@@ -12,7 +12,7 @@ use gauntlet_mail::date::DAY_MS;
 use gauntlet_store::log::{LoggedMessage, Matcher, terms_of};
 use tokio_postgres::Row;
 
-use super::candidates::Candidates;
+use super::candidates::{Candidates, DOING, Place};
 use crate::database::Session;
 use crate::error::ArrayError;
 use crate::pack::{Decoder, Unpacked, key, start_bytes};
@@ -20,8 +20,6 @@ use crate::value::Value;
 
 /// Cursors of a millisecond (`store::log`).
 pub(super) const CURSORS_PER_MS: i64 = 4096;
-/// Doing what, for errors.
-pub(super) const DOING: &str = "searching the array's log";
 /// Packs of the newest day that are looked through before its index is asked.
 pub(super) const WALKED_FIRST: usize = 24;
 /// Packs that are looked through at once whatever they hold.
@@ -51,18 +49,6 @@ pub(super) type AllFound = BTreeMap<(i64, i16), Found>;
 pub(super) struct Found {
     pub(super) pack: i64,
     pub(super) message: LoggedMessage,
-}
-
-/// Where a pack is: what fetches it, in the order of a search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) last: i64,
-    pub(super) number: i64,
-    pub(super) node: i16,
-}
-
-impl Place {
-    const END: Place = Place { last: i64::MAX, number: i64::MAX, node: i16::MAX };
 }
 
 /// A row of the log, whose body may be cut.

@@ -14,9 +14,9 @@ use gauntlet_store::log::{Cursor, LoggedMessage, Matcher, Page, Query, id_term};
 use gauntlet_store::{Clock, reference};
 use tokio_postgres::Row;
 
-use super::candidates::{Candidates, DAYS_MAX};
+use super::candidates::{Candidates, DAYS_MAX, DOING};
 use super::day::{
-    AllFound, CURSORS_PER_MS, DOING, Day, Found, Pace, WALKED, WALKED_FIRST, day_start, required,
+    AllFound, CURSORS_PER_MS, Day, Found, Pace, WALKED, WALKED_FIRST, day_start, required,
 };
 use crate::database::Session;
 use crate::error::ArrayError;

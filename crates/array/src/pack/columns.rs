@@ -12,11 +12,11 @@
 //! is next in the column of names. Places are numbered as they are first seen, too, so that who
 //! reads the records in their order numbers them alike.
 //!
-//! The whole is, in LEB128: number of places, bytes of the column of names, of that of common heads,
-//! then for each place those of its values and of its heads, 1 more, 0 if they are in the common
-//! column; then names; heads of places; common heads; values of places with heads of their own;
-//! values of the others. Nothing here knows what a record means: what newer programs write comes
-//! back byte for byte.
+//! The whole is, in LEB128: number of places, bytes of the column of names, of that of common
+//! heads, then for each place those of its values and of its heads, 1 more, 0 if they are in the
+//! common column; then names; heads of places; common heads; values of places with heads of their
+//! own; values of the others. Nothing here knows what a record means: what newer programs write
+//! comes back byte for byte.
 
 use super::{push_number, take_number};
 

@@ -19,8 +19,8 @@ pub trait HeldMail: Send + Sync {
     /// If the index cannot be read.
     fn get(&self, id: &str) -> Result<Option<Held>, StoreError>;
 
-    /// What [`HeldMail::get`] gives for each of these, in their order; asked at once where that is a
-    /// way to another machine.
+    /// What [`HeldMail::get`] gives for each of these, in their order; asked at once where that is
+    /// a way to another machine.
     ///
     /// # Errors
     /// As [`HeldMail::get`], for the first that has one.
