@@ -85,11 +85,11 @@ fn add_subcommands(
         man.render(&mut own)?;
         let own = String::from_utf8_lossy(&own);
         let title = command.get_bin_name().unwrap_or_default().replace('-', "\\-");
-        write!(page, ".SH \"{title}\"\n")?;
+        writeln!(page, ".SH \"{title}\"")?;
         // Behind the title comes the version, which all have.
         let sections = own.split("\n.SH ").skip(1);
         for section in sections.filter(|section| !section.starts_with("VERSION")) {
-            write!(page, ".SS {section}\n")?;
+            writeln!(page, ".SS {section}")?;
         }
         add_subcommands(&command, page, named)?;
     }
