@@ -52,7 +52,7 @@ pub enum Layout {
     /// One after the other, format 1, which every program reads.
     #[default]
     Records,
-    /// By columns, format 2, a fifth smaller, which programs read that know schema
+    /// By columns, format 2, a twentieth smaller, which programs read that know schema
     /// [`COLUMNS_SINCE`].
     Columns,
 }

@@ -24,7 +24,7 @@ pub(super) const CURSORS_PER_MS: i64 = 4096;
 pub(super) const WALKED_FIRST: usize = 24;
 /// Packs that are looked through at once whatever they hold.
 pub(super) const WALKED: usize = 8;
-/// And at most once one of them has something: where most packs have what is asked for, the index
+/// And at most while each look finds something: where most packs have what is asked for, the index
 /// names all of the day, which takes longer (0.1 s of a million messages).
 const WALKED_MOST: usize = 96;
 /// Packs of the index that are read at once, at first; twice as many each time after that.
@@ -204,7 +204,7 @@ impl Day<'_, '_> {
             self.look_closer(seen, found, (wanted, known)).await?;
             walked += count;
             if found.len() > known {
-                most = most.max(WALKED_MOST);
+                most = most.max(WALKED_MOST.min(walked + WALKED));
             }
             match last {
                 Some(last) if count == WALKED => before = last,
