@@ -91,7 +91,7 @@ pub(crate) async fn copy_day(session: &Session, from: i64, to: i64) -> Result<()
 }
 
 /// The body of a pack ([`gauntlet_array::pack`]) with other cursors and times of reception, pressed
-/// as a node does that is not far behind.
+/// as a node does that is far behind: a tenth more bytes, and hours less for a hundred million.
 fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
     /// `received_ms` and the type of what follows, as MessagePack has them.
     const RECEIVED: &[u8] = b"\xabreceived_ms\xcf";
@@ -121,7 +121,7 @@ fn moved(body: &[u8], shift_ms: i64) -> Option<Vec<u8>> {
         at += length;
     }
     let (directory, records) = plain.split_at_checked(directory)?;
-    pack::fold(directory, records, pack::Layout::Columns, pack::Effort::Tight).ok()
+    pack::fold(directory, records, pack::Layout::Columns, pack::Effort::Fast).ok()
 }
 
 /// A number as LEB128.
