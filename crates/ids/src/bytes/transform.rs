@@ -3,7 +3,6 @@
 use std::io::Read;
 
 use md5::{Digest, Md5};
-use psl::Psl;
 
 use super::base64::{Base64Mode, decode};
 use super::pattern::{Flags, Pattern};
@@ -164,13 +163,12 @@ impl Transform {
                 unpack(flate2::bufread::ZlibDecoder::new(input), *max, out);
             }
             Transform::Domain => {
-                let domain = psl::List.domain(input);
-                out.extend_from_slice(domain.as_ref().map_or(b"", |domain| domain.as_bytes()));
+                out.extend_from_slice(gauntlet_suffix::domain(input).unwrap_or_default());
             }
             Transform::TopLevelDomain => {
-                let domain = psl::List.domain(input);
-                let suffix = domain.as_ref().map(|domain| domain.suffix());
-                out.extend_from_slice(suffix.as_ref().map_or(b"", |suffix| suffix.as_bytes()));
+                let suffix = gauntlet_suffix::suffix(input);
+                let suffix = suffix.filter(|suffix| suffix.domain_of(input).is_some());
+                out.extend_from_slice(suffix.map_or(b"", |suffix| suffix.name));
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The public suffix list (<https://publicsuffix.org>): under which names anybody can register one.
 //!
-//! The library `psl` has the list as code, some 700 kB, and each place that calls it gets a copy of
-//! that. So this is the only such place, and everybody asks here.
+//! The library `psl` has the list as generic code, some 700 kB, and each crate that calls it
+//! compiles a copy of that, and its tests another. So this crate has nothing else, and everybody
+//! asks here.
 
 use psl::Psl;
 
