@@ -18,6 +18,8 @@
 //! own; values of the others. Nothing here knows what a record means: what newer programs write
 //! comes back byte for byte.
 
+use std::ops::Range;
+
 use super::{push_number, take_number};
 
 /// Most places: records have about a hundred.
@@ -243,10 +245,25 @@ impl<'r> Splitter<'r> {
 /// The records that were split, which have so many bytes together. None if the columns are damaged.
 pub(super) fn join(columns: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut joiner = Joiner::of(columns, bytes)?;
-    while joiner.out.len() < bytes {
+    joiner.keep(bytes, columns.len());
+    while joiner.made < bytes {
         joiner.value(0, DEPTH_MAX)?;
     }
-    (joiner.out.len() == bytes && joiner.is_through()).then_some(joiner.out)
+    (joiner.made == bytes && joiner.is_through()).then_some(joiner.out)
+}
+
+/// The one record that has these bytes of all records: those before it are passed over without
+/// being made, what comes after it is not looked at. None if the columns are damaged.
+pub(super) fn join_one(columns: &[u8], record: Range<usize>) -> Option<Vec<u8>> {
+    let mut joiner = Joiner::of(columns, record.end)?;
+    while joiner.made < record.start {
+        joiner.value(0, DEPTH_MAX)?;
+    }
+    if joiner.made == record.start {
+        joiner.keep(record.len(), columns.len());
+        joiner.value(0, DEPTH_MAX)?;
+    }
+    (joiner.made == record.end).then_some(joiner.out)
 }
 
 struct Joiner<'c> {
@@ -255,7 +272,11 @@ struct Joiner<'c> {
     columns: Vec<(Option<&'c [u8]>, &'c [u8])>,
     common: &'c [u8],
     names: &'c [u8],
+    /// Bytes of the records so far.
+    made: usize,
+    /// Of those, the ones that are kept.
     out: Vec<u8>,
+    keeps: bool,
     /// Bytes that there may be.
     most: usize,
 }
@@ -284,9 +305,22 @@ impl<'c> Joiner<'c> {
                 }
             }
         }
-        // What is claimed may be wrong; what is here is there.
-        let out = Vec::with_capacity(most.min(16 * all.len().max(4096)));
-        Some(Joiner { places: Places::new(), columns, common, names, out, most })
+        let (places, out) = (Places::new(), Vec::new());
+        Some(Joiner { places, columns, common, names, made: 0, out, keeps: false, most })
+    }
+
+    /// Keeps what is made from now on, which is said to have so many bytes.
+    fn keep(&mut self, bytes: usize, columns: usize) {
+        // What is claimed may be wrong; the columns are there.
+        self.out.reserve(bytes.min(16 * columns.max(4096)));
+        self.keeps = true;
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.made += bytes.len();
+        if self.keeps {
+            self.out.extend_from_slice(bytes);
+        }
     }
 
     fn is_through(&self) -> bool {
@@ -307,11 +341,12 @@ impl<'c> Joiner<'c> {
         let heads = self.heads(place)?;
         let head = head(heads)?;
         let taken = take(heads, head.bytes)?;
-        self.out.extend_from_slice(taken);
+        self.put(taken);
         match head.holds {
             Holds::Bytes(count) => {
                 let (_, values) = self.columns.get_mut(place)?;
-                self.out.extend_from_slice(take(values, count)?);
+                let value = take(values, count)?;
+                self.put(value);
             }
             Holds::List(count) => {
                 let elements = self.places.elements(place)?;
@@ -323,14 +358,14 @@ impl<'c> Joiner<'c> {
                 let mut next = 0;
                 for _ in 0..count {
                     let (nth, name, field) = self.name(place, next)?;
-                    self.out.extend_from_slice(name);
+                    self.put(name);
                     self.value(field, depth)?;
                     next = nth + 1;
                 }
             }
         }
         // A name takes a byte of a column, and is longer.
-        (self.out.len() <= self.most).then_some(())
+        (self.made <= self.most).then_some(())
     }
 
     /// The next field of this place: which one, its name and its place.
@@ -375,6 +410,15 @@ mod tests {
             assert_eq!(join(&columns, plain.len()).unwrap(), plain, "the first {count}");
             assert!(count == 0 || join(&columns, plain.len() - 1).is_none());
             assert!(join(&columns, plain.len() + 1).is_none());
+            let mut start = 0;
+            for json in &records[..count] {
+                let record = start..start + packed(json).len();
+                start = record.end;
+                assert_eq!(join_one(&columns, record.clone()).unwrap(), packed(json));
+                assert!(join_one(&columns, record.start..record.end - 1).is_none());
+                assert!(join_one(&columns, record.start + 1..record.end).is_none());
+            }
+            assert!(join_one(&columns, start..start + 1).is_none());
         }
     }
 
@@ -403,6 +447,8 @@ mod tests {
         let columns = split(&plain).unwrap();
         for end in 0..columns.len() {
             assert_eq!(join(&columns[..end], plain.len()), None, "cut at {end}");
+            let record = plain.len() * 4 / 5..plain.len();
+            assert_eq!(join_one(&columns[..end], record), None, "cut at {end}");
         }
         for at in 0..columns.len() {
             for bit in 0..8 {

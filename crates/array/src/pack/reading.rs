@@ -51,8 +51,10 @@ pub struct Unpacked<'b> {
     /// Bytes of the frame that are unfolded.
     read: usize,
     decoder: Decoder,
-    /// What is unfolded; once a message was read of what was columns, directory and records.
+    /// What is unfolded; of columns, once two messages were read: directory and records.
     plain: Vec<u8>,
+    /// A message of columns was read.
+    is_asked: bool,
     is_joined: bool,
     messages: Vec<Packed>,
 }
@@ -129,6 +131,7 @@ impl<'b> Unpacked<'b> {
             read: 0,
             decoder,
             plain: Vec::new(),
+            is_asked: false,
             is_joined: false,
             messages: Vec::new(),
         };
@@ -146,14 +149,27 @@ impl<'b> Unpacked<'b> {
         is_read
     }
 
+    /// Bytes of all records once they are joined.
+    fn records(&self) -> Range<usize> {
+        let start = self.messages.first().map_or(0, |message| message.record.start);
+        start..self.messages.last().map_or(start, |message| message.record.end)
+    }
+
+    /// Makes one record of the columns.
+    fn join_one(&mut self, record: &Range<usize>) -> Result<Vec<u8>, ArrayError> {
+        self.unfold(self.bytes)?;
+        let start = self.records().start;
+        let columns = self.plain.get(start..).unwrap_or_default();
+        let record = record.start.saturating_sub(start)..record.end.saturating_sub(start);
+        columns::join_one(columns, record).ok_or_else(no_fit)
+    }
+
     /// Makes records of the columns.
     fn join(&mut self) -> Result<(), ArrayError> {
         self.unfold(self.bytes)?;
-        let start = self.messages.first().map_or(0, |message| message.record.start);
-        let end = self.messages.last().map_or(start, |message| message.record.end);
+        let (start, bytes) = (self.records().start, self.records().len());
         let columns = self.plain.get(start..).unwrap_or_default();
-        let records = columns::join(columns, end.saturating_sub(start));
-        let records = records.ok_or_else(|| damaged("its columns do not fit its directory"))?;
+        let records = columns::join(columns, bytes).ok_or_else(no_fit)?;
         self.plain.truncate(start);
         self.plain.extend_from_slice(&records);
         self.is_joined = true;
@@ -240,17 +256,30 @@ impl<'b> Unpacked<'b> {
         let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
         let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
         match self.format {
+            // Most searches want one message of a pack: the others are passed over, in a third of
+            // the time that it takes to make them.
+            COLUMNS if !self.is_asked => {
+                self.is_asked = true;
+                return decoded(cursor, &self.join_one(&record)?);
+            }
             COLUMNS if !self.is_joined => self.join()?,
             COLUMNS => {}
             _ => self.unfold(record.end)?,
         }
-        let record = self.plain.get(record).unwrap_or_default();
-        let (record, events) = match rmp_serde::from_slice(record) {
-            Ok(Stored { record, events }) => (record, events),
-            Err(error) => newer::read(record).ok_or_else(|| damaged(&error.to_string()))?,
-        };
-        Ok(LoggedMessage { cursor, record, events, node: String::new() })
+        decoded(cursor, self.plain.get(record).unwrap_or_default())
     }
+}
+
+fn decoded(cursor: Cursor, record: &[u8]) -> Result<LoggedMessage, ArrayError> {
+    let (record, events) = match rmp_serde::from_slice(record) {
+        Ok(Stored { record, events }) => (record, events),
+        Err(error) => newer::read(record).ok_or_else(|| damaged(&error.to_string()))?,
+    };
+    Ok(LoggedMessage { cursor, record, events, node: String::new() })
+}
+
+fn no_fit() -> ArrayError {
+    damaged("its columns do not fit its directory")
 }
 
 fn damaged(cause: &str) -> ArrayError {
