@@ -259,10 +259,11 @@ pub(super) fn join_one(columns: &[u8], record: Range<usize>) -> Option<Vec<u8>> 
     while joiner.made < record.start {
         joiner.value(0, DEPTH_MAX)?;
     }
-    if joiner.made == record.start {
-        joiner.keep(record.len(), columns.len());
-        joiner.value(0, DEPTH_MAX)?;
+    if joiner.made > record.start {
+        return None;
     }
+    joiner.keep(record.len(), columns.len());
+    joiner.value(0, DEPTH_MAX)?;
     (joiner.made == record.end).then_some(joiner.out)
 }
 
