@@ -145,10 +145,15 @@ fn what_cannot_be_compared_is_said() {
         (&["a.pcap", "--suricata", "/nowhere/suricata"], "/nowhere/suricata is no file"),
         (&["a.pcap", "--copies", "0"], "--copies"),
         (&["a.pcap", "--peers", "spamd"], "has another --workload"),
-        (&["a.pcap", "--copies", "2000"], "fewer copies"),
     ] {
         let (code, _, errors) = compare(folder.path(), args);
         assert_eq!(code, Some(2), "{args:?}: {errors}");
         assert!(errors.contains(said), "{args:?}: {errors}");
     }
+    // Said once there is a peer.
+    let Some(suricata) = suricata() else { return };
+    let args = ["a.pcap", "--copies", "2000", "--suricata", suricata.to_str().unwrap()];
+    let (code, _, errors) = compare(folder.path(), &args);
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("fewer copies"), "{errors}");
 }
