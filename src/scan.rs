@@ -306,7 +306,7 @@ fn receive(
             Err(RecvTimeoutError::Timeout) => (*since, _) = (None, out.flush()?),
         }
     }
-    Ok(done.recv().map_or_else(|RecvError| None, Some))
+    Ok(done.recv().ok())
 }
 
 /// What every scan thread shares.
