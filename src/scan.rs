@@ -3,7 +3,8 @@
 //! One thread walks the inputs, `--threads` threads judge, the main thread prints in input order.
 //! A fixed number of messages is between walking and printing at any time, so that memory does not
 //! grow with the input. Threads wake each other for several messages at once where they have
-//! several: waking cost a tenth of a scan. Nothing waits for a message that is not there yet.
+//! several: waking was 4 % of a batch's CPU time. Nothing waits for a message that is not there
+//! yet.
 
 mod network;
 mod progress;

@@ -255,8 +255,7 @@ impl<'b> Unpacked<'b> {
         let packed = self.messages.get(place).ok_or_else(|| damaged("a message is missing"))?;
         let (cursor, record) = (Cursor(packed.cursor), packed.record.clone());
         match self.format {
-            // Most searches want one message of a pack: the others are passed over, in a third of
-            // the time that it takes to make them.
+            // Most searches want one message of a pack: the others are passed over, not made.
             COLUMNS if !self.is_asked => {
                 self.is_asked = true;
                 return decoded(cursor, &self.join_one(&record)?);
