@@ -357,9 +357,11 @@ impl Scanner<'_> {
 
     fn work(&self, jobs: &Receiver<Job>, done: &Sender<Vec<Done>>, progress: &Progress) {
         let mut scratch = Scratch::default();
-        let mut batch = Vec::with_capacity(BATCH);
+        let (mut batch, mut begun) = (Vec::with_capacity(BATCH), Instant::now());
         loop {
-            let is_due = batch.len() >= BATCH || jobs.is_empty();
+            // What is there does not wait for several large messages.
+            let is_old = begun.elapsed() >= FLUSH_AFTER;
+            let is_due = batch.len() >= BATCH || is_old || jobs.is_empty();
             if is_due && !batch.is_empty() && done.send(std::mem::take(&mut batch)).is_err() {
                 return;
             }
@@ -373,6 +375,9 @@ impl Scanner<'_> {
                 Err(TryRecvError::Disconnected) if batch.is_empty() => return,
                 Err(_) => continue,
             };
+            if batch.is_empty() {
+                begun = Instant::now();
+            }
             batch.push(Done { number, judged: self.judged(input, &mut scratch, progress) });
         }
     }
