@@ -38,6 +38,16 @@ async fn fill(session: &Session) {
     }
 }
 
+/// A plan for all days and terms alike goes through the packs of each day; the server would make
+/// one after five questions of a kind.
+#[tokio::test]
+async fn each_question_is_planned_by_its_own_days_and_terms() {
+    let Some(server) = Server::start(&["fsync=off"]) else { return };
+    let session = schema::session(&database(&server.uri())).await.unwrap();
+    let row = session.row("asking for a setting", "SHOW plan_cache_mode", &[]).await.unwrap();
+    assert_eq!(row.unwrap().get::<_, String>(0), "force_custom_plan");
+}
+
 /// What is rare, or not there at all, is found in any day, and days are not asked one at a time:
 /// each exchange with the server takes longer than its index.
 #[tokio::test(flavor = "multi_thread")]

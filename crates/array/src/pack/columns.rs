@@ -44,9 +44,34 @@ enum Holds {
     Map(usize),
 }
 
+/// In [`SHORT`]: something else.
+const LONGER: u8 = u8::MAX;
+/// By the first byte of a head that has one byte and is followed by bytes alone, how many.
+const SHORT: [u8; 256] = {
+    let mut short = [LONGER; 256];
+    let mut kind = 0;
+    while kind < short.len() {
+        short[kind] = match kind {
+            0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => 0,
+            0xa0..=0xbf => kind as u8 & 0x1f,
+            0xcc | 0xd0 => 1,
+            0xcd | 0xd1 => 2,
+            0xca | 0xce | 0xd2 => 4,
+            0xcb | 0xcf | 0xd3 => 8,
+            _ => LONGER,
+        };
+        kind += 1;
+    }
+    short
+};
+
 /// The head at the start; none if it is cut, or of no type that records have.
 fn head(at: &[u8]) -> Option<Head> {
     let (&kind, rest) = at.split_first()?;
+    let short = *SHORT.get(usize::from(kind))?;
+    if short != LONGER {
+        return Some(Head { bytes: 1, holds: Holds::Bytes(usize::from(short)) });
+    }
     let low = |mask: u8| usize::from(kind & mask);
     let number = |bytes: usize| {
         let bytes = rest.get(..bytes)?;
@@ -54,14 +79,8 @@ fn head(at: &[u8]) -> Option<Head> {
         Some((1 + bytes.len(), bytes.iter().fold(0, next)))
     };
     let (bytes, holds) = match kind {
-        0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => (1, Holds::Bytes(0)),
         0x80..=0x8f => (1, Holds::Map(low(0x0f))),
         0x90..=0x9f => (1, Holds::List(low(0x0f))),
-        0xa0..=0xbf => (1, Holds::Bytes(low(0x1f))),
-        0xcc | 0xd0 => (1, Holds::Bytes(1)),
-        0xcd | 0xd1 => (1, Holds::Bytes(2)),
-        0xca | 0xce | 0xd2 => (1, Holds::Bytes(4)),
-        0xcb | 0xcf | 0xd3 => (1, Holds::Bytes(8)),
         0xc4 | 0xd9 => number(1).map(|(bytes, n)| (bytes, Holds::Bytes(n)))?,
         0xc5 | 0xda => number(2).map(|(bytes, n)| (bytes, Holds::Bytes(n)))?,
         0xc6 | 0xdb => number(4).map(|(bytes, n)| (bytes, Holds::Bytes(n)))?,
@@ -70,7 +89,7 @@ fn head(at: &[u8]) -> Option<Head> {
         0xde => number(2).map(|(bytes, n)| (bytes, Holds::Map(n)))?,
         0xdf => number(4).map(|(bytes, n)| (bytes, Holds::Map(n)))?,
         // Extensions, and what MessagePack leaves open.
-        0xc1 | 0xc7..=0xc9 | 0xd4..=0xd8 => return None,
+        _ => return None,
     };
     Some(Head { bytes, holds })
 }
@@ -245,9 +264,9 @@ impl<'r> Splitter<'r> {
 /// The records that were split, which have so many bytes together. None if the columns are damaged.
 pub(super) fn join(columns: &[u8], bytes: usize) -> Option<Vec<u8>> {
     let mut joiner = Joiner::of(columns, bytes)?;
-    joiner.keep(bytes, columns.len());
+    joiner.reserve(bytes, columns.len());
     while joiner.made < bytes {
-        joiner.value(0, DEPTH_MAX)?;
+        joiner.value::<true>(0, DEPTH_MAX)?;
     }
     (joiner.made == bytes && joiner.is_through()).then_some(joiner.out)
 }
@@ -257,13 +276,13 @@ pub(super) fn join(columns: &[u8], bytes: usize) -> Option<Vec<u8>> {
 pub(super) fn join_one(columns: &[u8], record: Range<usize>) -> Option<Vec<u8>> {
     let mut joiner = Joiner::of(columns, record.end)?;
     while joiner.made < record.start {
-        joiner.value(0, DEPTH_MAX)?;
+        joiner.value::<false>(0, DEPTH_MAX)?;
     }
     if joiner.made > record.start {
         return None;
     }
-    joiner.keep(record.len(), columns.len());
-    joiner.value(0, DEPTH_MAX)?;
+    joiner.reserve(record.len(), columns.len());
+    joiner.value::<true>(0, DEPTH_MAX)?;
     (joiner.made == record.end).then_some(joiner.out)
 }
 
@@ -277,7 +296,6 @@ struct Joiner<'c> {
     made: usize,
     /// Of those, the ones that are kept.
     out: Vec<u8>,
-    keeps: bool,
     /// Bytes that there may be.
     most: usize,
 }
@@ -307,19 +325,18 @@ impl<'c> Joiner<'c> {
             }
         }
         let (places, out) = (Places::new(), Vec::new());
-        Some(Joiner { places, columns, common, names, made: 0, out, keeps: false, most })
+        Some(Joiner { places, columns, common, names, made: 0, out, most })
     }
 
-    /// Keeps what is made from now on, which is said to have so many bytes.
-    fn keep(&mut self, bytes: usize, columns: usize) {
+    /// Makes room for what is kept, which is said to have so many bytes.
+    fn reserve(&mut self, bytes: usize, columns: usize) {
         // What is claimed may be wrong; the columns are there.
         self.out.reserve(bytes.min(16 * columns.max(4096)));
-        self.keeps = true;
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn put<const KEEP: bool>(&mut self, bytes: &[u8]) {
         self.made += bytes.len();
-        if self.keeps {
+        if KEEP {
             self.out.extend_from_slice(bytes);
         }
     }
@@ -337,36 +354,73 @@ impl<'c> Joiner<'c> {
         Some(heads.as_mut().unwrap_or(&mut self.common))
     }
 
-    fn value(&mut self, place: usize, depth: usize) -> Option<()> {
+    /// Takes the next value of this place, and keeps it or not.
+    fn value<const KEEP: bool>(&mut self, place: usize, depth: usize) -> Option<()> {
+        let (heads, values) = self.columns.get_mut(place)?;
+        let heads = heads.as_mut().unwrap_or(&mut self.common);
+        // Nearly all values are of these, and a search passes over tens of thousands.
+        let short = *SHORT.get(usize::from(*heads.first()?))?;
+        if short != LONGER {
+            let (taken, value) = (take(heads, 1)?, take(values, usize::from(short))?);
+            self.put::<KEEP>(taken);
+            self.put::<KEEP>(value);
+            return Some(());
+        }
         let depth = depth.checked_sub(1)?;
-        let heads = self.heads(place)?;
         let head = head(heads)?;
         let taken = take(heads, head.bytes)?;
-        self.put(taken);
         match head.holds {
             Holds::Bytes(count) => {
-                let (_, values) = self.columns.get_mut(place)?;
                 let value = take(values, count)?;
-                self.put(value);
+                self.put::<KEEP>(taken);
+                self.put::<KEEP>(value);
             }
             Holds::List(count) => {
+                self.put::<KEEP>(taken);
                 let elements = self.places.elements(place)?;
                 for _ in 0..count {
-                    self.value(elements, depth)?;
+                    self.value::<KEEP>(elements, depth)?;
                 }
             }
             Holds::Map(count) => {
-                let mut next = 0;
-                for _ in 0..count {
-                    let (nth, name, field) = self.name(place, next)?;
-                    self.put(name);
-                    self.value(field, depth)?;
-                    next = nth + 1;
+                self.put::<KEEP>(taken);
+                if self.are_in_turn(place, count) {
+                    for nth in 0..count {
+                        let (name, field) = self.places.field(place, nth)?;
+                        self.put::<KEEP>(name);
+                        self.value::<KEEP>(field, depth)?;
+                    }
+                } else {
+                    self.fields::<KEEP>(place, count, depth)?;
                 }
             }
         }
         // A name takes a byte of a column, and is longer.
         (self.made <= self.most).then_some(())
+    }
+
+    /// Whether so many fields of this place are its first ones in their order, as those of most
+    /// maps are. Takes their numbers then.
+    fn are_in_turn(&mut self, place: usize, count: usize) -> bool {
+        let Some((Some(heads), _)) = self.columns.get_mut(place) else { return false };
+        let Some((numbers, after)) = heads.split_at_checked(count) else { return false };
+        if numbers.iter().any(|number| *number != 0) {
+            return false;
+        }
+        *heads = after;
+        true
+    }
+
+    /// Takes so many fields of this place.
+    fn fields<const KEEP: bool>(&mut self, place: usize, count: usize, depth: usize) -> Option<()> {
+        let mut next = 0;
+        for _ in 0..count {
+            let (nth, name, field) = self.name(place, next)?;
+            self.put::<KEEP>(name);
+            self.value::<KEEP>(field, depth)?;
+            next = nth + 1;
+        }
+        Some(())
     }
 
     /// The next field of this place: which one, its name and its place.

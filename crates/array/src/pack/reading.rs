@@ -17,8 +17,10 @@ const UNPACKED_BYTES_MAX: usize = 256 << 20;
 /// So much is unfolded for a directory that is no block by itself: a block of Zstandard is no
 /// longer.
 const DIRECTORY_BYTES: usize = 128 << 10;
-/// So much is unfolded in one step.
+/// So much is unfolded in one step, at least.
 const STEP_BYTES: usize = 64 << 10;
+/// And at most so many times what is left to read: records are pressed to a tenth or so.
+const RATIO_MAX: usize = 32;
 
 #[derive(Deserialize)]
 struct Stored {
@@ -28,11 +30,23 @@ struct Stored {
 }
 
 /// What unfolds packs, one after the other: to make one takes longer than to unfold a directory.
-pub struct Decoder(DCtx<'static>);
+pub struct Decoder {
+    context: DCtx<'static>,
+    /// Where the pack before was unfolded: the kernel clears what is allocated anew.
+    room: Vec<u8>,
+}
 
 impl Default for Decoder {
     fn default() -> Self {
-        Decoder(DCtx::create())
+        Decoder { context: DCtx::create(), room: Vec::new() }
+    }
+}
+
+impl Decoder {
+    /// Makes it ready for another frame.
+    fn reset(&mut self) -> Result<(), ArrayError> {
+        let reset = self.context.reset(ResetDirective::SessionOnly);
+        reset.map(drop).map_err(|code| damaged(zstd_safe::get_error_name(code)))
     }
 }
 
@@ -122,15 +136,16 @@ impl<'b> Unpacked<'b> {
     /// more.
     fn begin(body: &'b [u8], mut decoder: Decoder) -> Result<Self, ArrayError> {
         let (format, frame, bytes) = frame_of(body)?;
-        let reset = decoder.0.reset(ResetDirective::SessionOnly);
-        reset.map_err(|code| damaged(zstd_safe::get_error_name(code)))?;
+        decoder.reset()?;
+        let mut plain = std::mem::take(&mut decoder.room);
+        plain.clear();
         let mut unpacked = Unpacked {
             format,
             frame,
             bytes,
             read: 0,
             decoder,
-            plain: Vec::new(),
+            plain,
             is_asked: false,
             is_joined: false,
             messages: Vec::new(),
@@ -178,6 +193,13 @@ impl<'b> Unpacked<'b> {
 
     /// Unfolds the first `wanted` bytes, if they are not there yet.
     fn unfold(&mut self, wanted: usize) -> Result<(), ArrayError> {
+        if wanted == self.bytes && self.read * 2 < self.frame.len() {
+            // What has room for the whole frame from its start is unfolded there, and not in a
+            // buffer first that is copied.
+            self.decoder.reset()?;
+            self.plain.clear();
+            self.read = 0;
+        }
         self.unfold_until(wanted, self.frame.len())?;
         match self.plain.len() < wanted {
             true => Err(damaged("it ends too early")),
@@ -192,12 +214,13 @@ impl<'b> Unpacked<'b> {
             if filled >= wanted {
                 return Ok(());
             }
-            // Not all at once: a damaged pack may claim more than it has. Nor is it zeroed before,
-            // which was a sixth of a search.
-            self.plain.reserve(STEP_BYTES.min(wanted - filled));
+            // A damaged pack may claim more than it has. It is not zeroed before, which was a sixth
+            // of a search.
+            let likely = RATIO_MAX * self.frame.len().saturating_sub(self.read);
+            self.plain.reserve((wanted - filled).min(likely.max(STEP_BYTES)));
             let mut output = OutBuffer::around_pos(&mut self.plain, filled);
             let mut input = InBuffer::around(self.frame.get(self.read..end).unwrap_or_default());
-            let done = self.decoder.0.decompress_stream(&mut output, &mut input);
+            let done = self.decoder.context.decompress_stream(&mut output, &mut input);
             let (made, taken) = (output.pos() - filled, input.pos());
             self.read += taken;
             match done {
@@ -244,7 +267,7 @@ impl<'b> Unpacked<'b> {
 
     /// The decoder, for the next pack.
     pub fn into_decoder(self) -> Decoder {
-        self.decoder
+        Decoder { room: self.plain, ..self.decoder }
     }
 
     /// The message at this place; what a newer program wrote as far as it is understood.
