@@ -1,6 +1,7 @@
 //! Small and large messages beside each other.
 
 use std::sync::Condvar;
+use std::sync::atomic::AtomicBool;
 
 use super::fault::{Fault, Faulty};
 use super::tests::{put, small, wait_until};
@@ -14,23 +15,31 @@ fn open(medium: &Faulty) -> (Spool, Recovery) {
 
 const LARGE: &[u8] = &[b'x'; 500];
 
+/// Where a thread is stopped.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    is_reached: AtomicBool,
+}
+
 /// Stops a thread of this name whenever it changes the medium, until it is let go.
-fn hold(medium: &Faulty, thread: &'static str) -> Arc<(Mutex<bool>, Condvar)> {
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+fn hold(medium: &Faulty, thread: &'static str) -> Arc<Gate> {
+    let gate = Arc::<Gate>::default();
     let held = gate.clone();
     medium.observe(move || {
         if std::thread::current().name() == Some(thread) {
-            let (open, opened) = &*held;
-            let waited = opened.wait_while(open.lock().unwrap(), |open| !*open);
-            drop(waited.unwrap());
+            held.is_reached.store(true, Ordering::Relaxed);
+            let is_open = held.is_open.lock().unwrap();
+            drop(held.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
         }
     });
     gate
 }
 
-fn let_go(gate: &(Mutex<bool>, Condvar)) {
-    *gate.0.lock().unwrap() = true;
-    gate.1.notify_all();
+fn let_go(gate: &Gate) {
+    *gate.is_open.lock().unwrap() = true;
+    gate.opened.notify_all();
 }
 
 /// Puts a message and does not wait.
@@ -51,6 +60,7 @@ fn a_small_message_does_not_wait_for_a_large_one() {
         let gate = hold(&medium, thread);
         let waiting = begin(&spool, 1, held);
         put(&spool, 2, free).unwrap();
+        assert!(wait_until(|| gate.is_reached.load(Ordering::Relaxed)), "{thread}: not begun");
         assert!(waiting.try_recv().is_err(), "{thread}: it is being written");
         assert!(matches!(put(&spool, 1, free), Err(SpoolError::Taken(1))), "{thread}");
         let_go(&gate);
