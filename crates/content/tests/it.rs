@@ -18,6 +18,7 @@ use std::time::Duration;
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::process::supervisor::{self, Settings};
 use gauntlet_content::{Child, DefectKind, Limits, Root, Tree};
+use rustix::process::{Pid, getpriority_process, setpriority_process};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -43,10 +44,11 @@ fn main() -> ExitCode {
     }
 }
 
-const TESTS: [(&str, fn()); 14] = [
+const TESTS: [(&str, fn()); 15] = [
     ("nothing_of_the_system_is_reached", nothing_of_the_system_is_reached),
     ("a_worker_that_fails_costs_one_request", a_worker_that_fails_costs_one_request),
     ("one_that_hangs_does_not_hold_up_the_others", one_that_hangs_does_not_hold_up_the_others),
+    ("a_worker_has_the_priority_of_who_asks", a_worker_has_the_priority_of_who_asks),
     ("a_supervisor_that_is_killed_is_replaced", a_supervisor_that_is_killed_is_replaced),
     (
         "a_worker_that_outlives_its_supervisor_does_not_hide_the_end",
@@ -176,7 +178,11 @@ fn one_that_hangs_does_not_hold_up_the_others() {
 
 /// Processes that this one has started.
 fn children() -> Vec<i32> {
-    let list = format!("/proc/self/task/{}/children", std::process::id());
+    children_of(std::process::id().cast_signed())
+}
+
+fn children_of(process: i32) -> Vec<i32> {
+    let list = format!("/proc/{process}/task/{process}/children");
     let list = std::fs::read_to_string(list).unwrap();
     list.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect()
 }
@@ -193,6 +199,55 @@ fn pool_and_supervisors(workers: usize) -> (Arc<Pool>, Vec<i32>) {
 fn kill(number: i32) {
     // SAFETY: takes integers; the process is a child of this one that was not waited for.
     assert_eq!(unsafe { libc::kill(number, libc::SIGKILL) }, 0);
+}
+
+/// Gives an order on a thread that stands back.
+fn order_in_background(pool: &Pool, what: &str) -> Tree {
+    std::thread::scope(|scope| {
+        let order = || {
+            setpriority_process(None, STANDS_BACK).unwrap();
+            order(pool, what)
+        };
+        scope.spawn(order).join().unwrap()
+    })
+}
+
+/// The largest nice value.
+const STANDS_BACK: i32 = 19;
+
+fn a_worker_has_the_priority_of_who_asks() {
+    let (pool, supervisors) = pool_and_supervisors(4);
+    let usual = getpriority_process(None).unwrap();
+    let nice = || {
+        let workers = supervisors.iter().flat_map(|supervisor| children_of(*supervisor));
+        let nice = |worker| getpriority_process(Pid::from_raw(worker)).ok();
+        let mut all: Vec<i32> = workers.filter_map(nice).collect();
+        all.sort_unstable();
+        all
+    };
+    for _ in 0..2 {
+        assert_eq!(order(&pool, "").objects.len(), 2);
+        assert_eq!(order_in_background(&pool, "").objects.len(), 2);
+    }
+    assert_eq!(nice(), [usual, STANDS_BACK], "each was asked twice");
+    std::thread::scope(|scope| {
+        let sleep = || order_in_background(&pool, "sleep").objects.len();
+        let sleeping: Vec<_> = (0..4).map(|_| scope.spawn(sleep)).collect();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(nice(), [usual, STANDS_BACK, STANDS_BACK], "half of the workers");
+        assert_eq!(order(&pool, "").objects.len(), 2);
+        assert!(sleeping.iter().all(|one| !one.is_finished()), "others did not wait for them");
+        sleeping.into_iter().for_each(|one| assert_eq!(one.join().unwrap(), 2));
+    });
+    // Where there is one place, it changes hands.
+    let (pool, supervisors) = pool_and_supervisors(1);
+    for wanted in [STANDS_BACK, usual, STANDS_BACK] {
+        let done = if wanted == usual { order(&pool, "") } else { order_in_background(&pool, "") };
+        assert_eq!(done.objects.len(), 2);
+        let workers: Vec<i32> = supervisors.iter().flat_map(|s| children_of(*s)).collect();
+        let alive = |worker: &i32| getpriority_process(Pid::from_raw(*worker)).unwrap();
+        assert!(workers.iter().map(alive).any(|nice| nice == wanted), "{wanted}");
+    }
 }
 
 fn a_worker_that_outlives_its_supervisor_does_not_hide_the_end() {

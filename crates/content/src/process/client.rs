@@ -42,10 +42,25 @@ pub struct Pool {
     supervisors: Mutex<Supervisors>,
     /// How many are left, for those who must not wait while one starts a process.
     supervisors_left: AtomicUsize,
-    /// Workers that are free, and how many run at all.
-    state: Mutex<(Vec<Worker>, usize)>,
+    workers: Mutex<Workers>,
     freed: Condvar,
     workers_max: usize,
+    /// Nice value of the process: a thread with a larger one stands back.
+    nice: i32,
+}
+
+#[derive(Debug, Default)]
+struct Workers {
+    free: Vec<Worker>,
+    /// How many run at all, and how many of those stand back.
+    running: usize,
+    standing_back: usize,
+}
+
+/// Nice value of the thread that calls. Who asks for a worker lends it its own: what unpacks a
+/// large message for a thread that stands back stands back, too.
+fn nice() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or(0)
 }
 
 /// The supervisors that still run; the last one gets the requests.
@@ -85,6 +100,8 @@ struct Started {
 struct Worker {
     socket: UnixStream,
     process: Started,
+    /// It cannot become smaller again.
+    nice: i32,
     requests: u32,
 }
 
@@ -123,9 +140,10 @@ impl Pool {
         Ok(Pool {
             supervisors: Mutex::new(supervisors),
             supervisors_left: AtomicUsize::new(SUPERVISORS),
-            state: Mutex::new((Vec::new(), 0)),
+            workers: Mutex::default(),
             freed: Condvar::new(),
             workers_max: workers_max.max(1),
+            nice: nice(),
         })
     }
 
@@ -178,6 +196,12 @@ impl Pool {
     /// How many workers run at most.
     pub fn workers_max(&self) -> usize {
         self.workers_max
+    }
+
+    /// How many of them work at most for threads that stand back: as long as that takes, all others
+    /// would wait.
+    pub fn standing_back_max(&self) -> usize {
+        (self.workers_max / 2).max(1)
     }
 
     /// Unpacks files in a worker. Blocks while it works, at most for the time of the limits and a
@@ -240,43 +264,65 @@ impl Pool {
         });
         worker.requests += 1;
         if done.is_ok() && worker.requests < REQUESTS_PER_WORKER_MAX {
-            lock(&self.state).0.push(worker);
+            lock(&self.workers).free.push(worker);
+            self.freed.notify_all();
         } else {
             self.kill(worker.process);
-            lock(&self.state).1 -= 1;
+            self.ended(worker.nice);
         }
-        self.freed.notify_one();
         done
     }
 
-    /// A worker that is free, or a new one.
+    /// A worker of the caller's nice value that is free, or a new one.
     fn take(&self) -> Result<Worker, WorkerError> {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(worker) = state.0.pop() {
-                return Ok(worker);
+        let nice = nice();
+        let stands_back = nice > self.nice;
+        let mut workers = lock(&self.workers);
+        let other = loop {
+            if let Some(at) = workers.free.iter().rposition(|worker| worker.nice == nice) {
+                return Ok(workers.free.swap_remove(at));
             }
-            if state.1 < self.workers_max {
-                state.1 += 1;
-                break;
+            let may_start = !stands_back || workers.standing_back < self.standing_back_max();
+            if may_start && workers.running < self.workers_max {
+                break None;
             }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            // One of another nice value leaves its place.
+            if let Some(other) = workers.free.pop_if(|_| may_start) {
+                break Some(other);
+            }
+            workers = self.freed.wait(workers).unwrap_or_else(PoisonError::into_inner);
+        };
+        workers.running += 1;
+        workers.standing_back += usize::from(stands_back);
+        drop(workers);
+        if let Some(other) = other {
+            self.kill(other.process);
+            self.ended(other.nice);
         }
-        drop(state);
-        let mut command = [0; COMMAND_BYTES];
-        command[0] = START_WORKER;
-        let started = self.start_process(command);
+        let started = self.start_process(START_WORKER, 0);
         if started.is_err() {
-            lock(&self.state).1 -= 1;
-            self.freed.notify_one();
+            self.ended(nice);
         }
         let (process, socket) = started.map_err(WorkerError::NotStarted)?;
-        Ok(Worker { socket, process, requests: 0 })
+        Ok(Worker { socket, process, nice, requests: 0 })
     }
 
-    /// Has a supervisor start a process; that one, and its socket. A supervisor that has exited
-    /// is replaced by the one in reserve.
-    fn start_process(&self, command: [u8; COMMAND_BYTES]) -> io::Result<(Started, UnixStream)> {
+    /// A worker of this nice value runs no longer.
+    fn ended(&self, nice: i32) {
+        let mut workers = lock(&self.workers);
+        workers.running -= 1;
+        workers.standing_back -= usize::from(nice > self.nice);
+        drop(workers);
+        self.freed.notify_all();
+    }
+
+    /// Has a supervisor start a process by the caller's nice value, a tool for archives of this
+    /// kind or a worker; that one, and its socket. A supervisor that has exited is replaced by the
+    /// one in reserve.
+    fn start_process(&self, what: u8, kind: u8) -> io::Result<(Started, UnixStream)> {
+        let mut command = [0; COMMAND_BYTES];
+        (command[0], command[1]) = (what, kind);
+        command[4..8].copy_from_slice(&nice().to_le_bytes());
         let mut supervisors = lock(&self.supervisors);
         loop {
             let Some(supervisor) = supervisors.0.last_mut() else {
@@ -371,14 +417,13 @@ impl Pool {
         bytes_max: u64,
         until: Instant,
     ) -> Result<Vec<u8>, ConvertError> {
-        let mut command = [0; COMMAND_BYTES];
-        (command[0], command[1]) = (START_TOOL, tool::number_of(kind));
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ConvertError::OutOfTime,
             io::ErrorKind::InvalidData => ConvertError::TooLarge,
             _ => ConvertError::Failed(error.to_string()),
         };
-        let (number, stream) = self.start_process(command).map_err(failed)?;
+        let kind = tool::number_of(kind);
+        let (number, stream) = self.start_process(START_TOOL, kind).map_err(failed)?;
         let mut socket = Timed { socket: &stream, until };
         let answer = protocol::write(&mut socket, Kind::Bytes, bytes)
             .and_then(|()| protocol::read(&mut socket, bytes_max));

@@ -18,7 +18,8 @@ pub const VALUE_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes of a command on the control socket.
 pub(super) const COMMAND_BYTES: usize = 16;
-/// First byte of a command: start a worker; an answer with its socket follows.
+/// First byte of a command: start a worker with the nice value of bytes 4 to 7; an answer with its
+/// socket follows.
 pub(super) const START_WORKER: u8 = b'W';
 /// Start a tool for the kind of archive named by the second byte; as above.
 pub(super) const START_TOOL: u8 = b'T';

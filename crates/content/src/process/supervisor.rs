@@ -14,7 +14,7 @@ use gauntlet_sandbox::landlock::{EXECUTE, READ, Ruleset};
 use gauntlet_sandbox::seccomp;
 use gauntlet_sniff::FileKind;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, setpriority_process, waitpid};
 
 pub use super::protocol::Settings;
 use super::protocol::{COMMAND_BYTES, KILL, START_TOOL, START_WORKER};
@@ -45,15 +45,16 @@ pub fn serve(
             Err(error) => return Err(error),
         }
         reap(&mut children);
+        let nice = i32::from_le_bytes([command[4], command[5], command[6], command[7]]);
         match command[0] {
             START_WORKER => {
                 let run = |socket| run_worker(socket, settings, reader);
-                start(&mut control, &mut children, run)?;
+                start(&mut control, &mut children, nice, run)?;
             }
             START_TOOL => {
                 let kind = tool::kind_of(command[1]);
                 let run = |socket| run_tool(socket, kind, settings);
-                start(&mut control, &mut children, run)?;
+                start(&mut control, &mut children, nice, run)?;
             }
             KILL => {
                 let number = i32::from_le_bytes([command[1], command[2], command[3], command[4]]);
@@ -114,10 +115,12 @@ fn reap(children: &mut BTreeSet<i32>) {
     }
 }
 
-/// Forks a child that runs with one end of a socket pair; the other goes to the node.
+/// Forks a child that runs, by this nice value, with one end of a socket pair; the other goes to
+/// the node.
 fn start(
     control: &mut UnixStream,
     children: &mut BTreeSet<i32>,
+    nice: i32,
     run: impl FnOnce(UnixStream),
 ) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -133,6 +136,8 @@ fn start(
             // SAFETY: the child's copy of the control socket is closed once, by this call; its
             // owner is never dropped, since the child ends by `_exit`.
             unsafe { libc::close(control.as_raw_fd()) };
+            // One that may not be as low as the node's thread is no reason to unpack nothing.
+            let _refused = setpriority_process(None, nice);
             run(theirs);
             // SAFETY: ends the child at once, without the parent's handlers and buffers.
             unsafe { libc::_exit(0) }

@@ -186,9 +186,14 @@ impl ScanPool {
         Ok(ScanPool { threads, large, wait_max, here_bytes_max, metrics: metrics.clone() })
     }
 
+    /// The threads that stand back, if they judge a message of so many bytes.
+    fn large_threads(&self, bytes: usize) -> Option<&Threads> {
+        self.large.as_ref().filter(|_| bytes >= LARGE_BYTES_MIN)
+    }
+
     /// Who judges a message of so many bytes.
     fn threads_for(&self, bytes: usize) -> &Threads {
-        self.large.as_ref().filter(|_| bytes >= LARGE_BYTES_MIN).unwrap_or(&self.threads)
+        self.large_threads(bytes).unwrap_or(&self.threads)
     }
 
     /// Has this judge judge a message.
@@ -202,6 +207,7 @@ impl ScanPool {
             return std::panic::catch_unwind(judged).map_err(|_| NoVerdict::Failed);
         }
         let is_small = work.raw.len() <= self.here_bytes_max;
+        let stands_back = self.large_threads(work.raw.len()).is_some();
         let mut reply = match is_small && !judge.looks_for_data(work.envelope.direction) {
             true => self.judge_here(judge, work),
             false => {
@@ -218,7 +224,8 @@ impl ScanPool {
                         None => self.admit(work.raw.len()).await?,
                     };
                     if let Some(unpacking) = &judge.unpacking
-                        && let Some(work) = unpack(unpacking.clone(), *work, judge.limits).await
+                        && let Some(work) =
+                            unpack(unpacking.clone(), *work, judge.limits, stands_back).await
                     {
                         if unpacking.defers(&work.id, &work.facts.content) {
                             return Err(NoVerdict::EngineUnavailable);
@@ -269,11 +276,17 @@ impl ScanPool {
 }
 
 /// Unpacks the files of a message; it has the tree in its facts then.
-async fn unpack(unpacking: Arc<Unpacking>, mut work: Work, limits: Limits) -> Option<Work> {
-    let _turn = unpacking.turn().await?;
+async fn unpack(
+    unpacking: Arc<Unpacking>,
+    mut work: Work,
+    limits: Limits,
+    stands_back: bool,
+) -> Option<Work> {
+    let _turn = unpacking.turn(stands_back).await?;
     let unpacked = tokio::task::spawn_blocking(move || {
         let start = Instant::now();
-        work.facts.content = unpacking.tree(&Message::parse_with(&work.raw, &limits), &work.raw);
+        let tree = || unpacking.tree(&Message::parse_with(&work.raw, &limits), &work.raw);
+        work.facts.content = if stands_back { priority::in_background(tree) } else { tree() };
         work.unpacked = Some(start.elapsed());
         work
     });

@@ -50,6 +50,8 @@ pub struct Unpacking {
     /// As many as there are workers, and messages that engines look at: whoever waits for one must
     /// not hold a thread.
     turns: Arc<Semaphore>,
+    /// The same for messages whose workers stand back.
+    turns_standing_back: Arc<Semaphore>,
     /// Messages that wait because an engine gave no answer.
     deferred: Arc<AtomicU64>,
 }
@@ -60,10 +62,12 @@ impl Unpacking {
         let word = |word: &String| Password { word: word.clone(), source: "list".to_owned() };
         // Engines that wait for the network keep no worker busy.
         let waiting = if engines.is_empty() { 0 } else { settings.engine_messages_max };
+        let turns = |workers: usize| Arc::new(Semaphore::new(workers.max(waiting)));
         Unpacking {
             limits: settings.limits(),
             words: settings.passwords.iter().map(word).collect(),
-            turns: Arc::new(Semaphore::new(pool.workers_max().max(waiting))),
+            turns: turns(pool.workers_max()),
+            turns_standing_back: turns(pool.standing_back_max()),
             engines,
             pool,
             deferred: Arc::default(),
@@ -268,9 +272,10 @@ impl Unpacking {
         self.pool.unpack(&[root], &self.limits, &self.words, None)
     }
 
-    /// A turn to unpack. None if the node stops.
-    pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        self.turns.clone().acquire_owned().await.ok()
+    /// A turn to unpack, by a thread that stands back or not. None if the node stops.
+    pub(crate) async fn turn(&self, stands_back: bool) -> Option<OwnedSemaphorePermit> {
+        let turns = if stands_back { &self.turns_standing_back } else { &self.turns };
+        turns.clone().acquire_owned().await.ok()
     }
 }
 
