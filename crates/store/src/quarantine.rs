@@ -162,6 +162,8 @@ impl Quarantine {
         let path = folder.join("quarantine.db");
         let content = Content::existing(&folder.join(OLD_BODIES))?.with_keys(keys);
         let writer = database::open_busy(&path, MIGRATIONS)?;
+        let cache = format!("PRAGMA cache_size = -{CACHE_KB};");
+        writer.execute_batch(&cache).map_err(StoreError::db(&path))?;
         let reader = database::open_read(&path, MIGRATIONS)?;
         Ok(Quarantine {
             path,
@@ -273,6 +275,10 @@ impl Quarantine {
         read(&reader).map_err(StoreError::db(&self.path))
     }
 }
+
+/// Memory for pages of the list, at most, in KiB. Hashes of bodies come in no order: with SQLite's
+/// 2 MB a day of a hundred thousand items is read again and again while it is written.
+const CACHE_KB: u32 = 16 << 10;
 
 /// Folder of the packs.
 pub const PACKS: &str = "packs";

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use gauntlet_store::{Quarantine, QuarantineItem, StoreError};
 
-/// Messages held with one commit.
-const BATCH_MAX: usize = 512;
+/// Messages held with one commit: a quarter of them cost an eighth more each.
+const BATCH_MAX: usize = 2048;
 /// Bytes of messages held with one commit: those that come next wait no longer for it.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
