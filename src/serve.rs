@@ -161,7 +161,7 @@ async fn serve(
     let (listeners, console_listener, web_sockets) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
-    let lists = Arc::new(OpenLists::copied_to(&config.node.data));
+    let lists = Arc::new(OpenLists::of_node(&config.node.data));
     let channels = Channels::start(&config);
     let make = make_judge(&users, &processes, &lists);
     let judge = channels.judge(make.clone());

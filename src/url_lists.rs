@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use gauntlet_engine::{MailUrlLists, UrlListMeaning};
 use gauntlet_gateway::config::UrlListSettings;
+use gauntlet_store::files;
 use gauntlet_urlfilter::{Role, UrlList, UrlLists};
+
+use crate::urls::COPIES;
 
 /// Opens the lists of a configuration, with what they mean for mail.
 ///
@@ -16,6 +19,14 @@ use gauntlet_urlfilter::{Role, UrlList, UrlLists};
 /// The one that cannot be opened.
 pub(crate) fn open(settings: &[UrlListSettings]) -> anyhow::Result<MailUrlLists> {
     OpenLists::default().open(settings)
+}
+
+/// The same for what runs for long: of copies, so that a file that is cut in place does not end it.
+///
+/// # Errors
+/// As [`open`] has them.
+pub(crate) fn open_to_keep(settings: &[UrlListSettings]) -> anyhow::Result<MailUrlLists> {
+    OpenLists { copies: Some(COPIES.into()), ..OpenLists::default() }.open(settings)
 }
 
 /// Lists that are open. They are opened anew at a reload that was asked for ([`Self::look_again`]),
@@ -60,9 +71,15 @@ impl FileVersion {
 }
 
 impl OpenLists {
-    /// Lists of which copies without a name are open, in this folder.
-    pub(crate) fn copied_to(folder: &Path) -> Self {
-        OpenLists { copies: Some(folder.to_owned()), ..OpenLists::default() }
+    /// Lists of which copies without a name are open, in a folder of this data folder that a node
+    /// in its sandbox may read and change.
+    pub(crate) fn of_node(data: &Path) -> Self {
+        let copies = data.join("urls");
+        if let Err(error) = files::create_folder(&copies) {
+            let folder = copies.display();
+            tracing::warn!(%folder, %error, "no folder for copies of the lists of URLs");
+        }
+        OpenLists { copies: Some(copies), ..OpenLists::default() }
     }
 
     /// From now on, lists whose files were replaced are no longer open.
@@ -117,6 +134,12 @@ fn open_one(list: &UrlListSettings, copies: Option<&Path>) -> anyhow::Result<Url
         )
     })?;
     tracing::info!(list = list.name, entries = opened.entries(), "list of URLs opened");
+    if let Some(folder) = copies.filter(|_| opened.is_in_memory()) {
+        let (folder, bytes) = (folder.display(), opened.file_bytes());
+        let hint = "make room there, and reload";
+        let list = &list.name;
+        tracing::warn!(list, %folder, bytes, hint, "no copy of a list: it is in memory");
+    }
     Ok(opened)
 }
 

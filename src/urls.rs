@@ -17,7 +17,7 @@ use gauntlet_urlfilter::{
 use serde_json::{Value, json};
 
 /// Where copies of lists are that are open for long: on the disk, unlike what `/tmp` often is.
-const COPIES: &str = "/var/tmp";
+pub(crate) const COPIES: &str = "/var/tmp";
 /// Exit code of `check` if a line is bad, and of `look-up` if a URL is listed.
 const EXIT_FOUND: u8 = 1;
 /// Exit code of `look-up` if something is no URL: "nothing listed" would be no answer.

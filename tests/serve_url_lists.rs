@@ -26,6 +26,7 @@ do = { quarantine = \"advertisements\" }\n\
 struct Site {
     node: Node,
     curl: PathBuf,
+    lists: [PathBuf; 2],
     /// Messages so far.
     sent: Cell<usize>,
 }
@@ -44,7 +45,8 @@ impl Site {
              [[url_list]]\nname = \"feed\"\nfile = {feed:?}\nmail = \"phishing\"\n\
              [[url_list]]\nname = \"ads\"\nfile = {ads:?}\n[policy]\npath = {policy:?}\n"
         );
-        Some(Site { node: Node::start_in(folder, &config), curl, sent: Cell::new(0) })
+        let node = Node::start_in(folder, &config);
+        Some(Site { node, curl, lists: [feed, ads], sent: Cell::new(0) })
     }
 
     /// Sends a message with this URL; its record in the log.
@@ -239,4 +241,19 @@ fn a_scan_looks_urls_up_as_a_node_does() {
     assert!(of_feed.contains("\"class\":\"phishing\"") && of_feed.contains(listed), "{of_feed}");
     let silent = scan(&feed.display().to_string());
     assert!(silent.contains(listed) && !silent.contains("\"class\":\"phishing\""), "{silent}");
+}
+
+#[test]
+fn a_list_that_is_cut_in_place_goes_on_blocking() {
+    let Some(site) = Site::start() else { return };
+    // As `cp` does it. A node that had mapped the files would be ended by its next look into them.
+    for list in &site.lists {
+        std::fs::File::create(list).unwrap();
+    }
+    for url in ["http://evil.example/login", "http://www.ads.example/banner"] {
+        assert!(site.by_proxy(url).ends_with(" 403"), "{url}");
+        assert!(site.by_icap(url).contains("HTTP/1.1 403 Forbidden\r\n"), "{url}");
+    }
+    let log = site.node.log();
+    assert!(!log.contains("it is in memory"), "the sandbox leaves room for a copy: {log}");
 }

@@ -164,8 +164,8 @@ impl ScanArgs {
     /// Lists of URLs, and weighted phrases.
     fn lists(&self, config: &Config) -> anyhow::Result<(UrlLists, Option<Arc<PhraseSet>>)> {
         let lists = match self.block.is_empty() && self.allow.is_empty() {
-            true => url_lists::open(&config.url_list)?.lists,
-            false => urls::open(&self.block, &self.allow)?,
+            true => url_lists::open_to_keep(&config.url_list)?.lists,
+            false => urls::open_to_keep(&self.block, &self.allow)?,
         };
         let files = [config.proxy.content.phrases.as_slice(), &self.phrases].concat();
         let set = match self.kinds().words {

@@ -3,12 +3,12 @@
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::BuildHasher as _;
-use std::io::{BufReader, Read};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::compiled::{Added, BuildError, Built, Writer};
 use crate::entry::Entry;
-use crate::formats::{Format, Reader};
+use crate::formats::{Format, Reader, no_text};
 use crate::limits::CATEGORY_BYTES_MAX;
 use crate::problem::{Fault, Problems};
 use crate::sources::Source;
@@ -50,8 +50,8 @@ pub struct ReadReport {
 /// prefix, and for a while half as much again.
 ///
 /// # Errors
-/// If a source cannot be read or the file cannot be written; what was at `path` is still there
-/// then.
+/// If a source cannot be read or is no text, or the file cannot be written; what was at `path` is
+/// still there then.
 pub fn compile(sources: &[Source], path: &Path) -> Result<(Built, ReadReport), BuildError> {
     // Keyed anew each time: nobody can write a list of keys that share their hash.
     let mut writer = Writer::new(path, RandomState::new().hash_one(0))?;
@@ -70,7 +70,7 @@ pub fn compile(sources: &[Source], path: &Path) -> Result<(Built, ReadReport), B
 /// Reads sources and says what is wrong with them, without writing anything.
 ///
 /// # Errors
-/// If a source cannot be read.
+/// If a source cannot be read or is no text.
 pub fn check(sources: &[Source]) -> Result<ReadReport, BuildError> {
     let mut report = ReadReport::default();
     let mut hasher = blake3::Hasher::new();
@@ -96,7 +96,10 @@ fn read(
     let failed = |cause| BuildError::Read { path: source.path.clone(), cause };
     let file = File::open(&source.path).map_err(failed)?;
     let hashing = Hashing { file, hasher: &mut *hasher };
-    let input = BufReader::with_capacity(BUFFER_BYTES, hashing);
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, hashing);
+    if let Some(what) = no_text(input.fill_buf().map_err(failed)?) {
+        return Err(failed(std::io::Error::new(ErrorKind::InvalidData, what)));
+    }
     let name = source.path.to_string_lossy();
     let (mut reader, format, format_by) = match source.format {
         Some(format) => (Reader::new(input, &name, format), format, "it was said"),

@@ -20,6 +20,7 @@ use crate::entry::Entry;
 use crate::lines::{Line, Lines};
 use crate::problem::{Fault, Problems};
 
+pub(crate) use self::detect::no_text;
 pub use self::detect::{Detected, detect};
 
 /// A format of lists.

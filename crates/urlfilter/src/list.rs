@@ -40,7 +40,8 @@ impl UrlList {
     }
 
     /// The same of a copy without a name in the folder `copies`, so that whoever writes into the
-    /// file afterwards changes nothing; where there is no room for one, of the file itself.
+    /// file afterwards changes nothing; where none can be made, of one in memory
+    /// ([`UrlList::is_in_memory`]).
     ///
     /// # Errors
     /// As [`UrlList::open`] has them.
@@ -69,6 +70,11 @@ impl UrlList {
     /// Whether a file begins as a compiled list does.
     pub fn is_compiled(path: &Path) -> bool {
         Map::is_one(path)
+    }
+
+    /// It was to be copied, and no copy could be made on the disk.
+    pub fn is_in_memory(&self) -> bool {
+        self.map.is_in_memory()
     }
 
     /// Its name.

@@ -2,6 +2,7 @@
 
 use gauntlet_mail::url::canonical;
 use gauntlet_urlfilter::formats::Format;
+use gauntlet_urlfilter::sources::Source;
 use gauntlet_urlfilter::{OpenError, Role, UrlList, UrlLists};
 
 use crate::common::{Folder, Numbers};
@@ -69,15 +70,31 @@ fn a_file_that_lies_about_itself_is_read_within_bounds() {
 }
 
 #[test]
+fn what_is_no_text_is_refused_and_not_taken_for_expressions() {
+    let folder = Folder::new();
+    let mut numbers = Numbers(4);
+    let mut random: Vec<u8> = (0..20_000).map(|_| numbers.next() as u8).collect();
+    let told = |bytes: &[u8]| {
+        let path = folder.write("list.txt", bytes);
+        let source = Source { path, format: None, category: String::new() };
+        gauntlet_urlfilter::check(&[source]).map(drop).map_err(|error| {
+            std::error::Error::source(&error).map_or_else(String::new, |cause| cause.to_string())
+        })
+    };
+    assert_eq!(told(&random), Err("it is no text".to_owned()));
+    random[..2].copy_from_slice(b"\x1f\x8b");
+    assert!(told(&random).unwrap_err().contains("gunzip"));
+    assert_eq!(told(b"evil.example\n\0\x01\x02\nother.example\n"), Ok(()), "a line alone");
+    assert_eq!(told("b\u{fc}cher.example\n".as_bytes()), Ok(()));
+}
+
+#[test]
 fn what_was_there_stays_if_compiling_fails() {
     let folder = Folder::new();
     let lists = folder.lists(Format::Plain, LIST);
     let out = folder.path().join("list.urls");
-    let missing = gauntlet_urlfilter::sources::Source {
-        path: folder.path().join("missing"),
-        format: None,
-        category: String::new(),
-    };
+    let missing =
+        Source { path: folder.path().join("missing"), format: None, category: String::new() };
     gauntlet_urlfilter::compile(&[missing], &out).unwrap_err();
     UrlList::open(&out, "list", Role::Match).unwrap();
     assert!(!lists.look_up(&canonical("http://evil.example/").unwrap()).is_empty());
@@ -95,16 +112,16 @@ fn a_copy_stays_whole_when_its_file_is_cut_in_place() {
     let before = names();
     let list = UrlList::open_copied(&out, folder.path(), "list", Role::Match).unwrap();
     assert_eq!(names(), before, "the copy has no name");
+    // Where no copy can be made, the list is in memory.
+    let nowhere = folder.path().join("nowhere");
+    let other = UrlList::open_copied(&out, &nowhere, "other", Role::Match).unwrap();
+    assert!(other.is_in_memory() && !list.is_in_memory());
     std::fs::File::create(&out).unwrap();
-    let lists = UrlLists::new(vec![list.into()]);
+    let lists = UrlLists::new(vec![list.into(), other.into()]);
     for n in 0..5_000 {
         let url = canonical(&format!("http://host-{n}.example/")).unwrap();
-        assert!(lists.look_up(&url).first().is_some(), "{n}");
+        assert_eq!(lists.look_up(&url).all().len(), 2, "{n}");
     }
-    // Where there is no room for a copy, the file itself is open.
-    let (out, ..) = folder.compile(Format::Plain, LIST);
-    let nowhere = folder.path().join("nowhere");
-    assert!(UrlList::open_copied(&out, &nowhere, "list", Role::Match).is_ok());
     let text = folder.write("text", "evil.example\n");
     let error = UrlList::open_copied(&text, folder.path(), "list", Role::Match).unwrap_err();
     assert!(matches!(error, OpenError::NotOurs { .. }));

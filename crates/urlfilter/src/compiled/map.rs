@@ -1,10 +1,10 @@
 //! A compiled file, opened: mapped, checked, asked.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 
 use super::layout::{self, Cursor, Header, RegexRow, UNIT};
 use super::layout::{HEADER_BYTES, MAGIC, Record, VERSION};
@@ -62,6 +62,7 @@ pub(crate) struct MapInfo {
 pub(crate) struct Map {
     bytes: Mmap,
     header: Header,
+    is_in_memory: bool,
 }
 
 impl Map {
@@ -71,18 +72,24 @@ impl Map {
         File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == MAGIC
     }
 
-    /// Opens a file and checks every byte of it once. What is mapped is a copy without a name in
-    /// the folder `copies`, if there is one and it has room.
+    /// Opens a file and checks every byte of it once. With a folder `copies` it is a copy that is
+    /// mapped: a file there without a name or, where none can be made, memory.
     pub(crate) fn open(path: &Path, copies: Option<&Path>) -> Result<(Map, MapInfo), OpenError> {
         let failed = |cause| OpenError::Io { path: path.to_owned(), cause };
-        let file = File::open(path).map_err(failed)?;
-        let copy = copies.filter(|_| Map::is_one(path)).map(|folder| copy(&file, folder));
-        let file = copy.and_then(io::Result::ok).unwrap_or(file);
-        // SAFETY: nobody else can open a copy. Without one, a compiled list is never changed or cut
-        // after it has its name: `Writer` makes a file under another name and renames it when it is
-        // whole, and the mapping keeps the file that it was made of. Whoever cuts it nevertheless
-        // ends the process (SIGBUS), which is why what runs for long has copies.
-        let bytes = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        let mut file = File::open(path).map_err(failed)?;
+        let copied = copies.filter(|_| Map::is_one(path)).map(|folder| copy(&mut file, folder));
+        let is_in_memory = matches!(copied, Some(Err(_)));
+        let bytes = match copied {
+            Some(Err(_)) => in_memory(&mut file),
+            // SAFETY: nobody else can open it.
+            Some(Ok(copy)) => unsafe { Mmap::map(&copy) },
+            // SAFETY: a compiled list is never changed or cut after it has its name: `Writer` makes
+            // a file under another name and renames it when it is whole, and the mapping keeps the
+            // file that it was made of. Whoever cuts it nevertheless ends the process (SIGBUS),
+            // which is why what runs for long has copies.
+            None => unsafe { Mmap::map(&file) },
+        };
+        let bytes = bytes.map_err(failed)?;
         let damaged = |what| OpenError::Damaged { path: path.to_owned(), what };
         if !bytes.starts_with(&MAGIC) {
             return Err(OpenError::NotOurs { path: path.to_owned() });
@@ -99,7 +106,7 @@ impl Map {
         if *blake3::hash(body).as_bytes() != header.body {
             return Err(damaged("its checksum"));
         }
-        let map = Map { bytes, header };
+        let map = Map { bytes, header, is_in_memory };
         let info = map.info().ok_or_else(|| damaged("its strings"))?;
         if !map.is_sound() {
             return Err(damaged("its table"));
@@ -133,6 +140,11 @@ impl Map {
         (count <= REGEXES_MAX).then_some(())?;
         let regexes = (0..count).map(|_| cursor.regex()).collect::<Option<Vec<_>>>()?;
         Some(MapInfo { categories, sources, regexes })
+    }
+
+    /// No copy could be made on the disk.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// Entries, expressions among them.
@@ -187,10 +199,19 @@ impl Map {
 }
 
 /// A copy without a name; of file systems that can, it shares its blocks with the file.
-fn copy(mut file: &File, folder: &Path) -> io::Result<File> {
+fn copy(file: &mut File, folder: &Path) -> io::Result<File> {
     let mut copy = tempfile::tempfile_in(folder)?;
-    io::copy(&mut file, &mut copy)?;
+    io::copy(file, &mut copy)?;
     Ok(copy)
+}
+
+/// A copy in memory.
+fn in_memory(file: &mut File) -> io::Result<Mmap> {
+    file.rewind()?;
+    let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut copy = MmapMut::map_anon(bytes)?;
+    file.read_exact(&mut copy)?;
+    copy.make_read_only()
 }
 
 /// The slot where a hash belongs: in the order of hashes.

@@ -6,6 +6,10 @@ use super::{Format, csv};
 
 /// Lines that are looked at.
 const LINES_MAX: usize = 200;
+/// One control character in so many bytes is no text: of random bytes one in ten is one.
+const CONTROLS_SHARE: usize = 32;
+/// A few damaged lines are told one by one.
+const CONTROLS_MIN: usize = 16;
 
 /// A format, and what it was known by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +18,29 @@ pub struct Detected {
     pub format: Format,
     /// What says so.
     pub by: &'static str,
+}
+
+/// How files begin that may hold a list, but are none as they are.
+const PACKED: [(&[u8], &str); 6] = [
+    (b"\x1f\x8b", "it is compressed (gzip); unpack it first (gunzip)"),
+    (b"BZh", "it is compressed (bzip2); unpack it first (bunzip2)"),
+    (b"\xfd7zXZ\0", "it is compressed (xz); unpack it first (unxz)"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed (Zstandard); unpack it first (unzstd)"),
+    (b"PK\x03\x04", "it is an archive (ZIP); unpack it first (unzip)"),
+    (b"7z\xbc\xaf\x27\x1c", "it is an archive (7z); unpack it first"),
+];
+
+/// Why a file that begins so is no list: of what is no text, some lines could be taken for
+/// expressions that fit all hosts. Text of two bytes a character is told by its own fault.
+pub(crate) fn no_text(start: &[u8]) -> Option<&'static str> {
+    if let Some((_, why)) = PACKED.iter().find(|(begins, _)| start.starts_with(begins)) {
+        return Some(why);
+    }
+    let is_wide = start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff");
+    let is_control = |byte: &&u8| **byte < b' ' && !matches!(**byte, b'\t' | b'\n' | b'\r' | 0x0c);
+    let controls = start.iter().filter(is_control).count();
+    let are_many = controls > CONTROLS_MIN && controls * CONTROLS_SHARE > start.len();
+    (!is_wide && are_many).then_some("it is no text")
 }
 
 /// The format of a file by its name and its first bytes.
