@@ -64,6 +64,18 @@ pub struct RcptCommand {
     pub routed: bool,
 }
 
+impl RcptCommand {
+    /// Whether this one and another ask for the same: one mailbox (the domain in any case), and the
+    /// same reports.
+    pub fn is_same(&self, other: &RcptCommand) -> bool {
+        let of = |to: &str| to.rfind('@').unwrap_or(to.len());
+        let (mine, its) = (self.to.split_at(of(&self.to)), other.to.split_at(of(&other.to)));
+        mine.0 == its.0
+            && mine.1.eq_ignore_ascii_case(its.1)
+            && (&self.notify, &self.orcpt) == (&other.notify, &other.orcpt)
+    }
+}
+
 /// A command of the client, with parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -317,11 +329,9 @@ fn auth(rest: &str) -> Result<Command, CommandError> {
     }
 }
 
-/// Up to 18 digits, so that it cannot overflow.
+/// Digits; none if they are more than 64 bits hold.
 fn number(text: &str) -> Option<u64> {
-    ((1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| text.parse().ok())
-        .flatten()
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 fn eight_bit(value: &str) -> Option<bool> {

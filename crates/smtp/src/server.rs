@@ -248,15 +248,33 @@ impl Session {
                 self.transaction = Some(Box::new(Transaction { mail, ..Transaction::default() }));
             }
             (Pending::Rcpt(rcpt), true) => {
+                let lmtp = self.config.features.lmtp;
                 if let Some(t) = &mut self.transaction {
-                    t.recipients.push(rcpt);
-                    // Recipients have a limit of their own and do not count as commands.
-                    self.commands = self.commands.saturating_sub(1);
+                    // Each mailbox gets one copy. LMTP wants a reply for each RCPT, though (RFC
+                    // 2033, section 4.2).
+                    if lmtp || !t.recipients.iter().any(|known| known.is_same(&rcpt)) {
+                        t.recipients.push(rcpt);
+                        // Recipients have a limit of their own and do not count as commands.
+                        self.commands = self.commands.saturating_sub(1);
+                    } else {
+                        self.excuse();
+                    }
                 }
             }
             _ => {}
         }
         if reply.is_permanent() { self.send_error(reply, out) } else { self.send_reply(reply, out) }
+    }
+
+    /// Does not count the last RCPT as a command, though it gave no recipient: a client with too
+    /// many sends all of them, and is to send the message for those that were taken (RFC 5321,
+    /// section 4.5.3.1.10). So it may once more for each recipient of the limit.
+    fn excuse(&mut self) {
+        let most = self.config.limits.recipients_max;
+        if let Some(t) = self.transaction.as_mut().filter(|t| t.excused < most) {
+            t.excused += 1;
+            self.commands = self.commands.saturating_sub(1);
+        }
     }
 
     /// The message of [`Event::Message`].

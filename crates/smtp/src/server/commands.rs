@@ -17,6 +17,10 @@ impl Session {
                 let reply = Reply::new(554, (5, 7, 0), "this is SMTP");
                 return Some(self.close(&reply, CloseReason::NotSmtp, out));
             }
+            // Its bytes follow, nobody knows how many: they are no commands.
+            Err(error) if is_bdat(line) => {
+                return Some(self.close(&error.reply(), CloseReason::RefusedChunk, out));
+            }
             Err(error) => return self.send_error(&error.reply(), out),
         };
         if self.refuses_messages && command != Command::Quit {
@@ -132,6 +136,7 @@ impl Session {
             return self.send_error(&CommandError::BadRecipient.reply(), out);
         }
         if transaction.recipients.len() >= self.config.limits.recipients_max {
+            self.excuse();
             return self.send_reply(&Reply::new(452, (4, 5, 3), "too many recipients"), out);
         }
         self.pending = Pending::Rcpt(rcpt.clone());
@@ -149,6 +154,10 @@ impl Session {
         self.pending = Pending::Tls;
         Some(Event::StartTls)
     }
+}
+
+fn is_bdat(line: &[u8]) -> bool {
+    line.get(..5).is_some_and(|verb| verb.eq_ignore_ascii_case(b"BDAT "))
 }
 
 /// HTTP from a browser (a cross-protocol attack), not a mail client.

@@ -19,6 +19,8 @@ pub struct Transaction {
     pub chunked: bool,
     /// Bytes of the message that [`super::Session::drain_body`] removed.
     pub(super) drained_bytes: u64,
+    /// RCPTs that gave no recipient and were not counted as commands.
+    pub(super) excused: usize,
     /// The reply that refuses the message, while its rest is still being skipped.
     pub(super) refusal: Option<Reply>,
     /// Line state across BDAT chunks.
