@@ -214,7 +214,27 @@ pub(crate) fn moment(ms: i64) -> String {
     format!("{day}T{}Z", time_of_day(ms))
 }
 
-/// On one line, without what moves a terminal's cursor: it comes from outside.
+/// On one line, without what moves a terminal's cursor, turns its writing around or hides in it: it
+/// comes from outside.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    one_line(text, '?')
+    // Joiners stay, which scripts and emojis need.
+    let deceives = |c: char| {
+        matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    match one_line(text, '?') {
+        line if line.contains(deceives) => Cow::Owned(line.replace(deceives, "?")),
+        line => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn what_deceives_a_reader_of_a_terminal_is_not_printed() {
+        assert_eq!(visible("a\u{1b}[1m \u{202e}fdp.exe\u{200b}\u{2066}"), "a?[1m ?fdp.exe??");
+        assert_eq!(visible("Jörg می\u{200c}شود 日本"), "Jörg می\u{200c}شود 日本");
+    }
 }

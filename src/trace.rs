@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use gauntlet_engine::unscannable::reason;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_mail::{Defect, DefectKind, date};
-use gauntlet_store::{Delivery, Event, LogRecord};
+use gauntlet_store::{Delivery, Event, Log, LogRecord};
 use gauntlet_verdict::Class;
 
 use crate::messages::visible;
-use crate::node_args::NodeArgs;
+use crate::node_args::{NodeArgs, must_exist};
 
 /// Arguments of `gauntlet trace`.
 #[derive(Debug, clap::Args)]
@@ -26,13 +26,34 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    match args.node.ask(&Request::Trace { id: args.id.clone() })? {
-        Answer::Message { record, events } => {
-            show(&mut std::io::stdout().lock(), &record, &events, args.json)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        answer => bail!("the node gave an answer to another question: {answer:?}"),
-    }
+    let (record, events) = match args.node.ask(&Request::Trace { id: args.id.clone() }) {
+        Ok(Answer::Message { record, events }) => (*record, events),
+        Ok(answer) => bail!("the node gave an answer to another question: {answer:?}"),
+        Err(error) if is_stopped(&error) => logged(args)?,
+        Err(error) => return Err(error),
+    };
+    show(&mut std::io::stdout().lock(), &record, &events, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// No node listens there: the socket of one that has stopped may still be there.
+fn is_stopped(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    let kind = error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(ConnectionRefused | NotFound))
+}
+
+/// The message as the log has it.
+fn logged(args: &Args) -> anyhow::Result<(LogRecord, Vec<Event>)> {
+    let data = args.node.data_folder()?;
+    must_exist(&data)?;
+    let log = Log::open(&data.join("log")).context("the message log")?;
+    let found = log.get(&args.id.to_ascii_uppercase())?;
+    let found = found.with_context(|| {
+        format!("no message {} in the log; the queue is shown by a node that runs", args.id)
+    })?;
+    eprintln!("gauntlet: the node is stopped; this is what its log has");
+    Ok((found.record, found.events))
 }
 
 /// Prints a message and what became of it.

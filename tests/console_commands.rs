@@ -135,12 +135,14 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     lists_and_reports(&node, folder.path());
     status_and_users(&node);
     node.stop();
-    without_a_node(&node);
+    without_a_node(&node, &ids[0]);
 }
 
 /// What needs no node works without one; what does says so.
-fn without_a_node(node: &Node) {
+fn without_a_node(node: &Node, id: &str) {
     assert!(text(&gauntlet(node, &["rules", "usage"])).lines().count() > 0);
+    let life = text(&gauntlet(node, &["trace", id]));
+    assert!(life.contains("  received ") && life.contains(" released "), "{life}");
     for args in [&["status"][..], &["rules", "usage", "--dead"]] {
         let output = gauntlet(node, args);
         let why = String::from_utf8_lossy(&output.stderr).into_owned();

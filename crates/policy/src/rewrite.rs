@@ -147,7 +147,7 @@ impl Edits<'_> {
     /// fields stay where they are, for other changes. A part is replaced once.
     fn replace_content(&mut self, part: &Part<'_>, kind: &str, text: &str) {
         let fields = format!("Content-Type: {kind}; charset=utf-8{}", self.line_end());
-        self.replace(part, &[], &fields, text.as_bytes());
+        self.replace(part, &[], &fields, canonical(text).as_bytes());
     }
 
     /// Replaces a part's body by these bytes in base64, and by whole `fields` those that describe
@@ -221,6 +221,11 @@ impl Edits<'_> {
         out.extend_from_slice(&raw[at..]);
         out
     }
+}
+
+/// The text with CR LF at the end of each line, as it is encoded (RFC 2046, section 4.1.1).
+fn canonical(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
 /// An encoded word (RFC 2047) where the text is not plain ASCII; folded by words of 45 bytes.
@@ -338,7 +343,7 @@ mod tests {
     fn stripped_attachment_leaves_a_note() {
         let out = changed(&[Change::StripAttachments { parts: vec![2], note: "removed".into() }]);
         let message = Message::parse(out.as_bytes());
-        assert_eq!(message.parts()[2].text(), Some("removed\n\n(a.exe)\n"));
+        assert_eq!(message.parts()[2].text(), Some("removed\r\n\r\n(a.exe)\r\n"));
         assert_eq!(message.parts()[1].text(), Some("hello"));
         assert!(!out.contains("MZ"));
     }
@@ -358,7 +363,7 @@ mod tests {
         let out = apply(&message, &[strip]);
         let message = Message::parse(&out);
         assert_eq!(message.parts().len(), 3);
-        assert_eq!(message.parts()[2].text(), Some("removed\n\n(b.eml)\n"));
+        assert_eq!(message.parts()[2].text(), Some("removed\r\n\r\n(b.eml)\r\n"));
         assert_eq!(message.parts()[1].text(), Some("hello"));
     }
 
@@ -366,7 +371,7 @@ mod tests {
     fn disclaimer_goes_into_the_text() {
         let out = changed(&[Change::Disclaimer { text: "Ltd".into() }]);
         let message = Message::parse(out.as_bytes());
-        assert_eq!(message.parts()[1].text(), Some("hello\n-- \nLtd\n"));
+        assert_eq!(message.parts()[1].text(), Some("hello\r\n-- \r\nLtd\r\n"));
         assert!(append_html("<body>x</BODY></html>", "a<b").contains("<p>a&lt;b</p></BODY>"));
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use gauntlet_verdict::{Removal, RemovedPart};
 
-use super::Edits;
 use super::names::named_fields;
+use super::{Edits, canonical};
 
 /// Fields of a part that stay when its content is disarmed.
 const KEPT: [&str; 5] = [
@@ -79,7 +79,8 @@ impl Edits<'_> {
         let end = self.line_end();
         let fields =
             format!("Content-Type: text/plain; charset=utf-8{end}Content-Disposition: inline{end}");
-        if !self.replace(part, &[], &fields, note(removal, removed, why).as_bytes()) {
+        let note = canonical(&note(removal, removed, why));
+        if !self.replace(part, &[], &fields, note.as_bytes()) {
             return;
         }
         let mut value = format!("{}, by rule {}", shown(removed), removal.rule);

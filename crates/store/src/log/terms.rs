@@ -199,7 +199,8 @@ pub(crate) fn push_message(out: &mut String, record: &LogRecord, known: &mut Kno
     let header_from = bare_address(&record.from);
     let envelope_from = record.envelope.mail_from.as_str();
     known.push_address(out, Field::Sender, Field::SenderDomain, envelope_from);
-    if !header_from.eq_ignore_ascii_case(envelope_from) {
+    // A message without a From field is none of the null sender.
+    if !header_from.is_empty() && !header_from.eq_ignore_ascii_case(envelope_from) {
         known.push_address(out, Field::Sender, Field::SenderDomain, header_from);
     }
     if !record.message_id.is_empty() {
@@ -241,6 +242,21 @@ mod tests {
         let found: Vec<String> = words("Re: Ihre RECHNUNG-Nr. 4711, größer! 请查收").collect();
         assert_eq!(found, ["re", "ihre", "rechnung", "nr", "4711", "größer", "请查收"]);
         assert_eq!(words(&"ß".repeat(40)).next().unwrap().len(), 32);
+    }
+
+    #[test]
+    fn only_the_envelope_says_that_there_is_no_sender() {
+        let of = |mail_from: &str, from: &str| {
+            let mut record = LogRecord { from: from.to_owned(), ..LogRecord::default() };
+            record.envelope.mail_from = mail_from.to_owned();
+            let mut out = String::new();
+            push_message(&mut out, &record, &mut KnownTerms::default());
+            let mut null = String::new();
+            push_exact(&mut null, Field::Sender, "<>");
+            out.split(' ').any(|term| term == null)
+        };
+        assert!(of("", "") && of("", "Eve <eve@b.example>"));
+        assert!(!of("a@b.example", "") && !of("a@b.example", "<>"));
     }
 
     #[test]
