@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -34,9 +34,9 @@ use crate::{dlp, phrases, urls};
 
 const AFTER_HELP: &str = "\
 It runs until it is told to stop (SIGTERM, SIGINT); requests and tunnels then have
-times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists, files of
-users, certificates, lists of revoked ones (tls.crls) and the access log anew; SIGUSR1 the access log
-alone, for programs that rotate it.
+times.stop_seconds_max to end. A second signal stops it at once. SIGHUP opens the lists, the
+policy, files of users, certificates, lists of revoked ones (tls.crls) and the access log anew;
+SIGUSR1 the access log alone, for programs that rotate it.
 
 Exit status: 0 it was stopped; 2 it could not start.
 
@@ -159,11 +159,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .init();
     let settings = settings(args)?;
     settings.check()?;
-    let policy = Arc::new(policy(args.policy.as_deref())?);
+    let in_force = Arc::new(RwLock::new(Arc::new(policy(args.policy.as_deref())?)));
     let lists = urls::open_to_keep(&args.block, &args.allow)?;
-    let in_force = Box::new(move || Arc::clone(&policy) as Arc<dyn AsRef<Policy>>);
+    let of_judge = Arc::clone(&in_force);
+    let source = Box::new(move || {
+        let policy: Arc<Policy> = of_judge.read().unwrap_or_else(PoisonError::into_inner).clone();
+        policy as Arc<dyn AsRef<Policy>>
+    });
     let quotas = Arc::new(Quotas::new(settings.limits.quota_people_max));
-    let judge = Arc::new(PolicyJudge::new(in_force, lists).with_quotas(Arc::clone(&quotas)));
+    let judge = Arc::new(PolicyJudge::new(source, lists).with_quotas(Arc::clone(&quotas)));
     let quota_file = args.quota_file.clone().map(|file| QuotaFile::open(file, quotas.clone()));
     let quota_file = quota_file.map(Arc::new);
     let write_every = Duration::from_secs(settings.times.quota_write_seconds);
@@ -186,7 +190,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let reload = || {
         access.open_anew();
         renew(certificate.as_deref());
-        reload(args, &judge, &lists, &content, logins.as_deref());
+        reload(args, (&judge, &in_force), &lists, &content, logins.as_deref());
     };
     if let Some(file) = &quota_file {
         runtime.spawn(Arc::clone(file).keep(write_every));
@@ -330,29 +334,36 @@ fn resolver(settings: &Settings) -> Option<Arc<dyn Resolve>> {
     Some(Arc::new(safe))
 }
 
-/// Opens the lists anew. If one of them cannot be, all stay as they are.
+/// Opens the lists and the policy anew. If one of them cannot be, all stay as they are.
 fn reload(
     args: &Args,
-    judge: &PolicyJudge,
+    (judge, in_force): (&PolicyJudge, &RwLock<Arc<Policy>>),
     phrase_lists: &[PathBuf],
     content: &ContentJudge,
     logins: Option<&Logins>,
 ) {
     let open = || {
         logins.map(Logins::reload).transpose()?;
+        let policy = args.policy.as_deref().map(|file| policy(Some(file))).transpose()?;
         let lists = urls::open_to_keep(&args.block, &args.allow)?;
-        anyhow::Ok((lists, urls::open_to_keep(&args.bypass, &[])?, phrases::open(phrase_lists)?))
+        let bypass = urls::open_to_keep(&args.bypass, &[])?;
+        anyhow::Ok((policy, lists, bypass, phrases::open(phrase_lists)?))
     };
     match open() {
-        Ok((lists, bypass, phrases)) => {
+        Ok((policy, lists, bypass, phrases)) => {
             let entries: u64 = lists.iter().chain(bypass.iter()).map(UrlList::entries).sum();
             let words = phrases.as_ref().map(|set| format!(", {} phrases", set.len()));
             judge.replace_lists(lists);
             judge.replace_bypass(bypass);
             content.replace_phrases(phrases);
+            let rules = policy.as_ref().map(|policy| format!(", {} web rules", policy.web.len()));
+            if let Some(policy) = policy {
+                *in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+            }
             eprintln!(
-                "gauntlet: proxy has new lists: {entries} entries{}",
-                words.unwrap_or_default()
+                "gauntlet: proxy has new lists: {entries} entries{}{}",
+                words.unwrap_or_default(),
+                rules.unwrap_or_default()
             );
         }
         Err(error) => eprintln!("gauntlet: proxy keeps its lists: {error:#}"),

@@ -141,6 +141,55 @@ fn icap_runs_alone_and_its_tag_follows_the_lists() {
 }
 
 #[test]
+fn a_policy_is_read_anew_and_json_has_what_was_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    compile(folder.path(), "blocked.example\n", &path("bad.urls"));
+    let rule = |action: &str| {
+        let rule = format!("[[web_rule]]\nname = \"r\"\nwhen.url.list = \"bad\"\ndo = {action}\n");
+        fs::write(path("web.toml"), rule).unwrap();
+    };
+    rule("{ block = \"No.\" }");
+    let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["proxy", "--icap", "127.0.0.1:0", "--log-format", "json", "--block"])
+        .arg(path("bad.urls"))
+        .arg("--policy")
+        .arg(path("web.toml"))
+        .arg("--access-log")
+        .arg(path("access.log"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(proxy.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("gauntlet: ICAP on ").unwrap().to_owned();
+    let url = "http://blocked.example/";
+    assert!(ask_icap(&address, url).contains("HTTP/1.1 403 Forbidden\r\n"));
+    rule("\"allow\"");
+    Command::new("kill").args(["-HUP", &proxy.id().to_string()]).status().unwrap();
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert_eq!(line, "gauntlet: proxy has new lists: 1 entries, 1 web rules\n");
+    assert!(ask_icap(&address, url).starts_with("ICAP/1.0 204 "));
+    // A policy that is none leaves the one in force.
+    fs::write(path("web.toml"), "[[web_rule").unwrap();
+    Command::new("kill").args(["-HUP", &proxy.id().to_string()]).status().unwrap();
+    line.clear();
+    errors.read_line(&mut line).unwrap();
+    assert!(line.starts_with("gauntlet: proxy keeps its lists: "), "{line}");
+    assert!(ask_icap(&address, url).starts_with("ICAP/1.0 204 "));
+    Command::new("kill").arg(proxy.id().to_string()).status().unwrap();
+    assert!(proxy.wait().unwrap().success());
+    let log = fs::read_to_string(path("access.log")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(first["action"], "block");
+    assert_eq!(first["rule"], "r");
+    assert_eq!(first["evidence"], "bad: domain blocked.example");
+    assert_eq!(first["listed"][0]["list"], "bad");
+}
+
+#[test]
 fn a_transparent_proxy_takes_what_a_router_hands_over_alone() {
     let mut proxy = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
         .args(["proxy", "--listen", "127.0.0.1:0", "--transparent", "127.0.0.1:0"])
@@ -321,4 +370,13 @@ fn explain_says_what_the_proxy_refuses_by_its_settings() {
     }
     let told = explain(&["http://a.example/"]);
     assert!(!told.contains("refuses it"), "{told}");
+    // What was meant as a request, and is no file.
+    for (text, url) in
+        [("evil.example:443", "evil.example:443"), ("dns:evil.example", "evil.example")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        let out = command.args(["policy", "explain", text]).output().unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(errors.contains(&format!("write https://{url}/ ")), "{errors}");
+    }
 }

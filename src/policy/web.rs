@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use gauntlet_gateway::config::Config;
 use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
@@ -15,7 +16,7 @@ use gauntlet_proxy::destination::Reach;
 use gauntlet_proxy::policy_judge::listed;
 use gauntlet_proxy::quotas::Quotas;
 use gauntlet_web::release::{Asked, WebExceptions};
-use gauntlet_web::{RequestKind, WebAction, WebItem, WebResponse};
+use gauntlet_web::{DNS_SCHEME, RequestKind, WebAction, WebItem, WebResponse};
 use serde_json::json;
 
 use crate::url_lists;
@@ -38,9 +39,22 @@ pub(super) struct RequestArgs {
     content_type: Option<String>,
 }
 
-/// What is asked for is a URL, not a file.
+/// What is asked for is a URL, or was meant as one, and no file: [`explain`] says how to write it.
 pub(super) fn is_url(text: &str) -> bool {
+    has_scheme(text) || (is_like_host(text) && !Path::new(text).exists())
+}
+
+fn has_scheme(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// `evil.example`, `evil.example:443`, `dns:evil.example`; a message that is not there is none.
+fn is_like_host(text: &str) -> bool {
+    let rest = text.strip_prefix(DNS_SCHEME).unwrap_or(text);
+    let is_plain = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
+    let has_form = rest.contains(['.', ':']) && rest.chars().all(is_plain);
+    let is_message = Path::new(text).extension().is_some_and(|end| end == "eml");
+    has_form && !is_message && canonical(&format!("https://{rest}/")).is_some()
 }
 
 /// Says what would be done with a request for this URL, and why.
@@ -53,6 +67,13 @@ pub(super) fn explain(
     (policy, config, exceptions): (&Policy, &Config, &WebExceptions),
     json: bool,
 ) -> anyhow::Result<ExitCode> {
+    if !has_scheme(text) {
+        let host = text.strip_prefix(DNS_SCHEME).unwrap_or(text);
+        bail!(
+            "{text:?}: no such file; for a web request write https://{host}/ (of a tunnel with \
+             --method CONNECT)"
+        );
+    }
     let url = canonical(text).with_context(|| format!("{text:?} is no URL with a host"))?;
     let lists = url_lists::open(&config.url_list)?.lists;
     let matches = lists.look_up(&url);
@@ -95,7 +116,10 @@ pub(super) fn explain(
         .find(&asked)
         .map(|exception| format!("{} by {}: {}", exception.rule(), exception.by, exception.target));
     let refused = refused(&item, config);
-    let besides = Besides { listed: &found, released: released.as_deref(), refused };
+    // Lists are asked for what a name is looked up to, too, but only when somebody asks for it.
+    let is_name = url.host().trim_matches(['[', ']']).parse::<IpAddr>().is_err();
+    let has_unseen = is_name && config.proxy.listed_addresses && !config.url_list.is_empty();
+    let besides = Besides { listed: &found, released: released.as_deref(), refused, has_unseen };
     print(url.as_str(), &besides, &explained, json)
 }
 
@@ -105,6 +129,8 @@ struct Besides<'a> {
     listed: &'a [String],
     released: Option<&'a str>,
     refused: Option<String>,
+    /// Lists may have addresses of the host, which are not looked up.
+    has_unseen: bool,
 }
 
 /// Why the proxy refuses the request by its settings, whatever the policy says. Addresses of names
@@ -165,6 +191,9 @@ fn print(
     writeln!(out, "{url}: {}{text}", disposition.action.name())?;
     for entry in besides.listed {
         writeln!(out, "  listed: {entry}")?;
+    }
+    if besides.has_unseen {
+        writeln!(out, "  not looked up: addresses and aliases of the host, which lists may have")?;
     }
     for change in &disposition.changes {
         writeln!(out, "  change: {}", serde_json::to_string(change)?)?;

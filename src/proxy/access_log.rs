@@ -201,9 +201,19 @@ fn json(record: &AccessRecord) -> String {
         "content_type": record.content_type, "referer": record.referer,
         "user_agent": record.user_agent, "refusal": record.refusal, "rule": record.rule,
         "tunnel": record.tunnel,
+        // As the web log of a node has them: what the policy decided, what the page calls `Found
+        // on`, and every list that has the URL.
+        "action": Some(record.note.action).filter(|action| !action.is_empty()),
+        "rules": record.note.rules, "evidence": word(&record.note.evidence),
+        "category": word(&record.note.category), "listed": record.note.listed,
         "notes": record.notes, "reference": record.reference,
     })
     .to_string()
+}
+
+/// None if it is empty.
+fn word(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

@@ -231,6 +231,17 @@ impl TimeCondition {
             if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to };
         inside && (self.days.is_empty() || self.days.iter().any(|&d| d as i64 == weekday))
     }
+
+    /// Weekday and time of day as the condition counts them, as in `Mon 09:01`.
+    pub(crate) fn describe(&self, unix: i64) -> String {
+        const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+        let local = unix + self.utc_offset_minutes * 60;
+        let minute = local.rem_euclid(DAY_SECONDS) / 60;
+        // 1 January 1970 was a Thursday.
+        let weekday = (local.div_euclid(DAY_SECONDS) + 3).rem_euclid(7);
+        let day = usize::try_from(weekday).ok().and_then(|day| DAYS.get(day)).unwrap_or(&"");
+        format!("{day} {:02}:{:02}", minute / 60, minute % 60)
+    }
 }
 
 impl Condition {

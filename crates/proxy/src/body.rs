@@ -78,7 +78,12 @@ where
             let length = frame.data_ref().map_or(0, Bytes::len);
             bytes.fetch_add(length as u64, Ordering::Relaxed);
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        // A connection that is closed by its watch fails as one that the other side closes.
+        let has_stalled = self.progress.as_ref().is_some_and(|progress| progress.has_stalled());
+        Poll::Ready(frame.map(|frame| match frame {
+            Err(_) if has_stalled => Err(Refusal::ResponseTimeout.into()),
+            frame => frame.map_err(Into::into),
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

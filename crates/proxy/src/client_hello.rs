@@ -66,6 +66,8 @@ pub struct ClientHello {
     /// The server's name (RFC 6066 section 3): a host name in lower case, without a last dot. None
     /// if there is none, or an address, which is no name: servers then go by their own address.
     pub sni: Option<String>,
+    /// An address that stands in place of the name.
+    pub address: Option<IpAddr>,
     /// Protocols above TLS (RFC 7301), as in `h2`, in the client's order.
     pub alpn: Vec<Vec<u8>>,
     /// Versions of TLS, as in 0x0304 for TLS 1.3, in the client's order, with those that only keep
@@ -201,6 +203,7 @@ fn hello(message: &[u8], size: usize) -> Checked<ClientHello> {
     }
     let mut hello = ClientHello {
         sni: None,
+        address: None,
         alpn: Vec::new(),
         versions: vec![legacy_version],
         ech: false,
@@ -228,7 +231,7 @@ fn extensions(mut list: Bytes<'_>, hello: &mut ClientHello) -> Checked<()> {
         }
         seen.push(kind);
         match kind {
-            EXTENSION_SERVER_NAME => hello.sni = server_name(content)?,
+            EXTENSION_SERVER_NAME => (hello.sni, hello.address) = server_name(content)?,
             EXTENSION_ALPN => hello.alpn = alpn(content)?,
             EXTENSION_SUPPORTED_VERSIONS => hello.versions = versions(content)?,
             EXTENSION_ECH => match content.0.first() {
@@ -241,8 +244,8 @@ fn extensions(mut list: Bytes<'_>, hello: &mut ClientHello) -> Checked<()> {
     Ok(())
 }
 
-/// RFC 6066 section 3: a list, in which there is one name only.
-fn server_name(mut content: Bytes<'_>) -> Checked<Option<String>> {
+/// RFC 6066 section 3: a list, in which there is one name only, or an address.
+fn server_name(mut content: Bytes<'_>) -> Checked<(Option<String>, Option<IpAddr>)> {
     let mut one = || {
         let mut list = content.vector16().filter(|_| content.is_empty())?;
         let kind = list.take(1)?;
@@ -251,12 +254,12 @@ fn server_name(mut content: Bytes<'_>) -> Checked<Option<String>> {
     };
     let name = one().ok_or("the server's name is not one host name")?;
     let name = std::str::from_utf8(name).map_err(|_| NO_HOST)?.to_ascii_lowercase();
-    if name.parse::<IpAddr>().is_ok() {
-        return Ok(None);
+    if let Ok(address) = name.parse() {
+        return Ok((None, Some(address)));
     }
     let name = name.strip_suffix('.').unwrap_or(&name);
     match is_host(name) {
-        true => Ok(Some(name.to_owned())),
+        true => Ok((Some(name.to_owned()), None)),
         false => Err(NO_HOST),
     }
 }

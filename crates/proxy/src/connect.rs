@@ -2,7 +2,7 @@
 //! reached (Happy Eyeballs, RFC 8305).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use crate::resolve::Resolve;
 
 /// How long one attempt is ahead of the next (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Where `localhost` leads.
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Makes connections.
 pub(crate) struct Connector {
@@ -74,9 +76,9 @@ impl Connector {
     pub(crate) fn check_literal(&self, host: &str) -> Result<(), Refusal> {
         let is_local = host == "localhost" || host.ends_with(".localhost");
         match host.parse::<IpAddr>() {
-            Ok(address) if !self.reach.allows(address) => Err(Refusal::Destination),
-            Err(_) if is_local && !self.reach.allows(IpAddr::from([127, 0, 0, 1])) => {
-                Err(Refusal::Destination)
+            Ok(address) if !self.reach.allows(address) => Err(Refusal::Destination(address)),
+            Err(_) if is_local && !self.reach.allows(LOOPBACK) => {
+                Err(Refusal::Destination(LOOPBACK))
             }
             _ => Ok(()),
         }
@@ -103,11 +105,9 @@ impl Connector {
             Some(address) => vec![address],
             None => self.resolver.resolve(host).await.map_err(|_| Refusal::NameNotFound)?,
         };
-        if all.is_empty() {
-            return Err(Refusal::NameNotFound);
-        }
+        let Some(first) = all.first().copied() else { return Err(Refusal::NameNotFound) };
         let may = |ip: &IpAddr| named_by == NamedBy::Settings || self.reach.allows(*ip);
-        let mut refusal = Refusal::Destination;
+        let mut refusal = Refusal::Destination(first);
         let mut addresses = in_turn(all.into_iter().filter(may).collect());
         addresses.truncate(self.addresses_max);
         // An address in a URL was judged with it.

@@ -101,7 +101,7 @@ fn title(refusal: &Refusal) -> &'static str {
         Refusal::Blocked(_) => "This page is blocked",
         Refusal::Warned(..) => "Do you need this page for your work?",
         Refusal::Login(_) | Refusal::LoginFailed(_) => "This proxy asks who you are",
-        Refusal::Port(_) | Refusal::Destination | Refusal::NameMismatch => {
+        Refusal::Port(_) | Refusal::Destination(_) | Refusal::NameMismatch => {
             "This address may not be reached"
         }
         _ if refusal.status().is_client_error() => "The request was not passed on",

@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) notes: Notes,
     /// What it uses is counted.
     pub(crate) metered: Option<Metered>,
+    /// Who ended it early; none: the client did, or the proxy as it stopped.
+    pub(crate) cut_by: Option<&'static str>,
     /// What was asked for, until the record has it in canonical form.
     uri: Uri,
     begun: Instant,
@@ -65,7 +67,18 @@ impl Exchange {
         let busy = client.begin(request.version() == Version::HTTP_2);
         let (bytes_in, begun, uri) = (Arc::default(), Instant::now(), request.uri().clone());
         let notes = Notes::default();
-        Exchange { record, bytes_in, notes, metered: None, uri, begun, log, counters, _busy: busy }
+        Exchange {
+            record,
+            bytes_in,
+            notes,
+            metered: None,
+            cut_by: None,
+            uri,
+            begun,
+            log,
+            counters,
+            _busy: busy,
+        }
     }
 
     /// A request that was not understood is named as it came.
@@ -78,6 +91,18 @@ impl Exchange {
     /// Notes why the request is refused.
     pub(crate) fn refused(&mut self, refusal: &Refusal) {
         self.name();
+        match refusal {
+            Refusal::Noted(_, note) => self.record.note = note.as_ref().clone(),
+            Refusal::Destination(address) => {
+                // As of a port that is refused: it is a setting, and no policy, that decided.
+                self.record.note.action = "";
+                self.notes.add(vec![format!(
+                    "{address} is not of the internet, and in none of private_networks \
+                     (--allow-network)"
+                )]);
+            }
+            _ => {}
+        }
         self.counters.refused(refusal);
         self.record.refusal = Some(refusal.name());
         self.record.rule = refusal.rule().map(str::to_owned);
@@ -120,6 +145,11 @@ impl Drop for Exchange {
         self.record.bytes_in += sent;
         self.metered.iter_mut().for_each(|metered| metered.passed(sent));
         self.record.notes = self.notes.take();
+        // A refusal says it already.
+        if self.record.outcome == Outcome::Aborted && self.record.refusal.is_none() {
+            let cut_by = self.cut_by.unwrap_or("the client, or the proxy as it stopped");
+            self.record.notes.push(format!("cut by {cut_by}"));
+        }
         self.counters.bytes_from_clients.add(self.record.bytes_in);
         self.counters.bytes_to_clients.add(self.record.bytes_out);
         self.log.record(&self.record);
@@ -171,8 +201,13 @@ impl Body for Delivered {
                     let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                     exchange.record.bytes_out += bytes;
                     exchange.metered.iter_mut().for_each(|metered| metered.passed(bytes));
+                    // hyper does not ask again after trailers, since nothing follows them.
+                    if frame.is_trailers() {
+                        exchange.record.outcome = exchange.end_of_whole();
+                    }
                 }
                 Some(Err(error)) => {
+                    exchange.cut_by = Some("the server");
                     error.downcast_ref().into_iter().for_each(|refusal| exchange.refused(refusal));
                 }
                 None if !has_failed => exchange.record.outcome = exchange.end_of_whole(),

@@ -233,15 +233,17 @@ impl Forwarder {
         if !self.settings.listed_addresses {
             return Ok(());
         }
-        match self.judge.address(web, address).into_parts().0 {
-            Decision::Allow | Decision::Inspect(_) | Decision::Noted(..) => Ok(()),
-            Decision::Block(reason) => Err(Refusal::Blocked(reason)),
-            Decision::Warn(reason, warning) => Err(Refusal::Warned(reason, warning)),
+        let (decision, note) = self.judge.address(web, address).into_parts();
+        let refusal = match decision {
+            Decision::Allow | Decision::Inspect(_) | Decision::Noted(..) => return Ok(()),
+            Decision::Block(reason) => Refusal::Blocked(reason),
+            Decision::Warn(reason, warning) => Refusal::Warned(reason, warning),
             Decision::Redirect(to) => {
                 let text = "An address of this server is on a list.".to_owned();
-                Err(Refusal::Blocked(BlockReason { rule: format!("redirect: {to}"), text }))
+                Refusal::Blocked(BlockReason { rule: format!("redirect: {to}"), text })
             }
-        }
+        };
+        Err(refusal.noted(note))
     }
 
     /// A client's address is that of one of our own connections: they come back to us.

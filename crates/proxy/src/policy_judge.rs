@@ -241,9 +241,13 @@ impl Judge for PolicyJudge {
         if lists.look_up_from(&request.url, origin(request)).all().iter().any(is_allowed) {
             return Decision::Allow;
         }
-        let (mut decision, _) = self.request(&asked).into_parts();
+        let (mut decision, mut note) = self.request(&asked).into_parts();
+        let (name, entry) = (request.host(), of_match(found));
+        note.category = entry.category.to_owned();
+        note.evidence =
+            format!("{}: {} ({address} is an address of {name})", entry.list, entry.pattern);
         if !matches!(decision, Decision::Allow) {
-            let (client, name) = (request.client, request.host());
+            let client = request.client;
             tracing::info!(%client, name, %address, entry = %found, "a name has a listed address");
         }
         if let Decision::Block(reason) | Decision::Warn(reason, _) = &mut decision {
@@ -251,7 +255,7 @@ impl Judge for PolicyJudge {
                 .text
                 .push_str(&format!(" An address of this host is on the list {}.", found.list));
         }
-        decision
+        Decision::Noted(Box::new(decision), note)
     }
 
     fn version(&self) -> u64 {

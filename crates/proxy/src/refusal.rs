@@ -3,8 +3,11 @@
 
 mod certificate;
 
+use std::net::IpAddr;
+
 use hyper::StatusCode;
 
+use crate::reason::Note;
 pub use crate::reason::{BlockReason, Warning};
 pub use certificate::CertificateFault;
 
@@ -21,6 +24,10 @@ pub enum Refusal {
     /// The judge warns, and the person may go on.
     #[error("{}", .0.text)]
     Warned(BlockReason, Warning),
+    /// One of the others, found later than the request was judged: with what the log and the page
+    /// say about it instead.
+    #[error("{0}")]
+    Noted(Box<Refusal>, Box<Note>),
     /// The request breaks the protocol, or different programs would read it differently.
     #[error("The request is malformed: {0}.")]
     Malformed(&'static str),
@@ -39,9 +46,10 @@ pub enum Refusal {
     /// A port out of `connect_ports` or `plain_ports`.
     #[error("Port {0} may not be reached through this proxy.")]
     Port(u16),
-    /// The server's addresses are not of the internet, and the settings do not allow them.
+    /// The server's addresses are not of the internet, and the settings do not allow them. The
+    /// first of them is for the log alone: the page is read by people outside, too.
     #[error("The server is in a network that may not be reached through this proxy.")]
-    Destination,
+    Destination(IpAddr),
     /// The name does not have the address that the client connected to
     /// (`transparent.verify_names`).
     #[error("The name does not belong to the server that was asked.")]
@@ -128,18 +136,35 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The same with what a judge says about it, if it says anything.
+    pub(crate) fn noted(self, note: Note) -> Self {
+        match note == Note::default() {
+            true => self,
+            false => Refusal::Noted(Box::new(self), Box::new(note)),
+        }
+    }
+
+    /// The refusal itself, for who has kept the note.
+    pub(crate) fn without_note(self) -> Self {
+        match self {
+            Refusal::Noted(refusal, _) => *refusal,
+            refusal => refusal,
+        }
+    }
+
     /// The name in counters and in the log.
     pub fn name(&self) -> &'static str {
         match self {
             Refusal::Blocked(_) => "blocked",
             Refusal::Warned(..) => "warned",
+            Refusal::Noted(refusal, _) => refusal.name(),
             Refusal::Malformed(_) => "malformed",
             Refusal::UriTooLong(_) => "uri_too_long",
             Refusal::HeaderTooLarge => "header_too_large",
             Refusal::Method(_) => "method",
             Refusal::Unsupported(_) => "unsupported",
             Refusal::Port(_) => "port",
-            Refusal::Destination => "destination",
+            Refusal::Destination(_) => "destination",
             Refusal::NameMismatch => "name_mismatch",
             Refusal::Loop => "loop",
             Refusal::NameNotFound => "name_not_found",
@@ -174,11 +199,12 @@ impl Refusal {
     /// recommends: it is a rule of this site, and asking again is of no use.
     pub fn status(&self) -> StatusCode {
         match self {
+            Refusal::Noted(refusal, _) => refusal.status(),
             Refusal::Blocked(_)
             | Refusal::Warned(..)
             | Refusal::Port(_)
             | Refusal::Client
-            | Refusal::Destination
+            | Refusal::Destination(_)
             | Refusal::NameMismatch
             | Refusal::EncryptedHello
             | Refusal::NotHttp => StatusCode::FORBIDDEN,
@@ -216,6 +242,7 @@ impl Refusal {
     /// The error type of `Proxy-Status` (RFC 9209 section 2.3).
     pub fn proxy_status(&self) -> &'static str {
         match self {
+            Refusal::Noted(refusal, _) => refusal.proxy_status(),
             Refusal::Blocked(_)
             | Refusal::Warned(..)
             | Refusal::Port(_)
@@ -236,7 +263,7 @@ impl Refusal {
             | Refusal::Misdirected
             | Refusal::ClientHello
             | Refusal::ClientHandshake => "http_request_error",
-            Refusal::Destination => "destination_ip_prohibited",
+            Refusal::Destination(_) => "destination_ip_prohibited",
             Refusal::Loop => "proxy_loop_detected",
             Refusal::NameNotFound => "dns_error",
             Refusal::ConnectTimeout => "connection_timeout",
@@ -257,10 +284,11 @@ impl Refusal {
     /// What the person at the browser can do.
     pub fn remedy(&self) -> &'static str {
         match self {
+            Refusal::Noted(refusal, _) => refusal.remedy(),
             Refusal::Blocked(_)
             | Refusal::Port(_)
             | Refusal::Client
-            | Refusal::Destination
+            | Refusal::Destination(_)
             | Refusal::NameMismatch
             | Refusal::EncryptedHello
             | Refusal::NotHttp => {
@@ -322,6 +350,7 @@ impl Refusal {
     pub fn rule(&self) -> Option<&str> {
         match self {
             Refusal::Blocked(reason) | Refusal::Warned(reason, _) => Some(&reason.rule),
+            Refusal::Noted(refusal, _) => refusal.rule(),
             _ => None,
         }
     }

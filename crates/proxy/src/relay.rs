@@ -41,7 +41,14 @@ pub(crate) async fn relay(
     exchange.record.outcome = match end {
         // Many programs close a tunnel by a reset.
         End::Closed | End::Broken => Outcome::Tunnel,
-        End::Idle | End::Stopped => Outcome::Aborted,
+        End::Idle => {
+            exchange.cut_by = Some("the time limit: nothing passed");
+            Outcome::Aborted
+        }
+        End::Stopped => {
+            exchange.cut_by = Some("the proxy as it stopped");
+            Outcome::Aborted
+        }
         End::UsedUp => exchange.end_of_whole(),
     };
 }

@@ -290,10 +290,12 @@ fn kind<B>(request: &Request<B>, settings: &Settings) -> Kind {
 
 fn tunnel_target(uri: &Uri) -> Result<(CanonicalUrl, u16), Refusal> {
     let authority = uri.authority().ok_or(Refusal::Malformed("a CONNECT names no host"))?;
-    let port = authority.port_u16().filter(|p| *p > 0);
-    let port = port.ok_or(Refusal::Malformed("a CONNECT names no port"))?;
     let url = url_of("https", authority.as_str(), "")?;
-    Ok((url, port))
+    match authority.port_u16() {
+        None => Err(Refusal::Malformed("a CONNECT names no port")),
+        Some(0) => Err(Refusal::Malformed("port 0 does not exist")),
+        Some(port) => Ok((url, port)),
+    }
 }
 
 fn plain_target(uri: &Uri) -> Result<(CanonicalUrl, u16), Refusal> {
@@ -473,7 +475,19 @@ mod tests {
         let request = read("CONNECT", "example.com:443").unwrap();
         assert_eq!((request.kind, request.port), (Kind::Connect, 443));
         assert_eq!(request.authority(), "example.com:443");
-        assert!(read("CONNECT", "example.com").is_err());
+        for (authority, why) in [
+            ("example.com", "a CONNECT names no port"),
+            ("example.com:", "a CONNECT names no port"),
+            ("example.com:0", "port 0 does not exist"),
+            ("example.com:65536", "the address has a port that does not exist"),
+            ("example.com:443x", "the address has a port that does not exist"),
+        ] {
+            assert_eq!(
+                read("CONNECT", authority).unwrap_err(),
+                Refusal::Malformed(why),
+                "{authority}"
+            );
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gauntlet_web::pac::Speaks;
+use hyper::Method;
+use hyper::body::Body;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
@@ -320,22 +322,27 @@ async fn refuse(
     service: &Arc<Service>,
 ) {
     let (settings, counters) = (Arc::clone(&service.settings), Arc::clone(&service.counters));
-    let log = Arc::clone(&service.log);
+    let (log, reference) = (Arc::clone(&service.log), service.references.next());
     let each = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         counters.refused(&refusal);
         let url = without_user(request.uri());
         let client = peer.ip().to_canonical();
-        log.record(&AccessRecord::refused_at_once(client, &request, &url, &refusal));
+        let mut record = AccessRecord::refused_at_once(client, &request, &url, &refusal);
+        record.reference = reference.clone();
         let about = About {
             url: &url,
             client,
             evidence: "",
-            reference: "-",
+            reference: &reference,
             proxy: &settings.name,
             release: None,
         };
         let form = Form::wanted(request.headers());
         let page = error_page::response(&refusal, &about, form);
+        if request.method() != Method::HEAD {
+            record.bytes_out = page.body().size_hint().exact().unwrap_or(0);
+        }
+        log.record(&record);
         async move { Ok::<_, Infallible>(page) }
     });
     let mut builder = builder(&service.settings);

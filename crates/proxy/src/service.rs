@@ -122,6 +122,7 @@ impl Service {
             }
             Err(refusal) => {
                 exchange.refused(&refusal);
+                let refusal = refusal.without_note();
                 let release = match form {
                     Form::Html => asking::form(self.judge.as_ref(), &refusal, &exchange.record),
                     Form::Text => None,
@@ -457,11 +458,14 @@ impl Service {
     /// Passes bytes both ways; what passed is logged when it ends.
     async fn switched(
         self: Arc<Self>,
-        exchange: Exchange,
+        mut exchange: Exchange,
         client: OnUpgrade,
         server: BoxFuture<'static, Option<Box<dyn Stream>>>,
     ) {
-        let (Ok(client), Some(server)) = (client.await, server.await) else { return };
+        let (Ok(client), Some(server)) = (client.await, server.await) else {
+            exchange.cut_by = Some("either side as it began");
+            return;
+        };
         self.counters.tunnels.add(1);
         self.relay(exchange, client::given_back(client), server).await;
     }

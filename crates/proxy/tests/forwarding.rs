@@ -180,6 +180,9 @@ async fn trailers_pass_both_ways() {
     );
     let answer = proxy.talk(request).await;
     assert!(answer.ends_with("3\r\nabc\r\n0\r\nx-sum: 9\r\n\r\n"), "{answer}");
+    let records = proxy.records(2).await;
+    let ends: Vec<_> = records.iter().map(|record| (record.outcome, record.bytes_out)).collect();
+    assert_eq!(ends[1], (Outcome::Passed, 3), "{ends:?}");
 }
 
 #[tokio::test]

@@ -226,6 +226,21 @@ async fn a_body_in_a_transfer_coding_that_nobody_undoes_is_refused() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_malformed_is_in_the_log() {
+    let icap = Icap::judged(ByPath).await;
+    for field in ["X-None: 1", "Preview: 4"] {
+        let answer = icap.ask(&Message::respmod("/", OK).field(field).body("zz\r\n")).await;
+        assert!(answer.starts_with("ICAP/1.0 400 "), "{answer}");
+    }
+    let records = until(|| Some(icap.log.all()).filter(|all| all.len() == 2)).await;
+    for record in records {
+        let end = (record.status, record.outcome, record.refusal);
+        assert_eq!(end, (400, Outcome::Failed, Some("malformed")));
+        assert_eq!(record.notes.len(), 1, "{record:?}");
+    }
+}
+
+#[tokio::test]
 async fn bodies_stream_and_what_turns_bad_is_cut() {
     let icap = Icap::judged(ByPath).await;
     for (path, fields) in [("/", "X-None: 1"), ("/stream", "Preview: 0"), ("/stream", "X-None: 1")]

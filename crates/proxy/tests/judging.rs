@@ -159,6 +159,12 @@ async fn a_name_does_not_lead_to_a_listed_address() {
             let record = proxy.record().await;
             let refusal = if policy == block { "blocked" } else { "warned" };
             assert_eq!((record.refusal, record.rule.is_some()), (Some(refusal), true));
+            let entry = "hosts: host 127.0.0.1 (127.0.0.1 is an address of name.example)";
+            let action = if policy == block { "block" } else { "warn" };
+            assert_eq!((record.note.evidence.as_str(), record.note.action), (entry, action));
+            assert_eq!(record.note.category, "phishing");
+            let listed: Vec<_> = record.note.listed.iter().map(|l| l.list.as_str()).collect();
+            assert_eq!(listed, ["hosts"]);
         }
     }
 }
@@ -413,4 +419,8 @@ async fn clients_of_other_networks_are_refused() {
     assert!(out.text.starts_with("HTTP/1.1 403 "), "{}", out.text);
     assert!(out.text.contains("Your address may not use this proxy."), "{}", out.text);
     assert_eq!((proxy.counters.refusals("client"), origin.connections()), (1, 0));
+    let record = proxy.record().await;
+    assert!(out.text.contains(&record.reference) && record.reference.len() == 12, "{record:?}");
+    let (_, page) = out.text.split_once("\r\n\r\n").unwrap();
+    assert_eq!(record.bytes_out, page.len() as u64);
 }

@@ -110,9 +110,16 @@ async fn our_own_networks_are_refused_however_they_are_written() {
             let answer = proxy.talk(&request).await;
             assert!(answer.starts_with("HTTP/1.1 403 "), "{request}{answer}");
             assert!(answer.contains("error=destination_ip_prohibited"), "{request}{answer}");
+            let is_shown = answer.contains("private_networks") || answer.contains("10.0.0.1");
+            assert!(!is_shown, "{answer}");
         }
     }
-    assert_eq!(origin.connections(), 0);
+    // The log says which address it was, and what would allow it.
+    let last = proxy.records(12).await.pop().unwrap();
+    let told = "127.0.0.1 is not of the internet, and in none of private_networks";
+    let notes = &last.notes;
+    assert!(notes.len() == 1 && notes[0].starts_with(told), "{notes:?}");
+    assert_eq!((last.note.action, origin.connections()), ("", 0));
 }
 
 #[tokio::test]
@@ -279,7 +286,9 @@ async fn an_idle_tunnel_is_closed_and_a_stop_ends_the_others() {
     let proxy = Proxy::start(idle).await;
     let answer = proxy.talk(&connect).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert_eq!(proxy.record().await.outcome, Outcome::Aborted);
+    let record = proxy.record().await;
+    assert_eq!(record.outcome, Outcome::Aborted);
+    assert_eq!(record.notes, ["cut by the time limit: nothing passed"]);
 
     let mut stopping = settings();
     stopping.times.stop_seconds_max = 1;

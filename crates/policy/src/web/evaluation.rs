@@ -78,7 +78,9 @@ impl Evaluation<'_> {
             all.and(is_tunnel == wanted, || format!("tunnel is {is_tunnel}"));
         }
         if let Some(time) = &when.time {
-            all.and(time.contains(self.item.at), || format!("the time is {}", self.item.at));
+            all.and(time.contains(self.item.at), || {
+                format!("it is {}", time.describe(self.item.at))
+            });
         }
         self.quota(&mut all, when.quota.as_ref());
         self.url(&mut all, when.url.as_ref());
@@ -114,6 +116,7 @@ impl Evaluation<'_> {
             let found = item.listed.iter().find(|l| patterns.matching(l.category).is_some());
             all.and(found.is_some(), || match found {
                 Some(l) => format!("category {} ({}: {})", l.category, l.list, l.pattern),
+                None if item.listed.is_empty() => "in no category".to_owned(),
                 None => format!("in {} other categories", item.listed.len()),
             });
         }
@@ -121,6 +124,7 @@ impl Evaluation<'_> {
             let found = item.listed.iter().find(|l| patterns.matching(l.list).is_some());
             all.and(found.is_some(), || match found {
                 Some(l) => format!("list {} ({})", l.list, l.pattern),
+                None if item.listed.is_empty() => "on no list".to_owned(),
                 None => format!("on {} other lists", item.listed.len()),
             });
         }

@@ -186,11 +186,6 @@ impl Connection {
             Err(error) => return self.fail(error.status(), &error.to_string()).await,
         };
         self.begin_body(&request);
-        if request.preview.is_some()
-            && let Err(error) = self.incoming.read_ahead().await
-        {
-            return self.broken(error).await;
-        }
         let (client, user) = self.service.client(self.client.address, &mut request);
         let mut transaction = Transaction::new(
             &question.request,
@@ -200,6 +195,11 @@ impl Connection {
             Arc::clone(&self.service.counters),
             self.service.references.next(),
         );
+        if request.preview.is_some()
+            && let Err(error) = self.incoming.read_ahead().await
+        {
+            return self.broken(&mut transaction, error).await;
+        }
         let asked = asked(request, &heads, &question, self.service.istag());
         if let Some(desk) = self.service.desk(&question) {
             let taken = self.take_form(&asked, &mut transaction, desk).await;
@@ -250,7 +250,7 @@ impl Connection {
         };
         let Ok(form) = read else {
             return match self.incoming.failed() {
-                Some(error) => self.broken(error).await,
+                Some(error) => self.broken(log, error).await,
                 None => self.refuse(asked, log, &Refusal::RequestBody).await,
             };
         };
@@ -311,7 +311,7 @@ impl Connection {
         let body = match inspected {
             Ok(body) => body,
             Err(refusal) => match self.incoming.failed() {
-                Some(error) => return self.broken(error).await,
+                Some(error) => return self.broken(log, error).await,
                 None => return self.refuse(asked, log, &refusal).await,
             },
         };
@@ -365,8 +365,10 @@ impl Connection {
                 }
                 Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
                 Err(error) => {
-                    if let Some(error) = self.incoming.failed().filter(|_| !has_begun) {
-                        return self.broken(error).await;
+                    match self.incoming.failed() {
+                        Some(error) if !has_begun => return self.broken(log, error).await,
+                        Some(ReadError::Codec(error)) => log.malformed(error.to_string()),
+                        Some(ReadError::Closed) | None => {}
                     }
                     self.service.counters.cut.add(1);
                     error.downcast_ref().into_iter().for_each(|refusal| log.refused(refusal));
@@ -432,9 +434,13 @@ impl Connection {
     }
 
     /// A body that does not come as it should.
-    async fn broken(&mut self, error: ReadError) -> Result<(), Ended> {
+    async fn broken(&mut self, log: &mut Transaction, error: ReadError) -> Result<(), Ended> {
         match error {
-            ReadError::Codec(error) => self.fail(error.status(), &error.to_string()).await,
+            ReadError::Codec(error) => {
+                let (status, why) = (error.status(), error.to_string());
+                log.failed(status, why.clone());
+                self.fail(status, &why).await
+            }
             ReadError::Closed => Err(Ended),
         }
     }

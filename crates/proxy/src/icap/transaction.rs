@@ -66,6 +66,19 @@ impl Transaction {
         self.record.rule = refusal.rule().map(str::to_owned);
     }
 
+    /// Notes an error of ICAP that the client is told of instead of an answer.
+    pub(crate) fn failed(&mut self, status: u16, why: String) {
+        self.record.status = status;
+        self.record.outcome = Outcome::Failed;
+        self.malformed(why);
+    }
+
+    /// Notes that its body does not come as it should.
+    pub(crate) fn malformed(&mut self, why: String) {
+        self.record.refusal = Some("malformed");
+        self.notes.add(vec![why]);
+    }
+
     /// The answer has been sent whole.
     pub(crate) fn ended(&mut self) {
         self.record.outcome = match self.record.refusal {

@@ -1,11 +1,12 @@
 //! What is done with a tunnel whose first bytes are known.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::client_hello::ClientHello;
 use crate::judge::{BlockReason, Decision, Judge, TlsDecision};
 use crate::refusal::Refusal;
-use crate::request::WebRequest;
+use crate::request::{WebRequest, bracketed};
 use crate::settings::{TlsSettings, TunnelPolicy};
 use crate::tls::{HTTP1, HTTP2, Interceptor, Lesson};
 
@@ -109,17 +110,24 @@ impl Planner<'_> {
             Ok(named) => named,
             Err(refusal) => return Plan::End(refusal),
         };
+        let by_address = match self.by_address(hello) {
+            Ok(by_address) => by_address,
+            Err(refusal) => return Plan::End(refusal),
+        };
         let web = named.as_ref().unwrap_or(self.web);
         let mut redirects = false;
-        if named.is_some() {
-            match self.judge.request(web).into_parts().0 {
-                Decision::Allow | Decision::Inspect(_) | Decision::Noted(..) => {}
-                Decision::Block(reason) => return self.refused(hello, Refusal::Blocked(reason)),
-                Decision::Warn(reason, warning) => {
-                    return self.refused(hello, Refusal::Warned(reason, warning));
+        for asked in named.iter().chain(&by_address) {
+            let (decision, note) = self.judge.request(asked).into_parts();
+            let refusal = match decision {
+                Decision::Allow | Decision::Inspect(_) | Decision::Noted(..) => continue,
+                Decision::Block(reason) => Refusal::Blocked(reason),
+                Decision::Warn(reason, warning) => Refusal::Warned(reason, warning),
+                Decision::Redirect(_) => {
+                    redirects = true;
+                    continue;
                 }
-                Decision::Redirect(_) => redirects = true,
-            }
+            };
+            return self.refused(hello, refusal.noted(note));
         }
         let is_hidden = hello.ech && self.is_named && web.host() != self.web.host();
         if is_hidden && self.settings.ech == TunnelPolicy::Block {
@@ -144,6 +152,18 @@ impl Planner<'_> {
             true => Ok(Some(web)),
             false => Err(Refusal::ClientHello),
         }
+    }
+
+    /// The request as it would be for an address that the ClientHello has in place of a name, which
+    /// RFC 6066 section 3 does not permit. Servers may go by it all the same.
+    fn by_address(&self, hello: &ClientHello) -> Result<Option<WebRequest>, Refusal> {
+        let host = self.web.host().trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        let is_other = |address: &IpAddr| host.map(|ip| ip.to_canonical()) != Some(*address);
+        let Some(address) = hello.address.map(|ip| ip.to_canonical()).filter(is_other) else {
+            return Ok(None);
+        };
+        let web = self.web.with_host(&bracketed(address)).map_err(|_| Refusal::ClientHello)?;
+        Ok(Some(web))
     }
 
     fn decrypts(&self, hello: &ClientHello, web: &WebRequest) -> Plan {
