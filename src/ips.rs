@@ -19,8 +19,9 @@ Rules are Suricata's, unchanged; settings are those of suricata.yaml by their na
 --suricata-yaml those of Suricata's stock file hold. Rules that are not understood are left
 out: `gauntlet ips rules check` names them.
 
-Exit codes: 0 all was read; 1 the capture is damaged and was read as far as it goes, or
-`rules check` met a rule that cannot be used; 2 wrong usage, or a file that cannot be read.";
+Exit codes: 0 all was read; 1 the capture is damaged and was read as far as it goes, or frames
+of it are of a link type that is not decoded, or `rules check` met a rule that cannot be used; 2
+wrong usage, or a file that cannot be read.";
 
 /// Arguments of `gauntlet ips`.
 #[derive(Debug, clap::Args)]

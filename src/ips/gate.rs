@@ -37,6 +37,11 @@ pub(crate) struct GateArgs {
 }
 
 impl GateArgs {
+    /// Whether a policy is named.
+    pub(super) fn is_used(&self) -> bool {
+        self.packet_policy.is_some()
+    }
+
     /// Reads the policy. `earlier`: the one whose place it takes.
     ///
     /// # Errors

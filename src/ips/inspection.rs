@@ -118,6 +118,11 @@ impl ScanArgs {
         }
     }
 
+    /// Whether anything is to be looked at.
+    pub(super) fn is_used(&self) -> bool {
+        !self.scan.is_empty()
+    }
+
     fn kinds(&self) -> Kinds {
         let has = |kind| self.scan.contains(&kind);
         let (mail, files) = (has(Kind::Mail), has(Kind::Files));

@@ -22,15 +22,15 @@ const ALERT: &str = "\"event_type\":\"alert\"";
 /// What records of what packets carry contain, and no other.
 const FINDING: &str = "\"event_type\":\"gauntlet\"";
 
-/// Exit code if the capture was not read to its end.
+/// Exit code if the capture was not read to its end, or frames were not decoded.
 const EXIT_DAMAGED: u8 = 1;
 
 /// Whether checksums are looked at.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Checksums {
-    /// They are not
+    /// They are not: segments of TCP with a wrong one are used like others
     None,
-    /// Packets with a wrong one are not inspected
+    /// TCP streams leave out segments with a wrong one; packet rules see them
     Validate,
 }
 
@@ -41,8 +41,7 @@ pub(super) struct Args {
     #[arg(value_name = "FILE")]
     capture: PathBuf,
     /// A file of rules; may be repeated. Without any, records and files are written alone
-    #[arg(long, value_name = "FILE",
-        required_unless_present_any = ["eve", "json", "filestore", "scan", "packet_policy"])]
+    #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// Write Suricata's EVE records into this file, a JSON object a line; `-`: print them alone
     #[arg(long, value_name = "FILE")]
@@ -70,7 +69,22 @@ pub(super) struct Args {
     settings: SettingsArgs,
 }
 
+impl Args {
+    /// Whether there is anything to do: clap would name `--rules` alone as what is missing.
+    fn check(&self) -> anyhow::Result<()> {
+        let has_output = self.eve.is_some() || self.json || self.filestore.is_some();
+        if self.rules.is_empty() && !has_output && !self.scan.is_used() && !self.gate.is_used() {
+            anyhow::bail!(
+                "nothing to do: name rules (--rules), or else what to write or to look at \
+                 (--eve, --json, --filestore, --scan, --packet-policy)"
+            );
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.check()?;
     let options = Options {
         settings: args.settings.read()?,
         directory: args.settings.directory(),
@@ -130,11 +144,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         summarise(&summary, &policy, &mut out)?;
     }
     out.flush()?;
-    if let Some(damage) = &summary.damage {
-        eprintln!("{}: {damage}; what comes before it was inspected", args.capture.display());
-        return Ok(ExitCode::from(EXIT_DAMAGED));
+    Ok(ended(&summary, &args.capture))
+}
+
+/// Says what was not inspected, if anything was not.
+fn ended(summary: &Summary, capture: &Path) -> ExitCode {
+    let Some(damage) = &summary.damage else { return ExitCode::SUCCESS };
+    let capture = capture.display();
+    match summary.undecoded {
+        0 => eprintln!("{capture}: {damage}; what comes before it was inspected"),
+        _ => eprintln!("{capture}: {damage}; all else that was read was inspected"),
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::from(EXIT_DAMAGED)
 }
 
 /// What is written beside alerts, if anything is.

@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_packet::{Capture, Checksums, Frame, HostPolicies};
+use gauntlet_packet::{Capture, Checksums, Frame, HostPolicies, Link};
 use gauntlet_protocols::{HashSettings, mail};
 
 use crate::config::Settings;
@@ -66,6 +66,10 @@ pub enum ReplayError {
 pub struct Summary {
     /// Frames of the capture.
     pub frames: u64,
+    /// Those of them whose link type is not decoded.
+    pub undecoded: u64,
+    /// The link type of the last of those.
+    pub undecoded_link: Option<Link>,
     /// Bytes that were captured of them.
     pub bytes: u64,
     /// Alerts.
@@ -76,7 +80,7 @@ pub struct Summary {
     pub rules: usize,
     /// Rules that are not.
     pub left_out: usize,
-    /// Why the capture was not read to its end, if it was not.
+    /// Why the capture was not read to its end, or not all of it decoded, if so.
     pub damage: Option<String>,
     /// Why a file could not be stored, the first time.
     pub store_problem: Option<String>,
@@ -236,7 +240,7 @@ pub fn detector(options: &Options, program: &Program) -> Result<Detector, Replay
 /// What records need of files, whatever rules ask for.
 pub fn hashes(eve: &eve::Settings) -> HashSettings {
     let [md5, sha1, sha256] = eve.hashes();
-    HashSettings { md5, sha1, sha256, magic: false, data: eve.has_bodies() }
+    HashSettings { md5, sha1, sha256, magic: eve.forces_magic(), data: eve.has_bodies() }
 }
 
 /// Rules and settings made ready, for any number of captures.
@@ -331,8 +335,8 @@ impl<'a> Replayer<'a> {
     ///
     /// # Errors
     ///
-    /// If the capture or a list cannot be read. A capture that is damaged is replayed as far as it
-    /// goes.
+    /// If the capture or a list cannot be read, or none of its frames is decoded. A capture that is
+    /// damaged is replayed as far as it goes.
     pub fn run(&self, capture: &Path, line: &mut dyn FnMut(&str)) -> Result<Summary, ReplayError> {
         self.run_beside(capture, line, None)
     }
@@ -356,7 +360,7 @@ impl<'a> Replayer<'a> {
             let finders = self.finders(finders)?;
             let begin = threads::Begin { capture, detector: &detector, finders };
             threads::run(self, begin, &mut frames, &mut summary, &mut writer);
-            return Ok(summary);
+            return decoded(summary, capture);
         }
         if let Some(settings) = &self.output.store {
             let directory = settings.directory.clone();
@@ -377,7 +381,7 @@ impl<'a> Replayer<'a> {
         writer.stats(&pipeline.counters());
         (summary.alerts, summary.dropped) = (writer.alerts, writer.drops);
         summary.store_problem = writer.store_problem().map(ToString::to_string);
-        Ok(summary)
+        decoded(summary, capture)
     }
 
     /// A finder for each thread; none if there is nobody to find more.
@@ -418,17 +422,41 @@ fn next_frame(frames: &mut Capture, summary: &mut Summary) -> Option<Frame> {
         Ok(Some(frame)) => {
             summary.frames += 1;
             summary.bytes += frame.bytes.len() as u64;
+            if let Link::Other(_) = frame.link {
+                summary.undecoded += 1;
+                summary.undecoded_link = Some(frame.link);
+            }
             return Some(frame);
         }
         Ok(None) if summary.damage.is_none() => {
             let damage = frames.damage();
-            summary.damage =
-                damage.map(|damage| format!("{} after {} frames", damage.reason, damage.frames));
+            let damage = damage.map(|it| format!("{} after {} frames", it.reason, it.frames));
+            let told: Vec<String> = damage.into_iter().chain(undecoded(summary)).collect();
+            summary.damage = (!told.is_empty()).then(|| told.join("; "));
         }
         Ok(None) => {}
         Err(error) => summary.damage = Some(error.to_string()),
     }
     None
+}
+
+/// A summary of what was inspected: a capture of which nothing could be is like one that cannot be
+/// read.
+fn decoded(summary: Summary, capture: &Path) -> Result<Summary, ReplayError> {
+    match summary.undecoded_link {
+        Some(link) if summary.undecoded == summary.frames => {
+            let error = gauntlet_packet::capture::Error::Link { link };
+            Err(ReplayError::Capture(capture.to_owned(), error))
+        }
+        _ => Ok(summary),
+    }
+}
+
+/// What is told of a capture some of whose interfaces have link types that are not decoded.
+fn undecoded(summary: &Summary) -> Option<String> {
+    let (count, frames, link) = (summary.undecoded, summary.frames, summary.undecoded_link?);
+    let decoded = Link::DECODED;
+    Some(format!("{count} of {frames} frames are not decoded: {link} (what is: {decoded})"))
 }
 
 /// Replays one capture; each record of EVE goes to `line`.

@@ -2,8 +2,9 @@
 //! bounded memory: one packet at a time.
 //!
 //! A file that ends within a record, or whose next record lies about its length, is read up to
-//! there; [`Capture::damage`] says what was wrong. Of other link types than those of
-//! [`crate::Link`] frames are handed on all the same.
+//! there; [`Capture::damage`] says what was wrong. A pcap of another link type than those of
+//! [`crate::Link`] is refused; of a pcapng, whose interfaces may differ, such frames are handed on
+//! all the same.
 
 mod input;
 mod pcap;
@@ -43,6 +44,15 @@ pub enum Error {
     /// Its header is too short, or of a version that is not known.
     #[error("the header of the capture file is damaged: {0}")]
     Header(&'static str),
+    /// It is a pcap of a version that is not known: major and minor number.
+    #[error("a pcap file of version {0}.{1}; versions 2.x are read")]
+    Version(u16, u16),
+    /// Its frames begin with what is not decoded.
+    #[error("its frames are of {link}, which is not decoded; what is: {}", Link::DECODED)]
+    Link {
+        /// What they begin with.
+        link: Link,
+    },
     /// Reading failed.
     #[error("the capture file cannot be read")]
     Read(#[from] io::Error),

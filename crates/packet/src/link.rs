@@ -1,5 +1,7 @@
 //! Link types of captures (LINKTYPE_ of tcpdump.org), as far as they are decoded.
 
+use std::fmt;
+
 /// What a captured frame begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Link {
@@ -43,4 +45,44 @@ impl From<u32> for Link {
             other => Link::Other(other),
         }
     }
+}
+
+impl Link {
+    /// Link types that are decoded, for messages.
+    pub const DECODED: &'static str = "Ethernet (1), IP (12, 14, 101, 228, 229), BSD loopback (0, \
+        108), Linux cooked (113, 276), PPP (9, 50), Cisco HDLC (104)";
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Link::Null | Link::Loop => "BSD loopback",
+            Link::Ethernet => "Ethernet",
+            Link::Ppp => "PPP",
+            Link::Raw => "IP",
+            Link::Ipv4 => "IPv4",
+            Link::Ipv6 => "IPv6",
+            Link::Hdlc => "Cisco HDLC",
+            Link::LinuxCooked | Link::LinuxCooked2 => "Linux cooked",
+            Link::Other(number) => return other(*number, f),
+        })
+    }
+}
+
+/// Those that people do capture have their names.
+fn other(number: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let name = match number {
+        6 => "Token Ring",
+        10 => "FDDI",
+        105 => "802.11",
+        119 => "802.11 with a Prism header",
+        127 => "802.11 with a radiotap header",
+        187 | 201 => "Bluetooth",
+        189 | 220 | 249 => "USB",
+        192 => "PPI",
+        195 | 215 | 230 => "802.15.4",
+        239 => "NFLOG",
+        _ => return write!(f, "link type {number}"),
+    };
+    write!(f, "link type {number} ({name})")
 }

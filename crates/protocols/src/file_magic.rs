@@ -4,6 +4,7 @@
 //! begins as that of libmagic 5.44; details behind it that few rules ask for are left out.
 
 mod archive;
+mod json;
 mod program;
 mod text;
 
@@ -31,6 +32,12 @@ fn u32_be(bytes: &[u8], place: usize) -> Option<u32> {
 pub(crate) fn describe(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "empty".into();
+    }
+    if bytes.len() == 1 {
+        return "very short file (no magic)".into();
+    }
+    if let Some(found) = json::describe(bytes) {
+        return found.into();
     }
     document(bytes)
         .or_else(|| picture(bytes))
@@ -64,12 +71,14 @@ fn document(bytes: &[u8]) -> Option<String> {
         (b"%!", "PostScript document text"),
         (b"SQLite format 3\0", "SQLite 3.x database"),
         (b"L\0\0\0\x01\x14\x02\0\0\0\0\0\xc0\0\0\0", "MS Windows shortcut"),
-        (b"ITSF", "MS Windows HtmlHelp Data"),
+        (b"ITSF\x03\0\0\0", "MS Windows HtmlHelp Data"),
         (b"-----BEGIN CERTIFICATE-----", "PEM certificate"),
         (b"-----BEGIN RSA PRIVATE", "PEM RSA private key"),
         (b"\xd4\xc3\xb2\xa1", "pcap capture file, microsecond ts (little-endian)"),
         (b"\xa1\xb2\xc3\xd4", "pcap capture file, microsecond ts (big-endian)"),
         (b"\x0a\x0d\x0d\x0a", "pcapng capture file"),
+        (b"\xff\xfe\0\0", "Unicode text, UTF-32, little-endian"),
+        (b"\0\0\xfe\xff", "Unicode text, UTF-32, big-endian"),
     ];
     begins(bytes, simple)
 }
@@ -90,7 +99,7 @@ fn picture(bytes: &[u8]) -> Option<String> {
         let size = size.map(|(width, height)| format!(", {width} x {height}"));
         return Some(format!("GIF image data, version 8{minor}a{}", size.unwrap_or_default()));
     }
-    if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+    if bytes.len() > 3 && bytes.starts_with(&[0xff, 0xd8, 0xff]) {
         return Some(match at::<4>(bytes, 6).as_ref() {
             Some(b"JFIF") => {
                 let version = at::<2>(bytes, 11).unwrap_or_default();
@@ -108,7 +117,7 @@ fn picture(bytes: &[u8]) -> Option<String> {
     let simple: &[(&[u8], &str)] = &[
         (b"II*\0", "TIFF image data, little-endian"),
         (b"MM\0*", "TIFF image data, big-endian"),
-        (b"8BPS", "Adobe Photoshop Image"),
+        (b"8BPS\0\x01", "Adobe Photoshop Image"),
         (b"\0\0\x01\0", "MS Windows icon resource"),
     ];
     begins(bytes, simple)
@@ -140,7 +149,10 @@ fn sound_or_film(bytes: &[u8]) -> Option<String> {
         };
         return Some(format!("RIFF (little-endian) data{kind}"));
     }
-    if let ([b'F' | b'C' | b'Z', b'W', b'S'], Some(version)) = (&at::<3>(bytes, 0)?, bytes.get(3)) {
+    if let Some([b'F' | b'C' | b'Z', b'W', b'S', version]) = at(bytes, 0)
+        && u32_le(bytes, 4).is_some_and(|length| length > 0)
+        && !text::is_text(bytes)
+    {
         let packed = match bytes.first() {
             Some(b'C') => " (compressed)",
             Some(b'Z') => " (lzma compressed)",
@@ -160,6 +172,9 @@ fn sound_or_film(bytes: &[u8]) -> Option<String> {
         };
         return Some(format!("ISO Media{brand}"));
     }
+    if let Some(found) = mpeg_audio(bytes) {
+        return Some(found.into());
+    }
     let simple: &[(&[u8], &str)] = &[
         (b"OggS", "Ogg data"),
         (b"fLaC", "FLAC audio bitstream data"),
@@ -170,6 +185,23 @@ fn sound_or_film(bytes: &[u8]) -> Option<String> {
         (b"\0\0\x01\xba", "MPEG sequence, v2, program multiplex"),
     ];
     begins(bytes, simple)
+}
+
+/// A frame of MPEG audio (ISO 11172-3, section 2.4.1.3; with AAC ISO 13818-7, section 6.2): eleven
+/// bits that are set, version and layer. Where text could begin so, the bit rate counts, too.
+fn mpeg_audio(bytes: &[u8]) -> Option<&'static str> {
+    let [0xff, kind] = at(bytes, 0)? else { return None };
+    let has_rate = bytes.get(2).is_some_and(|byte| (0x10..0xf0).contains(byte));
+    Some(match kind {
+        0xfa | 0xfb if has_rate => "MPEG ADTS, layer III, v1",
+        0xfc | 0xfd => "MPEG ADTS, layer II, v1",
+        0xf2 | 0xf3 => "MPEG ADTS, layer III, v2",
+        0xf4 | 0xf5 => "MPEG ADTS, layer II, v2",
+        0xe2 | 0xe3 => "MPEG ADTS, layer III,  v2.5",
+        0xf0 | 0xf1 => "MPEG ADTS, AAC, v4",
+        0xf8 | 0xf9 => "MPEG ADTS, AAC, v2",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

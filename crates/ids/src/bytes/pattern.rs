@@ -65,12 +65,12 @@ pub struct Found {
 
 impl Pattern {
     /// Compiles a pattern; `limits` are PCRE2's limits of backtracking and of its depth. The error
-    /// is PCRE2's message.
+    /// is PCRE2's message, with the place in `text`.
     pub fn new(text: &str, flags: Flags, limits: (u32, u32)) -> Result<Self, String> {
         let regex = RegexBuilder::new()
             .jit_if_available(true)
             .build(&source(text, flags, limits))
-            .map_err(|error| format!("pattern {text:?}: {error}"))?;
+            .map_err(|error| complaint(text, flags, limits, &error))?;
         Ok(Self {
             text: text.to_owned(),
             flags,
@@ -116,8 +116,27 @@ impl Pattern {
 #[error("a limit of the pattern's backtracking was reached")]
 pub struct LimitReached;
 
-/// The pattern with its flags and limits written before it.
-fn source(text: &str, flags: Flags, (matches, depth): (u32, u32)) -> String {
+/// What is wrong with a pattern, and where: PCRE2 counts from the beginning of [`source`].
+fn complaint(text: &str, flags: Flags, limits: (u32, u32), error: &pcre2::Error) -> String {
+    let told = error.to_string();
+    let Some(offset) = error.offset() else { return format!("pattern {text:?}: {told}") };
+    let own = own_offset(text, flags, offset.saturating_sub(before(flags, limits).len()));
+    let told = told.replacen(&format!("offset {offset}"), &format!("offset {own}"), 1);
+    format!("pattern {text:?}: {told}")
+}
+
+/// The place in the rule's text of one in what PCRE2 gets for it.
+fn own_offset(text: &str, flags: Flags, offset: usize) -> usize {
+    if !flags.dollar_end_only {
+        return offset.min(text.len());
+    }
+    let mut ends = text.char_indices().map(|(start, c)| start + c.len_utf8());
+    let is_there = |end: &usize| end_only(text.get(..*end).unwrap_or(text)).len() >= offset;
+    if offset == 0 { 0 } else { ends.find(is_there).unwrap_or(text.len()) }
+}
+
+/// What is written before a pattern: limits and flags.
+fn before(flags: Flags, (matches, depth): (u32, u32)) -> String {
     let mut out = format!("(*LIMIT_MATCH={matches})(*LIMIT_DEPTH={depth})");
     let letters = [
         (flags.caseless, 'i'),
@@ -132,14 +151,20 @@ fn source(text: &str, flags: Flags, (matches, depth): (u32, u32)) -> String {
         out.push_str(&set);
         out.push(')');
     }
-    let text = if flags.dollar_end_only { end_only(text) } else { text.to_owned() };
     if flags.anchored {
         out.push_str("\\A(?:");
-        out.push_str(&text);
+    }
+    out
+}
+
+/// The pattern as PCRE2 gets it.
+fn source(text: &str, flags: Flags, limits: (u32, u32)) -> String {
+    let mut out = before(flags, limits);
+    let text = if flags.dollar_end_only { end_only(text) } else { text.to_owned() };
+    out.push_str(&text);
+    if flags.anchored {
         // A comment of an extended pattern must not hide the bracket.
         out.push_str(if flags.extended { "\n)" } else { ")" });
-    } else {
-        out.push_str(&text);
     }
     out
 }
@@ -201,6 +226,21 @@ mod tests {
 
     #[test]
     fn bad_patterns_are_told() {
-        assert!(Pattern::new("(", Flags::default(), (3500, 1500)).is_err());
+        let told = |text, flags| Pattern::new(text, flags, (3500, 1500)).expect_err("refused");
+        let all = Flags { anchored: true, dollar_end_only: true, caseless: true, ..none() };
+        for (text, flags, place) in [
+            ("(", none(), "offset 1:"),
+            ("a$b$[", none(), "offset 5:"),
+            ("a$b$[", all, "offset 5:"),
+            ("a$b)", Flags { dollar_end_only: true, ..none() }, "offset 3:"),
+            ("a)b", none(), "offset 1:"),
+        ] {
+            let told = told(text, flags);
+            assert!(told.contains(place), "{told}");
+        }
+    }
+
+    fn none() -> Flags {
+        Flags::default()
     }
 }

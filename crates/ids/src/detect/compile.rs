@@ -183,6 +183,11 @@ fn stream_engines(rule: &Rule, made: &mut Compiled) {
     }
 }
 
+/// FIN, SYN and RST.
+const TCP_BEGIN_OR_END: u8 = 0x07;
+/// URG, ECE and CWR.
+const TCP_UNUSUAL: u8 = 0xe0;
+
 fn needs(rule: &Rule) -> Needs {
     use crate::rule::matches::{BitCommand, PacketNumber};
     use crate::rule::number::Compare;
@@ -191,6 +196,8 @@ fn needs(rule: &Rule) -> Needs {
         real_packet: rule.needs_packet && !rule.needs_stream,
         // A direction alone needs no flow: packets without one count as going to the server.
         flow: rule.needs.flow || !rule.app_protocols.is_empty(),
+        tcp_begin_or_end: if rule.needs.tcp_begin_or_end { TCP_BEGIN_OR_END } else { 0 },
+        tcp_unusual: if rule.needs.tcp_unusual { TCP_UNUSUAL } else { 0 },
         ..Needs::default()
     };
     for check in &rule.packet {

@@ -80,6 +80,10 @@ pub(crate) struct Needs {
     pub(crate) event: bool,
     pub(crate) real_packet: bool,
     pub(crate) flow_variable: bool,
+    /// Flags of TCP, any of which must be set; 0: none.
+    pub(crate) tcp_begin_or_end: u8,
+    /// The same for flags that are seldom set.
+    pub(crate) tcp_unusual: u8,
 }
 
 /// Buffers of packets.

@@ -166,6 +166,15 @@ fn meets(needs: &Needs, facts: &Facts<'_>, has_events: bool) -> bool {
         && (!needs.flow || facts.direction.is_some())
         && (!needs.event || has_event)
         && (!needs.real_packet || !facts.is_made)
+        && has_flag_of(needs.tcp_begin_or_end, facts)
+        && has_flag_of(needs.tcp_unusual, facts)
+}
+
+/// Whether a flag of TCP of this set is set. As in Suricata a rule whose `flags` name SYN, RST or
+/// FIN is only tried on packets with one of the three, also if it asks for packets without them
+/// (`!`), and so with URG, ECE and CWR.
+fn has_flag_of(flags: u8, facts: &Facts<'_>) -> bool {
+    flags == 0 || matches!(&facts.packet.transport, Transport::Tcp(tcp) if tcp.flags.0 & flags != 0)
 }
 
 fn packet_rule(program: &Program, number: u32, scene: &mut Scene<'_>, has_events: bool) -> Matched {

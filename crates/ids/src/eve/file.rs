@@ -16,6 +16,8 @@ pub(super) fn fields(file: &File, transaction: u64, stored: Option<u64>, line: &
     if !file.stored_for.is_empty() {
         line.numbers("sid", file.stored_for.iter().map(|sid| u64::from(*sid)));
     }
+    // Known only if a rule asks for it, or the settings do.
+    line.optional("magic", file.magic.as_deref());
     line.truth("gaps", file.gaps);
     line.string("state", file.state.name());
     if file.state == FileState::Closed {

@@ -250,6 +250,11 @@ impl Settings {
         ["md5", "sha1", "sha256"].map(|name| list.iter().any(|item| item == name))
     }
 
+    /// Whether records of files say what they are, whatever rules ask for (`force-magic`).
+    pub fn forces_magic(&self) -> bool {
+        self.of("files").is_some_and(|options| options.flag("force-magic", false))
+    }
+
     /// Whether alerts are told with bodies of HTTP (`http-body`, `http-body-printable`).
     pub fn has_bodies(&self) -> bool {
         self.alerts.as_ref().is_some_and(|of| of.http_body || of.http_body_printable)

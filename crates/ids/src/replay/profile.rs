@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Options, ReplayError, Replayer, Summary, detector, next_frame, open};
+use super::{Options, ReplayError, Replayer, Summary, decoded, detector, next_frame, open};
 use crate::detect::{Clock, Cost, Profile, Searched};
 use crate::pipeline::Pipeline;
 
@@ -73,6 +73,7 @@ pub fn profile(
     }
     pipeline.end(&mut writer);
     (summary.alerts, summary.dropped) = (writer.alerts, writer.drops);
+    let summary = decoded(summary, capture)?;
     let counted = pipeline.profile().cloned().unwrap_or_else(|| Profile::new(clock, 1));
     Ok(report(&replayer, summary, &counted))
 }

@@ -247,3 +247,18 @@ fn packets_behind_a_tag_are_told() {
     assert_eq!(packets[0]["packet_info"]["linktype_name"], "RAW");
     assert!(packets[0]["packet"].is_string());
 }
+
+#[test]
+fn files_are_told_with_what_they_are_if_a_rule_asks() {
+    let magic = |rule: &str, settings: &[&str]| {
+        let lines = run(&page(), rule, settings, None);
+        let [file] = of(&lines, "fileinfo")[..] else { panic!("{lines:?}") };
+        file["fileinfo"]["magic"].clone()
+    };
+    let asks = "alert http any any -> any any (filemagic:\"pdf\"; sid:1;)";
+    let text = "ASCII text, with no line terminators";
+    assert_eq!(magic(asks, &[]), text);
+    let other = "alert http any any -> any any (filesize:>1; sid:1;)";
+    assert_eq!(magic(other, &[]), Value::Null);
+    assert_eq!(magic(other, &["outputs.1.eve-log.types.7.files.force-magic=yes"]), text);
+}

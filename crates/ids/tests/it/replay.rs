@@ -6,7 +6,7 @@ mod mmdb;
 use std::fs;
 
 use gauntlet_ids::config::Settings;
-use gauntlet_ids::replay::Options;
+use gauntlet_ids::replay::{Options, replay};
 
 use super::talk::{CLIENT, SERVER, Talk};
 use mmdb::{database, map, string};
@@ -365,4 +365,68 @@ fn an_upgraded_request_is_the_first_transaction() {
     let found = talk.records(rule, &[], false, &[]);
     let ids: Vec<_> = found.iter().map(|alert| alert["tx_id"].as_u64()).collect();
     assert_eq!(ids, [Some(0)]);
+}
+
+/// A rule whose flags name SYN, RST or FIN sees packets with one of them alone, also with `!` and
+/// `*`; the same with URG, ECE and CWR.
+#[test]
+fn flags_that_are_named_ask_for_one_of_their_kind() {
+    let mut talk = Talk::new(80);
+    // SYN, RST, FIN, ACK, PSH, URG, URG with PSH, CWR.
+    for flags in [0x02, 0x04, 0x01, 0x10, 0x08, 0x20, 0x28, 0x80] {
+        talk.tcp(true, flags, b"");
+    }
+    let seen = |flags: &str| {
+        let rule = format!("alert tcp any any -> any any (flags:{flags}; sid:1;)\n");
+        talk.alerts(&rule, &[], false).iter().map(|(packet, _)| *packet).collect::<Vec<_>>()
+    };
+    assert_eq!(seen("!S"), [2, 3]);
+    assert_eq!(seen("!U"), [8]);
+    assert_eq!(seen("*UP"), [6, 7]);
+    assert_eq!(seen("*SA"), [1]);
+    assert_eq!(seen("!A"), [1, 2, 3, 5, 6, 7, 8]);
+    assert_eq!(seen("P"), [5]);
+}
+
+/// A pcapng with an Ethernet interface and one of 802.11 (105), and a packet of each that is named.
+fn interfaces(packets: &[u32]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u32]| {
+        let len = u32::try_from(12 + 4 * body.len()).unwrap();
+        let words = [&[kind, len][..], body, &[len]].concat();
+        words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()
+    };
+    let mut file = block(0x0a0d_0d0a, &[0x1a2b_3c4d, 1, u32::MAX, u32::MAX]);
+    file.extend(block(1, &[1, 0]));
+    file.extend(block(1, &[105, 0]));
+    for interface in packets {
+        file.extend(block(6, &[*interface, 0, 0, 16, 16, 0, 0, 0, 0]));
+    }
+    file
+}
+
+#[test]
+fn link_types_that_are_not_decoded_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcapng");
+    let options = Options {
+        settings: Settings::stock(),
+        directory: folder.path().to_owned(),
+        rules: Vec::new(),
+        inline: false,
+        checksums: None,
+    };
+    let told = |packets: &[u32]| {
+        fs::write(&path, interfaces(packets)).unwrap();
+        replay(&path, &options, &mut |_| {}).map_err(|error| error.to_string())
+    };
+    assert_eq!(told(&[0, 0]).unwrap().damage, None);
+    let some = told(&[0, 1, 0]).unwrap();
+    assert_eq!((some.frames, some.undecoded), (3, 1));
+    let damage = some.damage.unwrap();
+    assert!(
+        damage.starts_with("1 of 3 frames are not decoded: link type 105 (802.11)"),
+        "{damage}"
+    );
+    let none = told(&[1, 1]).unwrap_err();
+    assert!(none.contains("its frames are of link type 105 (802.11)"), "{none}");
 }

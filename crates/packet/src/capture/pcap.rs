@@ -14,6 +14,9 @@ const NANOS: u32 = 0xa1b2_3c4d;
 /// A variant with longer record headers (Alexey Kuznetsov's).
 const MODIFIED: u32 = 0xa1b2_cd34;
 
+/// Of versions with this number there are some, all read alike.
+const VERSION_MAJOR: u16 = 2;
+
 const HEADER_REST: usize = 20;
 const RECORD_HEADER: usize = 16;
 const MODIFIED_EXTRA: u64 = 8;
@@ -35,6 +38,12 @@ fn u32_at(bytes: &[u8], at: usize, big: bool) -> u32 {
     if big { u32::from_be_bytes(part) } else { u32::from_le_bytes(part) }
 }
 
+fn u16_at(bytes: &[u8], at: usize, big: bool) -> u16 {
+    let part = bytes.get(at..).and_then(|rest| rest.first_chunk::<2>()).copied();
+    let part = part.unwrap_or_default();
+    if big { u16::from_be_bytes(part) } else { u16::from_le_bytes(part) }
+}
+
 impl Header {
     /// `None` if the magic number is another one.
     pub(super) fn open(magic: [u8; 4], input: &mut Input) -> Result<Option<Self>, Error> {
@@ -48,6 +57,10 @@ impl Header {
         if input.fill(&mut rest)? < rest.len() {
             return Err(Error::Header("it ends within the header"));
         }
+        let [major, minor] = [0, 2].map(|at| u16_at(&rest, at, big));
+        if major != VERSION_MAJOR {
+            return Err(Error::Version(major, minor));
+        }
         // As libpcap does: 0 and absurd lengths are no limit of their own.
         let snaplen = match u32_at(&rest, 12, big) {
             0 => FRAME_BYTES_MAX,
@@ -55,6 +68,9 @@ impl Header {
         };
         // The upper bits tell of frame check sequences.
         let link = Link::from(u32_at(&rest, 16, big) & 0x03ff_ffff);
+        if let Link::Other(_) = link {
+            return Err(Error::Link { link });
+        }
         let (nanos, modified) = (number == NANOS, number == MODIFIED);
         Ok(Some(Self { big, nanos, modified, snaplen, link, buffer: Vec::new() }))
     }

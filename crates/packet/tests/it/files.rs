@@ -223,6 +223,23 @@ fn what_is_no_capture_is_told_with_its_begin() {
     assert!(Capture::open(io::empty()).is_err());
 }
 
+#[test]
+fn other_versions_and_link_types_are_refused() {
+    let good = pcap(Order::Little, 0xa1b2_c3d4, 0, &[(1, 0, b"one")]);
+    let told = |at: usize, byte: u8| {
+        let mut file = good.clone();
+        file[at] = byte;
+        Capture::open(Cursor::new(file)).err().map(|error| error.to_string())
+    };
+    let version = told(4, 3).expect("version 3.4");
+    assert_eq!(version, "a pcap file of version 3.4; versions 2.x are read");
+    assert_eq!(told(6, 3), None, "version 2.3");
+    let link = told(20, 105).expect("802.11");
+    let begin = "its frames are of link type 105 (802.11), which is not decoded; what is: Ethernet";
+    assert!(link.starts_with(begin), "{link}");
+    assert_eq!(told(20, 101), None);
+}
+
 /// Gives one byte at a time, and then fails.
 struct Slow(Cursor<Vec<u8>>);
 

@@ -5,7 +5,7 @@ use memchr::memmem;
 use super::{at, begins, u16_le};
 
 pub(super) fn describe(bytes: &[u8]) -> Option<String> {
-    if bytes.starts_with(b"PK\x03\x04") {
+    if bytes.starts_with(b"PK\x03\x04") && has_entry(bytes) {
         return Some(zip(bytes));
     }
     if bytes.starts_with(b"Rar!\x1a\x07") {
@@ -22,8 +22,10 @@ pub(super) fn describe(bytes: &[u8]) -> Option<String> {
     if let (true, Some(level)) = (bytes.starts_with(b"BZh"), bytes.get(3)) {
         return Some(format!("bzip2 compressed data, block size = {}00k", char::from(*level)));
     }
+    if bytes.len() > 3 && bytes.starts_with(b"\x1f\x8b") {
+        return Some("gzip compressed data".into());
+    }
     let simple: &[(&[u8], &str)] = &[
-        (b"\x1f\x8b", "gzip compressed data"),
         (b"\xfd7zXZ\0", "XZ compressed data"),
         (b"\x28\xb5\x2f\xfd", "Zstandard compressed data"),
         (b"\x04\x22\x4d\x18", "LZ4 compressed data"),
@@ -31,14 +33,25 @@ pub(super) fn describe(bytes: &[u8]) -> Option<String> {
         (b"PK\x05\x06", "Zip archive data (empty)"),
         (b"\xed\xab\xee\xdb", "RPM"),
         (b"!<arch>\ndebian", "Debian binary package"),
-        (b"!<arch>", "current ar archive"),
+        (b"!<arch>\n", "current ar archive"),
     ];
     begins(bytes, simple)
 }
 
+/// Where the name of an entry begins, behind its signature.
+const NAME: usize = 30;
+/// With fewer bytes file(1) takes nothing for a ZIP archive: the directory at its end alone has
+/// more.
+const ZIP_BYTES_MIN: usize = 50;
+
+/// Whether an entry's name ends within the file.
+fn has_entry(bytes: &[u8]) -> bool {
+    let ends = |name: u16| at::<2>(bytes, NAME + usize::from(name)).is_some();
+    bytes.len() >= ZIP_BYTES_MIN && u16_le(bytes, 26).is_some_and(ends)
+}
+
 /// A ZIP archive, or what begins with particular entries.
 fn zip(bytes: &[u8]) -> String {
-    const NAME: usize = 30;
     let name = bytes.get(NAME..).unwrap_or_default();
     if let Some(kind) = name.strip_prefix(b"mimetype") {
         let kinds: &[(&[u8], &str)] = &[
@@ -70,5 +83,25 @@ fn zip(bytes: &[u8]) -> String {
         return found.map_or("Microsoft OOXML", |(_, text)| *text).into();
     }
     let version = u16_le(bytes, 4).unwrap_or(20) & 0xff;
-    format!("Zip archive data, at least v{}.{} to extract", version / 10, version % 10)
+    let (major, minor) = (version / 10, version % 10);
+    let method = method(u16_le(bytes, 8).unwrap_or_default());
+    format!("Zip archive data, at least v{major}.{minor} to extract, compression method={method}")
+}
+
+/// How the first entry is packed (APPNOTE.TXT of PKWARE, section 4.4.5).
+fn method(number: u16) -> String {
+    let name = match number {
+        0 => "store",
+        1 => "Shrinking",
+        6 => "Imploding",
+        8 => "deflate",
+        9 => "deflate64",
+        12 => "bzip2",
+        14 => "lzma",
+        93 => "Zstd",
+        95 => "xz",
+        99 => "AES Encrypted",
+        other => return format!("[{other:#x}]"),
+    };
+    name.into()
 }

@@ -1,10 +1,10 @@
 //! Programs: of Windows, Linux, Java, and scripts.
 
-use super::{at, u16_le, u32_be, u32_le};
+use super::{at, text, u16_le, u32_be, u32_le};
 
 pub(super) fn describe(bytes: &[u8]) -> Option<String> {
-    if bytes.starts_with(b"MZ") {
-        return Some(portable(bytes).unwrap_or_else(|| "MS-DOS executable".into()));
+    if bytes.starts_with(b"MZ") && !text::is_text(bytes) {
+        return portable(bytes).or_else(|| dos(bytes));
     }
     if bytes.starts_with(b"\x7fELF") {
         return Some(elf(bytes).unwrap_or_else(|| "ELF".into()));
@@ -20,6 +20,16 @@ pub(super) fn describe(bytes: &[u8]) -> Option<String> {
         Some(0x6465_780a) => Some("Dalvik dex file".into()),
         _ => None,
     }
+}
+
+/// A header of DOS: the place of its table at 24 tells it from others that begin so. Before 64
+/// there is no room for what newer headers have, and all of the old one must be there.
+fn dos(bytes: &[u8]) -> Option<String> {
+    const NEW_HEADER: usize = 64;
+    if usize::from(u16_le(bytes, 24)?) >= NEW_HEADER {
+        return Some("MS-DOS executable".into());
+    }
+    (bytes.len() >= NEW_HEADER).then(|| "MS-DOS executable, MZ for MS-DOS".into())
 }
 
 /// "Microsoft PE/COFF": the header is where the word at 60 says.
@@ -47,11 +57,11 @@ fn portable(bytes: &[u8]) -> Option<String> {
         _ => ("PE", 96),
     };
     let library = if flags & LIBRARY != 0 { " (DLL)" } else { "" };
-    let subsystem = match u16_le(optional, 68)? {
-        1 => " (native)",
-        2 => " (GUI)",
-        3 => " (console)",
-        10 => " (EFI application)",
+    let subsystem = match u16_le(optional, 68) {
+        Some(1) => " (native)",
+        Some(2) => " (GUI)",
+        Some(3) => " (console)",
+        Some(10) => " (EFI application)",
         _ => "",
     };
     // The 15th directory is that of .NET.
@@ -60,10 +70,13 @@ fn portable(bytes: &[u8]) -> Option<String> {
     let stripped = if flags & STRIPPED != 0 { " (stripped to external PDB)" } else { "" };
     let table = coff.get(20 + usize::from(u16_le(coff, 16)?)..).unwrap_or_default();
     let packed = if table.starts_with(b"UPX0") { ", UPX compressed" } else { "" };
-    let sections = u16_le(coff, 2)?;
+    let sections = match u16_le(coff, 2)? {
+        0 => String::new(),
+        count => format!(", {count} sections"),
+    };
     Some(format!(
-        "{kind} executable{library}{subsystem} {machine}{stripped}{managed}, for MS Windows{packed}, \
-         {sections} sections"
+        "{kind} executable{library}{subsystem} {machine}{stripped}{managed}, for MS Windows{packed}\
+         {sections}"
     ))
 }
 

@@ -317,21 +317,40 @@ fn check_contents(draft: &Draft<'_>, buffer: &DraftBuffer, name: &str) -> Outcom
             return Err("absent excludes fast_pattern in its buffer".into());
         }
         if is_plain && let Some(reason) = never_matches(name, content) {
-            return Err(format!("{name}: {reason}").into());
+            return Err(format!("{}: {reason}", keyword_of(name)).into());
         }
     }
     let both = draft.towards.server && draft.towards.client;
     if is_plain && name == "http_raw_header" && both {
-        return Err("http_raw_header needs flow:to_server or to_client".into());
+        let keyword = keyword_of(name);
+        return Err(format!("{keyword} needs flow:to_server or to_client").into());
     }
     Ok(())
+}
+
+/// The keyword of today of a buffer whose name is that of an older one. A rule may have written
+/// either; the newer one is found in the documentation.
+fn keyword_of(buffer: &str) -> &str {
+    match buffer {
+        "http_host" => "http.host",
+        "http_method" => "http.method",
+        "http_protocol" => "http.protocol",
+        "http_raw_header" => "http.header.raw",
+        "http_raw_uri" => "http.uri.raw",
+        "http_uri" => "http.uri",
+        other => other,
+    }
 }
 
 fn never_matches(name: &str, content: &Content) -> Option<&'static str> {
     let bytes = content.bytes.as_slice();
     match name {
-        "http_host" if content.nocase => Some("it is lower case already, without nocase"),
-        "http_host" if bytes.iter().any(u8::is_ascii_uppercase) => Some("it is lower case"),
+        "http_host" if content.nocase => {
+            Some("the buffer is in lower case, so that the pattern needs no nocase")
+        }
+        "http_host" if bytes.iter().any(u8::is_ascii_uppercase) => {
+            Some("the buffer is in lower case, so the pattern must be, too")
+        }
         "http_method" if matches!(bytes, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) => {
             Some("a method has no space around it")
         }

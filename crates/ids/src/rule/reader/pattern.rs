@@ -123,7 +123,7 @@ fn pcre(draft: &mut Draft<'_>, value: &str) -> Outcome {
     let (text, letters, names) = cut(value)?;
     let letters = Letters::read(letters)?;
     if letters.buffer == Some("http_host") && !letters.flags.caseless && has_upper_case(text) {
-        return Err("host names are lower case, the pattern has upper case".into());
+        return Err("http.host is in lower case, so the pattern must be, too".into());
     }
     let limits = if letters.own_limits { draft.shared.pcre_limits } else { PCRE_LIMITS };
     let mut pattern = Pattern::new(text, letters.flags, limits)?;
