@@ -121,7 +121,8 @@ pub(crate) struct Args {
     /// Judge as if received at this Unix time [default: now]
     #[arg(long, value_name = "EPOCH", allow_negative_numbers = true)]
     now: Option<i64>,
-    /// Exit with 3 if a message is of this class or a more severe one
+    /// Exit with 3 if a message is of this class or a more severe one: ham, bulk, suspect, spam,
+    /// unscannable, phishing, malware
     #[arg(long, value_name = "CLASS")]
     fail_on: Option<Class>,
     /// Largest message in bytes; larger ones are reported and not judged
@@ -213,7 +214,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     walked?;
     let passed_over = source::passed_over(passed_over.load(Ordering::Relaxed));
     let _ = writeln!(io::stderr(), "{}{passed_over}", summary.line(start.elapsed()));
-    let failed = args.fail_on.is_some_and(|class| summary.worst >= Some(class));
+    let failed = args.fail_on.is_some_and(|class| summary.reaches(class));
     Ok(match (failed, summary.unreadable) {
         (true, _) => ExitCode::from(EXIT_FAIL_ON),
         (false, 0) => ExitCode::SUCCESS,

@@ -96,8 +96,6 @@ fn begin(paths: Vec<PathBuf>, taken: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> P
 /// Totals of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    /// The most severe class seen.
-    pub(crate) worst: Option<Class>,
     /// Inputs that could not be read.
     pub(crate) unreadable: u64,
     classes: BTreeMap<Class, u64>,
@@ -111,10 +109,14 @@ impl Summary {
         match judged.class {
             Some(class) => {
                 *self.classes.entry(class).or_default() += 1;
-                self.worst = self.worst.max(Some(class));
             }
             None => self.unreadable += 1,
         }
+    }
+
+    /// Whether an input was of this class or of a more severe one.
+    pub(crate) fn reaches(&self, class: Class) -> bool {
+        self.classes.keys().any(|seen| seen.severity() >= class.severity())
     }
 
     /// One line: how much, how fast, what came of it.
@@ -139,5 +141,27 @@ impl Summary {
             line.push_str(&format!("{before}unreadable {}", self.unreadable));
         }
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_harm_is_more_severe_than_what_cannot_be_judged() {
+        use Class as C;
+        let reached = |seen: Class| -> Vec<Class> {
+            let mut summary = Summary::default();
+            let text = String::new();
+            summary.add(&Judged { text, error: None, class: Some(seen), bytes: 1 });
+            Class::ALL.into_iter().filter(|class| summary.reaches(*class)).collect()
+        };
+        let mild = [C::Ham, C::Bulk, C::Suspect, C::Spam];
+        assert_eq!(reached(C::Spam), mild);
+        assert_eq!(reached(C::Unscannable), [&mild[..], &[C::Unscannable]].concat());
+        assert_eq!(reached(C::Phishing), [&mild[..], &[C::Phishing, C::Unscannable]].concat());
+        assert_eq!(reached(C::Malware), Class::ALL);
+        assert!(!Summary::default().reaches(C::Ham));
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
-use gauntlet_mail::{Defect, Evidence, Hit, Message, View};
+use gauntlet_engine::unscannable;
+use gauntlet_mail::{Defect, DefectKind, Evidence, Hit, Message, View};
 use gauntlet_verdict::{Class, Counterfactual, DataLoss, FilterCost, ListedUrl, Verdict};
 use serde::Serialize;
 
@@ -248,7 +249,8 @@ fn explanation(name: &str, message: &Message<'_>, verdict: &Verdict, colour: boo
     for defect in &verdict.defects {
         let _ = write!(out, "  defect  {} in part {}", defect.kind.name(), defect.part);
         let detail = printable(&defect.detail);
-        let _ = writeln!(out, "{}{detail}", if detail.is_empty() { "" } else { ": " });
+        let _ = write!(out, "{}{detail}", if detail.is_empty() { "" } else { ": " });
+        let _ = writeln!(out, "{}", effect(verdict, defect.kind));
     }
     for change in &verdict.counterfactuals {
         let rules = change.without.join(" and ");
@@ -269,6 +271,19 @@ fn explanation(name: &str, message: &Message<'_>, verdict: &Verdict, colour: boo
     }
     let _ = writeln!(out, "  ruleset {}", verdict.ruleset);
     out
+}
+
+/// What a defect did to the class: those that made a message unscannable are named by what would
+/// have changed it.
+fn effect(verdict: &Verdict, kind: DefectKind) -> String {
+    let name = kind.name();
+    let is_cause = verdict.class == Class::Unscannable
+        && verdict.counterfactuals.iter().any(|change| change.without.iter().any(|w| **w == *name));
+    match unscannable::reason(kind) {
+        _ if !is_cause => String::new(),
+        Some(reason) => format!("; makes it unscannable: {reason}"),
+        None => "; makes it unscannable".to_owned(),
+    }
 }
 
 /// Where the evidence is, and its text between what stands before and after it. A feature is a

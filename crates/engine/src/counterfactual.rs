@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::filter::Findings;
 use crate::fusion::{self, Signals};
 use crate::snapshot::Snapshot;
+use gauntlet_mail::DefectKind;
 use gauntlet_verdict::{Class, Counterfactual};
 
 /// Answers given at most.
@@ -38,6 +39,16 @@ pub(crate) fn find(findings: &Findings, snapshot: &Snapshot, class: Class) -> Ve
         found.extend(sets.into_iter().find_map(|set| without(findings, snapshot, class, set)));
     }
     found
+}
+
+/// What an unscannable item would be without the defects that make it so, by their names. All of
+/// them, since any one that stays keeps the class.
+pub(crate) fn without_defects(causes: &[DefectKind], judged: Class) -> Vec<Counterfactual> {
+    if causes.is_empty() {
+        return Vec::new();
+    }
+    let without = causes.iter().map(|kind| kind.name().into()).collect();
+    vec![Counterfactual { without, points: 0.0, class: judged }]
 }
 
 /// Names that may matter, heaviest first: those that support the class, whichever side it is on.

@@ -10,7 +10,6 @@
 use std::borrow::Cow;
 
 use gauntlet_mail::{Defect, DefectKind, Message};
-use gauntlet_verdict::Class;
 use memchr::{memchr, memchr_iter};
 
 /// What a program makes of a CR without LF.
@@ -70,26 +69,13 @@ pub(crate) fn structure(message: &Message<'_>) -> Structure {
     (fields, message.parts().iter().map(part).collect())
 }
 
-/// Known harm comes before what cannot be judged, and that before all else.
-pub(crate) fn severity(class: Class) -> usize {
-    match class {
-        Class::Ham => 0,
-        Class::Bulk => 1,
-        Class::Suspect => 2,
-        Class::Spam => 3,
-        Class::Unscannable => 4,
-        Class::Phishing => 5,
-        Class::Malware => 6,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use crate::snapshot::Snapshot;
     use gauntlet_mail::{Envelope, Facts};
-    use gauntlet_verdict::Verdict;
+    use gauntlet_verdict::{Class, Verdict};
 
     const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
 

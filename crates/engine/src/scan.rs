@@ -11,7 +11,7 @@ use crate::filters::url_lists;
 use crate::fusion::{self, Signals};
 use crate::learned::Learned;
 use crate::object_texts;
-use crate::parser_differentials::{alternatives, severity, structure};
+use crate::parser_differentials::{alternatives, structure};
 use crate::scratch::Scratch;
 use crate::snapshot::{FailAction, Snapshot};
 use crate::unscannable;
@@ -71,17 +71,23 @@ fn worst(
         // A rule of the policy may ask for a list that does not change the class.
         let mut listed = std::mem::take(&mut worst.url_lists);
         differs |= !url_lists::merge(&mut listed, std::mem::take(&mut other.url_lists));
-        if severity(other.class) > severity(worst.class) {
+        if other.class.severity() > worst.class.severity() {
             worst = other;
         }
         worst.url_lists = listed;
     }
     if differs {
         // The policy sees one of the shapes only.
-        if severity(worst.class) < severity(Class::Unscannable) {
+        let kind = DefectKind::SeveralReadings;
+        if worst.class.severity() < Class::Unscannable.severity() {
+            worst.counterfactuals = counterfactual::without_defects(&[kind], worst.class);
             worst.class = Class::Unscannable;
+        } else if worst.class == Class::Unscannable {
+            for change in &mut worst.counterfactuals {
+                change.without.push(kind.name().into());
+            }
         }
-        worst.defects.push(Defect::new(DefectKind::SeveralReadings, 0));
+        worst.defects.push(Defect::new(kind, 0));
     }
     worst
 }
@@ -194,7 +200,10 @@ pub(crate) fn verdict(
     let failed = failed && snapshot.on_failure == FailAction::Unscannable;
     let class = unscannable::class(judged.class, failed, all_readings, &defects);
     let counterfactuals = match class {
-        Class::Unscannable => Vec::new(),
+        Class::Unscannable => {
+            let causes = unscannable::causes(failed, all_readings, &defects);
+            counterfactual::without_defects(&causes, judged.class)
+        }
         class => counterfactual::find(&findings, snapshot, class),
     };
     Verdict {
@@ -322,9 +331,38 @@ mod tests {
             let failed: Vec<_> =
                 verdict.defects.iter().filter(|d| d.kind == DefectKind::FilterFailed).collect();
             assert_eq!(failed[0].detail, "endless");
+            let changes: Vec<_> =
+                verdict.counterfactuals.iter().map(|c| (&*c.without[0], c.class)).collect();
+            assert_eq!(changes, [("filter_failed", Class::Spam)]);
             snapshot.on_failure = FailAction::Ignore;
             assert_eq!(judge(&snapshot).class, Class::Spam);
         }
+    }
+
+    #[test]
+    fn an_unscannable_item_says_which_defects_made_it_so() {
+        let body = "Content-Type: message/external-body; access-type=x-none\n\nhello\n";
+        let judge = |head: &str| {
+            let raw = format!("From: a@b.example\n{head}{body}");
+            let message = Message::parse(raw.as_bytes());
+            let (envelope, facts) = (Envelope::default(), Facts::default());
+            scan(&message, &envelope, &facts, &snapshot(Vec::new()), &mut Scratch::default())
+        };
+        let verdict = judge("");
+        let kinds: Vec<_> = verdict.defects.iter().map(|d| d.kind).collect();
+        assert!(kinds.contains(&DefectKind::NoMessageId), "{kinds:?}");
+        let changes = |verdict: &Verdict| -> Vec<(String, Class)> {
+            verdict.counterfactuals.iter().map(|c| (c.without.join(" "), c.class)).collect()
+        };
+        assert_eq!(verdict.class, Class::Unscannable);
+        assert_eq!(changes(&verdict), [("external_body".to_owned(), Class::Ham)]);
+        let both = judge("Subject: x\rA: b\n");
+        assert_eq!(both.class, Class::Unscannable);
+        let changes = changes(&both);
+        let (without, class) = (&changes[0].0, changes[0].1);
+        assert!(without.contains("external_body"), "{without}");
+        assert!(without.ends_with("several_readings"), "{without}");
+        assert_eq!((changes.len(), class), (1, Class::Ham));
     }
 
     #[test]

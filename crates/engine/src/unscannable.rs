@@ -44,10 +44,30 @@ fn ambiguity(kind: DefectKind) -> Option<&'static str> {
 /// `all_readings`: the files and texts of every reading were looked at, so that ambiguity alone
 /// hides nothing ([`gauntlet_mail::readings`]).
 pub fn class(judged: Class, filter_failed: bool, all_readings: bool, defects: &[Defect]) -> Class {
-    let seen = |kind: DefectKind| all_readings && readings::covers(kind);
-    let hides = |d: &Defect| reason(d.kind).is_some() && !seen(d.kind);
-    let blind = filter_failed || defects.iter().any(hides);
+    let blind = filter_failed || defects.iter().any(|d| hides(d.kind, all_readings));
     if blind && judged < Class::Phishing { Class::Unscannable } else { judged }
+}
+
+/// The kinds of defect for each of which [`class`] says unscannable, each once, in the order of the
+/// item.
+pub(crate) fn causes(
+    filter_failed: bool,
+    all_readings: bool,
+    defects: &[Defect],
+) -> Vec<DefectKind> {
+    let mut kinds = Vec::new();
+    for kind in defects.iter().map(|d| d.kind) {
+        let is_failure = matches!(kind, DefectKind::FilterFailed | DefectKind::RuleBudget);
+        let is_cause = hides(kind, all_readings) || (filter_failed && is_failure);
+        if is_cause && !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+fn hides(kind: DefectKind, all_readings: bool) -> bool {
+    reason(kind).is_some() && !(all_readings && readings::covers(kind))
 }
 
 #[cfg(test)]
@@ -67,6 +87,25 @@ mod tests {
             assert_eq!(class(judged, false, true, &ambiguous), judged);
             assert_eq!(class(judged, false, false, &[]), judged);
             assert_eq!(class(judged, false, false, &[Defect::new(DefectKind::NoDate, 0)]), judged);
+        }
+    }
+
+    #[test]
+    fn the_causes_are_those_without_which_it_is_judged() {
+        use DefectKind as K;
+        let kinds =
+            [K::NoDate, K::TooDeep, K::FilterFailed, K::DuplicateMimeHeader, K::TooDeep, K::NoFrom];
+        let defects = kinds.map(|kind| Defect::new(kind, 0));
+        for (failed, all_readings, expected) in [
+            (false, false, &[K::TooDeep, K::DuplicateMimeHeader][..]),
+            (false, true, &[K::TooDeep]),
+            (true, true, &[K::TooDeep, K::FilterFailed]),
+        ] {
+            let found = causes(failed, all_readings, &defects);
+            assert_eq!(found, expected);
+            let others: Vec<Defect> =
+                defects.iter().filter(|d| !found.contains(&d.kind)).cloned().collect();
+            assert_eq!(class(Class::Ham, false, all_readings, &others), Class::Ham);
         }
     }
 }

@@ -37,6 +37,6 @@ pub struct Settings {
 impl Settings {
     /// Whether an item of this class is dropped.
     pub(crate) fn drops(&self, class: Class) -> bool {
-        self.drop_on.is_some_and(|least| class >= least)
+        self.drop_on.is_some_and(|least| class.severity() >= least.severity())
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use crate::address::{Mailbox, ascii_domain, mailboxes};
-use crate::header::decode_words;
+use crate::header::{decode_words, find_encoded_word};
 
 /// Bytes of one address that are taken, on each side of its `@` (RFC 5321 section 4.5.3.1.2: 255
 /// octets).
@@ -103,8 +103,10 @@ fn domain(text: &str) -> Option<String> {
 /// alone, with nothing in them that could be another address.
 fn is_well_formed(value: &[u8]) -> bool {
     let mut item = MailboxState::default();
+    // Where the mailbox begins, and where a comment behind its address does.
+    let (mut start, mut comment_start) = (0, None);
     let (mut quoted, mut escaped, mut comment) = (false, false, 0u32);
-    for &byte in value {
+    for (at, &byte) in value.iter().enumerate() {
         // Escapes stand in names by ISO-2022 that are not encoded as they should be.
         if byte < b' ' && !matches!(byte, b'\t' | 0x1b) || byte == 127 {
             return false;
@@ -119,17 +121,25 @@ fn is_well_formed(value: &[u8]) -> bool {
                 item.quotes_in_brackets |= item.in_brackets;
             }
             b'(' if !quoted && item.in_brackets => return false,
-            b'(' if !quoted => (comment, item.comment_behind_at) = (comment + 1, item.at > 0),
+            b'(' if !quoted => {
+                if comment == 0 && item.at > 0 {
+                    comment_start.get_or_insert(at);
+                }
+                (comment, item.comment_behind_at) = (comment + 1, item.at > 0);
+            }
             b')' if !quoted && comment == 0 => return false,
             b')' if !quoted => comment -= 1,
             // Whoever looks for brackets alone would find these.
             b'<' if comment > 0 => return false,
             b'@' if quoted => item.at_in_quotes = true,
             _ if quoted || comment > 0 => {}
-            b',' | b';' if !item.in_brackets => match std::mem::take(&mut item) {
-                ended if ended.is_well_formed() => {}
-                _ => return false,
-            },
+            b',' | b';' if !item.in_brackets => {
+                let end = comment_start.take().unwrap_or(at);
+                if !std::mem::take(&mut item).is_well_formed(&value[start..end]) {
+                    return false;
+                }
+                start = at + 1;
+            }
             b':' if !item.in_brackets && item.brackets == 0 && item.at == 0 => {
                 item = MailboxState::default();
             }
@@ -137,13 +147,21 @@ fn is_well_formed(value: &[u8]) -> bool {
             _ => {}
         }
     }
-    !quoted && comment == 0 && item.is_well_formed() && !hides_address(value)
+    let end = comment_start.unwrap_or(value.len());
+    // An encoded word may hold the sign that ends a mailbox.
+    let split = start > 0 && !value.contains(&b'<') && hides_address(&value[..end]);
+    !quoted && comment == 0 && item.is_well_formed(&value[start..end]) && !split
 }
 
-/// Encoded words of a field without an address show one.
-fn hides_address(value: &[u8]) -> bool {
-    let open = |b: u8| b == b'<' || b == b'@';
-    !value.iter().any(|b| open(*b)) && decode_words(value).0.bytes().any(open)
+/// Encoded words of a mailbox without brackets show an address, or a part of one. In brackets
+/// encoded words are malformed, and before them they are a name.
+fn hides_address(mailbox: &[u8]) -> bool {
+    if find_encoded_word(mailbox).is_none() {
+        return false;
+    }
+    let plain = mailbox.iter().filter(|b| **b == b'@').count();
+    let decoded = decode_words(mailbox).0;
+    decoded.contains('<') || decoded.bytes().filter(|b| *b == b'@').count() > plain
 }
 
 /// What was seen of one mailbox, outside of quotes and comments.
@@ -183,9 +201,10 @@ impl MailboxState {
         true
     }
 
-    fn is_well_formed(&self) -> bool {
+    /// Whether the mailbox is, whose bytes without a comment behind its address are these.
+    fn is_well_formed(&self, bytes: &[u8]) -> bool {
         match self.brackets {
-            0 => !self.at_in_quotes && self.at <= 1,
+            0 => !self.at_in_quotes && self.at <= 1 && !hides_address(bytes),
             1 => {
                 let quoted = self.quotes_in_brackets && self.at_in_quotes;
                 !self.in_brackets && self.at == 0 && self.at_in_brackets <= 1 && !quoted
@@ -270,6 +289,14 @@ mod tests {
             ("=?utf-8?q?ann=40b.example?= <ann@a.example>", &["a.example"]),
             ("ann@a.example (Ann)", &["a.example"]),
             ("ann@a.example (ann@b.example)", &["a.example"]),
+            ("=?utf-8?q?J=C3=BCrgen?= <ann@a.example>", &["a.example"]),
+            ("=?utf-8?q?J=C3=BCrgen?= ann@a.example", &["a.example"]),
+            ("ann@a.example (=?utf-8?q?J=C3=BCrgen?=)", &["a.example"]),
+            ("ann@a.example (=?utf-8?q?ann=40b.example?=)", &["a.example"]),
+            (
+                "=?utf-8?q?ann=40c.example?= <ann@a.example>, =?utf-8?q?Bob?= bob@b.example",
+                &["a.example", "b.example"],
+            ),
             ("Ann <ann@A.example.>, bob@b.example", &["a.example", "b.example"]),
             ("friends: ann@a.example, Bob <bob@b.example>;", &["a.example", "b.example"]),
             ("Ann <ann@b\u{fc}cher.example>", &["xn--bcher-kva.example"]),
@@ -312,6 +339,8 @@ mod tests {
             "x@evil.example, <service@\u{1}bank.example>",
             "x@evil.example <mailto:service@bank.example>",
             "x@evil.example <service@bank\u{3002}example>",
+            "=?utf-8?q?service=40bank.example?= x@evil.example",
+            "=?utf-8?q?service=40bank.example?=, x@evil.example",
         ] {
             let domains = read(value).domains();
             for domain in ["bank.example", "evil.example"] {
@@ -331,6 +360,35 @@ mod tests {
             "service@\u{ff42}ank.example",
         ] {
             assert_eq!(read(value).domains(), ["bank.example"], "{value:?}");
+        }
+    }
+
+    #[test]
+    fn an_encoded_word_before_the_at_hides_no_address() {
+        for (value, hidden) in [
+            // As S. Haddouche published it ("Mailsploit", 2017): the address that is shown ends
+            // before the NUL.
+            (
+                "=?utf-8?b?cG90dXNAd2hpdGVob3VzZS5nb3Y=?==?utf-8?Q?=00?=\
+                 =?utf-8?b?KHBvdHVzQHdoaXRlaG91c2UuZ292KQ==?=@evil.example",
+                "whitehouse.gov",
+            ),
+            ("=?utf-8?b?c2VydmljZUBwYXlwYWwuY29t?=@evil.example", "paypal.com"),
+            ("=?utf-8?b?c2VydmljZUBwYXlwYWwuY29tAA==?=@evil.example", "paypal.com"),
+            ("=?utf-8?b?c2VydmljZUBwYXlwYWwuY29tCg==?=@evil.example", "paypal.com"),
+            ("=?utf-8?q?service=40paypal.com=00?=@evil.example", "paypal.com"),
+            ("service=?utf-8?q?=40paypal.com=0a?=@evil.example", "paypal.com"),
+            ("=?utf-8?q?service=40paypal.com,?=@evil.example", "paypal.com"),
+            ("=?utf-8?q?service=40paypal.com:?=@evil.example", "paypal.com"),
+            ("Ann <ann@a.example>, =?utf-8?q?service=40paypal.com?=@evil.example", "paypal.com"),
+        ] {
+            for field in [value.to_owned(), format!("<{value}>")] {
+                let authors = read(&field);
+                assert!(authors.is_ambiguous(), "{field}: {authors:?}");
+                let domains = authors.domains();
+                assert!(domains.iter().any(|d| d == hidden), "{field}: {domains:?}");
+                assert!(domains.iter().any(|d| d == "evil.example"), "{field}: {domains:?}");
+            }
         }
     }
 

@@ -18,6 +18,8 @@ pub mod token;
 
 pub use outline::{Outline, OutlineTag};
 pub(crate) use render::rendered_at_most;
-pub use render::{HiddenReasons, HiddenRun, Link, Rendered, Structure, render};
+pub use render::{
+    HiddenReasons, HiddenRun, Link, Places, Rendered, Structure, invisible_places, render,
+};
 pub use tag::Element;
 pub use token::{Attribute, Tag, Token, Tokenizer};

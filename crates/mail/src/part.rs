@@ -276,6 +276,12 @@ impl<'a> Part<'a> {
         self.rendered.get_or_init(render).as_deref()
     }
 
+    /// For an HTML leaf: where in its source [`Rendered::invisible`] stands. Not kept.
+    pub fn invisible_places(&self) -> Option<html::Places> {
+        let text = if self.is_html() { self.text()? } else { return None };
+        Some(html::invisible_places(text, &self.limits))
+    }
+
     /// Whether rendering leaves text out. A short source is not rendered to know that none is.
     fn is_rendering_cut(&self) -> bool {
         let is_short = || {

@@ -5,6 +5,7 @@ use crate::condition::{CONDITION_DEPTH_MAX, Condition};
 use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
 use crate::objects::ObjectCondition;
+use crate::placeholders;
 use crate::removals::{self, is_folder_name};
 use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT, RULES_MAX, Rule};
 use gauntlet_smtp::address::is_mailbox;
@@ -27,7 +28,9 @@ pub(crate) fn check(rules: &[Rule], groups: &Groups) -> Result<Vec<Finding>, Pol
         }
         check_rule(rule, groups)?;
     }
-    Ok(unreachable_rules(rules))
+    let mut warnings = unreachable_rules(rules);
+    warnings.extend(placeholders::unknown(rules));
+    Ok(warnings)
 }
 
 fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {

@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use gauntlet_mail::address::{Mailbox, mailboxes};
 use gauntlet_mail::header::decode_words;
+use gauntlet_mail::html::Places;
 use gauntlet_mail::{Envelope, Evidence, Header, Message, Part, Url, UrlSource, View};
 
 use crate::document::{CallError, Document, Function, Functions, Texts, UriDetail, name_hash};
@@ -32,6 +33,9 @@ pub struct NativeDocument<'m> {
     /// The names of the fields, by [`name_hash`].
     names: OnceCell<[bool; 256]>,
     body: OnceCell<Body>,
+    /// Where the invisible text of pages stands in their sources, in the order of the texts: asked
+    /// for when a rule fires on such text.
+    invisible: OnceCell<Vec<(u16, Places)>>,
     sources: OnceCell<Vec<u16>>,
     uris: OnceCell<Vec<UriText>>,
     details: OnceCell<Vec<(Vec<u8>, UriDetail)>>,
@@ -61,8 +65,8 @@ enum Source {
     Subject,
     /// The visible text of this part.
     Shown(u16),
-    /// Hidden text, which begins at this byte of the part's source.
-    Hidden(u16, u32),
+    /// The piece of the part's invisible text that begins and ends at these bytes of it.
+    Hidden(u16, u32, u32),
 }
 
 /// A form of a URL.
@@ -81,6 +85,7 @@ impl<'m> NativeDocument<'m> {
             envelope,
             names: OnceCell::new(),
             body: OnceCell::new(),
+            invisible: OnceCell::new(),
             sources: OnceCell::new(),
             uris: OnceCell::new(),
             details: OnceCell::new(),
@@ -100,7 +105,7 @@ impl<'m> NativeDocument<'m> {
                 for run in &page.hidden {
                     let range = run.range.start as usize..run.range.end as usize;
                     let hidden = page.invisible.get(range).unwrap_or_default();
-                    body.add(hidden, Source::Hidden(text.index, run.offset));
+                    body.add(hidden, Source::Hidden(text.index, run.range.start, run.range.end));
                 }
             }
             body
@@ -423,9 +428,10 @@ impl NativeDocument<'_> {
                 let part = self.message.parts().get(usize::from(index));
                 (View::Text, index, part.and_then(Part::shown_text).unwrap_or_default())
             }
-            // Its words come later in the source, which has tags and references between them.
-            Source::Hidden(index, offset) => {
-                return Evidence::new(View::Html, index, offset as usize, found.trim_ascii_end());
+            Source::Hidden(index, start, end) => {
+                let page = self.message.parts().get(usize::from(index)).and_then(Part::rendered);
+                let text = page.and_then(|page| page.invisible.get(start as usize..end as usize));
+                (View::Html, index, text.unwrap_or_default())
             }
         };
         let mut positions = Vec::new();
@@ -436,8 +442,29 @@ impl NativeDocument<'_> {
         let last = (start + found.len()).min(positions.len()).checked_sub(1);
         let end = last.and_then(|last| positions.get(last)).map_or(first, |at| at + 1);
         let matched = text.as_bytes().get(first..end.max(first)).unwrap_or_default();
-        let at = Evidence::new(view, index, first, matched);
-        if view == View::Header { at.named("subject") } else { at }
+        match paragraph.of {
+            Source::Subject => Evidence::new(view, index, first, matched).named("subject"),
+            Source::Shown(_) => Evidence::new(view, index, first, matched),
+            Source::Hidden(_, piece, _) => {
+                let place = |at: usize| self.hidden_place(index, piece as usize + at);
+                let from = place(first);
+                let mut evidence = Evidence::new(view, index, from, matched);
+                // The source has tags and references between and for the words.
+                let to = end.checked_sub(1).map_or(from, |last| place(last) + 1);
+                evidence.length = u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX);
+                evidence
+            }
+        }
+    }
+
+    /// Where in a page's source this byte of its invisible text stands.
+    fn hidden_place(&self, index: u16, at: usize) -> usize {
+        let places = self.invisible.get_or_init(|| {
+            let pages = self.message.texts().map(|text| (text.index, text.part));
+            pages.filter_map(|(index, part)| Some((index, part.invisible_places()?))).collect()
+        });
+        let page = places.iter().find(|(of, _)| *of == index);
+        page.map_or(0, |(_, places)| places.source_offset(at))
     }
 }
 
@@ -502,6 +529,29 @@ mod tests {
             let range = at.offset as usize..(at.offset + at.length) as usize;
             assert_eq!(text.get(range), Some(at.text.as_str()), "{rule}");
         }
+    }
+
+    #[test]
+    fn each_hit_in_hidden_text_has_its_own_place() {
+        let rules = "body A /verify your/\nbody B /password/\nbody C /e-mail address/\n\
+            score A 1\nscore B 1\nscore C 1\n";
+        let page = "<p>Seen, and &amp; plain.</p>\n<div style=\"display:none\">Some words; please \
+            verify   your\n <b>e-mail</b> address. And <i>your password</i></div>\
+            <noframes>password</noframes>\n";
+        let raw = format!("Subject: x\nContent-Type: text/html\n\n{page}");
+        let found = hits(rules, &raw);
+        let place = |rule: &str| {
+            let evidence = &found.iter().find(|(name, _)| name == rule).unwrap().1[0];
+            assert_eq!((evidence.view, evidence.part), (View::Html, 0));
+            let from = evidence.offset as usize;
+            (evidence.text.clone(), page[from..from + evidence.length as usize].to_owned())
+        };
+        let same = |text: &str| (text.to_owned(), text.to_owned());
+        assert_eq!(place("A"), ("verify your".to_owned(), "verify   your".to_owned()));
+        assert_eq!(place("B"), same("password"));
+        assert_eq!(place("C"), ("e-mail address".to_owned(), "e-mail</b> address".to_owned()));
+        let at = |rule: &str| found.iter().find(|(name, _)| name == rule).unwrap().1[0].offset;
+        assert_eq!(at("B") as usize, page.find("password").unwrap());
     }
 
     #[test]

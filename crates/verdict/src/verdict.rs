@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::data_loss::DataLoss;
 use crate::listed_url::ListedUrl;
 
-/// The kinds of item, from harmless to unjudgeable. The order is that of severity.
+/// The kinds of item, from harmless to unjudgeable; [`Class::severity`] says which is worse.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -32,7 +32,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Every class, in order of severity.
+    /// Every class, from harmless to unjudgeable.
     pub const ALL: [Class; 7] = [
         Class::Ham,
         Class::Bulk,
@@ -42,6 +42,20 @@ impl Class {
         Class::Malware,
         Class::Unscannable,
     ];
+
+    /// How severe it is, from 0: known harm is worse than what cannot be judged, and that is worse
+    /// than all else.
+    pub fn severity(self) -> usize {
+        match self {
+            Class::Ham => 0,
+            Class::Bulk => 1,
+            Class::Suspect => 2,
+            Class::Spam => 3,
+            Class::Unscannable => 4,
+            Class::Phishing => 5,
+            Class::Malware => 6,
+        }
+    }
 
     /// The name in JSON, headers and policies: `ham`, `bulk`, ...
     pub fn name(self) -> &'static str {

@@ -21,6 +21,7 @@ use super::token::{Tag, Token, Tokenizer};
 use crate::limits::Limits;
 use crate::url::UrlSource;
 
+pub use self::flow::Places;
 pub use super::style::HiddenReasons;
 
 /// Open elements that are kept track of.
@@ -103,28 +104,25 @@ pub struct Structure {
 /// Renders `source`; at most [`Limits::text_bytes_max`] bytes of text and [`Limits::urls_max`]
 /// links.
 pub fn render(source: &str, limits: &Limits) -> Rendered {
-    let mut renderer = Renderer {
-        source,
-        links_max: limits.urls_max as usize,
-        visible: TextFlow::new(limits),
-        hidden_flow: TextFlow::new(limits),
-        out: Rendered::default(),
-        stack: Vec::new(),
-        open_counts: [0; ELEMENTS],
-        lists: Vec::new(),
-        style: Style::default(),
-        reasons: HiddenReasons::default(),
-        last_start: Element::Other,
-        stylesheet: StyleSheet::default(),
-    };
-    renderer.visible.text.reserve(source.len() / 4);
-    for (token, range) in Tokenizer::new(source.as_bytes()) {
+    rendered_by(Renderer::new(source, limits)).finish()
+}
+
+/// Where in `source` the bytes of [`Rendered::invisible`] stand. Renders once more, since few pages
+/// are asked for this.
+pub fn invisible_places(source: &str, limits: &Limits) -> Places {
+    let mut renderer = Renderer::new(source, limits);
+    renderer.hidden_flow.places = Some(Places::default());
+    rendered_by(renderer).hidden_flow.places.unwrap_or_default()
+}
+
+fn rendered_by(mut renderer: Renderer<'_>) -> Renderer<'_> {
+    for (token, range) in Tokenizer::new(renderer.source.as_bytes()) {
         renderer.token(token, range);
     }
     while !renderer.stack.is_empty() {
         renderer.pop();
     }
-    renderer.finish()
+    renderer
 }
 
 /// A number of bytes that the text (visible or hidden) rendered of so long a source does not
@@ -162,6 +160,27 @@ struct Renderer<'a> {
     stylesheet: StyleSheet,
 }
 
+impl<'a> Renderer<'a> {
+    fn new(source: &'a str, limits: &Limits) -> Self {
+        let mut renderer = Renderer {
+            source,
+            links_max: limits.urls_max as usize,
+            visible: TextFlow::new(limits),
+            hidden_flow: TextFlow::new(limits),
+            out: Rendered::default(),
+            stack: Vec::new(),
+            open_counts: [0; ELEMENTS],
+            lists: Vec::new(),
+            style: Style::default(),
+            reasons: HiddenReasons::default(),
+            last_start: Element::Other,
+            stylesheet: StyleSheet::default(),
+        };
+        renderer.visible.text.reserve(source.len() / 4);
+        renderer
+    }
+}
+
 impl Renderer<'_> {
     fn token(&mut self, token: Token<'_>, range: Range<usize>) {
         match token {
@@ -193,7 +212,7 @@ impl Renderer<'_> {
 
     fn hidden_text(&mut self, text: &str, offset: usize, reasons: HiddenReasons) {
         let before = self.hidden_flow.text.len();
-        self.hidden_flow.write(text, false);
+        self.hidden_flow.write_at(offset, text, false);
         let after = self.hidden_flow.text.len();
         if before == after {
             return;
@@ -379,6 +398,22 @@ mod tests {
                 (HiddenReasons::DISPLAY, "\tcell"),
             ]
         );
+    }
+
+    #[test]
+    fn every_word_of_invisible_text_has_its_place() {
+        let source = "<p>seen</p><div style='display:none'> gone  &amp;\n <b>de</b>ep \u{a0}it \
+                      \u{c4}\u{f6} <img alt='a cat'>is</div><p>seen<noframes>not so</noframes>";
+        let page = rendered(source);
+        assert_eq!(page.invisible, "gone & deep it \u{c4}\u{f6} a catis\nnot so");
+        let places = invisible_places(source, &Limits::default());
+        let words = ["gone", "&", "de", "ep", "it", "\u{c4}\u{f6}", "a", "cat", "is", "not", "so"];
+        for word in words {
+            let at = page.invisible.find(word).unwrap();
+            let found = places.source_offset(at);
+            assert!(source[found..].starts_with(word), "{word}: {:?}", &source[found..]);
+        }
+        assert_eq!(Places::default().source_offset(7), 0);
     }
 
     #[test]

@@ -20,6 +20,30 @@ pub(super) struct TextFlow {
     pub(super) marker: String,
     pub(super) bytes_max: usize,
     pub(super) full: bool,
+    /// Where each piece was written from, if that is asked for.
+    pub(super) places: Option<Places>,
+}
+
+/// Where in the source the pieces of a text stand.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places {
+    /// Offsets in the text and in the source at which a piece begins, in order.
+    pieces: Vec<(u32, u32)>,
+    /// Where in the source what is written now comes from.
+    pub(super) source_at: usize,
+}
+
+impl Places {
+    /// The byte of the source that this byte of the text was written from. A gap between pieces
+    /// has none, and is counted to the piece before it.
+    pub fn source_offset(&self, at: usize) -> usize {
+        let next = self.pieces.partition_point(|piece| piece.0 as usize <= at);
+        let Some(&(text, source)) = next.checked_sub(1).and_then(|i| self.pieces.get(i)) else {
+            return 0;
+        };
+        let after = self.pieces.get(next).map_or(usize::MAX, |piece| piece.1 as usize);
+        (source as usize + (at - text as usize)).min(after)
+    }
 }
 
 /// Bytes that end a run that can be copied: white space, `&`, and the first byte of U+00A0.
@@ -43,7 +67,16 @@ impl TextFlow {
             marker: String::new(),
             bytes_max: limits.text_bytes_max as usize,
             full: false,
+            places: None,
         }
+    }
+
+    /// What is written next comes from this byte of the source.
+    pub(super) fn write_at(&mut self, offset: usize, source: &str, preserves_whitespace: bool) {
+        if let Some(places) = &mut self.places {
+            places.source_at = offset;
+        }
+        self.write(source, preserves_whitespace);
     }
 
     pub(super) fn gap_for(&mut self, breaks: Break) {
@@ -65,7 +98,8 @@ impl TextFlow {
             if end > at {
                 self.write_plain(source.get(at..end).unwrap_or_default());
             }
-            at = end;
+            let start = std::mem::replace(&mut at, end);
+            self.pass(end - start);
             match bytes.get(at) {
                 None => {}
                 Some(b'&') => at += self.write_reference(&bytes[at..]),
@@ -86,6 +120,14 @@ impl TextFlow {
                     at += 1;
                 }
             }
+            self.pass(at - end);
+        }
+    }
+
+    /// So many bytes of the source are done.
+    fn pass(&mut self, bytes: usize) {
+        if let Some(places) = &mut self.places {
+            places.source_at += bytes;
         }
     }
 
@@ -126,6 +168,9 @@ impl TextFlow {
         if !self.marker.is_empty() {
             self.text.push_str(&self.marker);
             self.marker.clear();
+        }
+        if let Some(places) = &mut self.places {
+            places.pieces.push((self.text.len() as u32, places.source_at as u32));
         }
         self.text.push_str(text);
     }
