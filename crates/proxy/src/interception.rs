@@ -81,7 +81,10 @@ impl Carrier {
         let server = self.tunnel.server.as_mut();
         let (bytes, said) = match first(&mut stream, server, idle_max, hello_max).await {
             First::Client(bytes, said) => (bytes, said),
-            First::Nobody => return,
+            First::Nobody => {
+                self.tunnel.exchange.cut_by = Some("the time limit: nothing passed");
+                return;
+            }
             First::Server(bytes) => return self.server_first(stream, bytes).await,
         };
         self.speaks_tls = !bytes.is_empty() && may_be_tls(&bytes);

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::data_loss::DataLoss;
 use crate::listed_url::ListedUrl;
 
-/// The kinds of item, from harmless to unjudgeable; [`Class::severity`] says which is worse.
+/// The kinds of item, from harmless to unjudgeable. By severity: ham, bulk, suspect, spam,
+/// unscannable, phishing, malware.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
