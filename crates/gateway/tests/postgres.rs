@@ -149,8 +149,9 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        child.wait().unwrap().success()
+        // It ends at once where it cannot connect.
+        let written = child.stdin.take().unwrap().write_all(text.as_bytes());
+        child.wait().unwrap().success() && written.is_ok()
     }
 }
 
