@@ -222,10 +222,7 @@ pub enum Day {
 impl TimeCondition {
     /// Whether this Unix time in seconds is inside.
     pub fn contains(&self, unix: i64) -> bool {
-        let local = unix + self.utc_offset_minutes * 60;
-        let minute = local.rem_euclid(DAY_SECONDS) / 60;
-        // 1 January 1970 was a Thursday.
-        let weekday = (local.div_euclid(DAY_SECONDS) + 3).rem_euclid(7);
+        let (weekday, minute) = self.local(unix);
         let (from, to) = (i64::from(self.from.0), i64::from(self.to.0));
         let inside =
             if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to };
@@ -235,12 +232,17 @@ impl TimeCondition {
     /// Weekday and time of day as the condition counts them, as in `Mon 09:01`.
     pub(crate) fn describe(&self, unix: i64) -> String {
         const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-        let local = unix + self.utc_offset_minutes * 60;
-        let minute = local.rem_euclid(DAY_SECONDS) / 60;
-        // 1 January 1970 was a Thursday.
-        let weekday = (local.div_euclid(DAY_SECONDS) + 3).rem_euclid(7);
+        let (weekday, minute) = self.local(unix);
         let day = usize::try_from(weekday).ok().and_then(|day| DAYS.get(day)).unwrap_or(&"");
         format!("{day} {:02}:{:02}", minute / 60, minute % 60)
+    }
+
+    /// Day of the week, from 0 for Monday, and minute of the day.
+    fn local(&self, unix: i64) -> (i64, i64) {
+        let local = unix + self.utc_offset_minutes * 60;
+        // 1 January 1970 was a Thursday.
+        let weekday = (local.div_euclid(DAY_SECONDS) + 3).rem_euclid(7);
+        (weekday, local.rem_euclid(DAY_SECONDS) / 60)
     }
 }
 
@@ -277,5 +279,8 @@ mod tests {
         };
         assert!(night.contains(0) && night.contains(23 * 3600) && !night.contains(12 * 3600));
         assert!(!night.contains(86_400), "that is a Friday");
+        assert_eq!(night.describe(86_400 + 23 * 3600 + 61), "Fri 23:01");
+        let west = TimeCondition { utc_offset_minutes: -60, ..night };
+        assert_eq!((west.describe(0).as_str(), west.contains(0)), ("Wed 23:00", false));
     }
 }
