@@ -1,8 +1,9 @@
 //! A copy of a node's data folder, made while the node runs, and the way back.
 //!
 //! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers
-//! continue), everything else file by file. Databases come first: a pack of held mail only grows,
-//! and none is removed while it is copied ([`Keep`]), so every row in the copy has its records. The
+//! continue), everything else file by file. Databases come first, and files are looked for when
+//! they are copied: a pack of held mail only grows, one that is begun meanwhile is found, and none is
+//! removed while it is copied ([`Keep`]), so every row in the copy has its records. The
 //! spool is left out: messages in flight would be delivered a second time from a copy.
 //!
 //! [`MANIFEST`] is written last; a folder without it is not a complete backup. It has the hash of
@@ -100,14 +101,17 @@ pub fn back_up(
     let all = found.databases.iter().chain(&found.files);
     copy.total = all.map(|path| path.symlink_metadata().map_or(0, |seen| seen.len())).sum();
     for folder in &found.folders {
-        let name = copy.name_of(folder)?;
-        make_folder(&target.join(&name))?;
-        copy.backup.folders.push(name);
+        copy.folder(folder)?;
     }
     for path in &found.databases {
         copy.backup.databases += u64::from(copy.database(path)?);
     }
-    for path in &found.files {
+    let mut now = FoundFiles::default();
+    find(data, skip, 0, &mut now)?;
+    for folder in now.folders.iter().filter(|folder| !found.folders.contains(folder)) {
+        copy.folder(folder)?;
+    }
+    for path in &now.files {
         copy.backup.files += u64::from(copy.file(path)?);
     }
     // Everything that the manifest covers is durable before it.
@@ -141,6 +145,13 @@ impl Making<'_, '_> {
             what: "a name in the data folder",
             cause: format!("{} is no UTF-8; rename it or move it away", path.display()),
         })
+    }
+
+    fn folder(&mut self, path: &Path) -> Result<(), StoreError> {
+        let name = self.name_of(path)?;
+        make_folder(&self.target.join(&name))?;
+        self.backup.folders.push(name);
+        Ok(())
     }
 
     /// Copies a database; false if it was removed meanwhile, as days of the log are.
@@ -277,5 +288,23 @@ mod tests {
         assert_eq!(Backup::read(&target).unwrap(), made);
         let again = back_up(&data, &target, &[], 6, &mut |_, _, _| {}).unwrap_err();
         assert!(again.to_string().contains("not empty"), "{again}");
+    }
+
+    #[test]
+    fn a_pack_that_is_begun_while_databases_are_copied_is_in_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, target) = (folder.path().join("data"), folder.path().join("backup"));
+        let packs = data.join("quarantine/packs");
+        fs::create_dir_all(data.join("quarantine")).unwrap();
+        for name in ["a.db", "z.db"] {
+            crate::database::open_write(&data.join(name), &["CREATE TABLE t (x);"]).unwrap();
+        }
+        let mut begin_pack = |_, _, _| {
+            fs::create_dir_all(&packs).unwrap();
+            fs::write(packs.join("1.pack"), "held").unwrap();
+        };
+        let made = back_up(&data, &target, &[], 5, &mut begin_pack).unwrap();
+        assert_eq!((made.databases, made.files), (2, 1));
+        assert_eq!(fs::read(target.join("quarantine/packs/1.pack")).unwrap(), b"held");
     }
 }
