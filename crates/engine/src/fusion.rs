@@ -6,22 +6,29 @@
 //! points say and what the probability says. Where the probability says clearly that the message is
 //! good, a sum of small suspicions makes nothing of it; a rule that has the points of a class by
 //! itself is obeyed all the same, so that an administrator may rely on it and a rule about an
-//! attached program is not talked away by a friendly text. Without a classifier (or with
+//! attached program is not talked away by a friendly text; so are phishing rules together, if the
+//! sender pretends to be somebody else. Without a classifier (or with
 //! SpamAssassin's rules in their `local` profile) there is no probability, and the points alone
 //! decide.
 
 use std::sync::Arc;
 
+use gauntlet_mail::Hit;
 use gauntlet_verdict::{Class, Thresholds};
 
 use crate::filter::Findings;
+use crate::filters::sender;
+
+/// Points of rules about an imitated sender from which on phishing rules count together.
+const IMITATION_MIN: f64 = 2.0;
 
 /// The inputs of fusion, gathered from the findings.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Signals {
     /// Points of all rules that fired.
     pub rule_points: f64,
-    /// Points of the rule that gave most.
+    /// Points of the rule that gave most; of all phishing rules, if some say that the sender is not
+    /// who it seems: a forged name is itself what makes such a message look good.
     pub strongest: f64,
     /// Points of the phishing rules.
     pub phishing_points: f64,
@@ -42,13 +49,20 @@ impl Signals {
     pub(crate) fn of(findings: &Findings, counts: &dyn Fn(&Arc<str>) -> bool) -> Self {
         let hits = || findings.hits.iter().filter(|h| counts(&h.rule));
         let speaks = |list: &[Arc<str>], rule: &Arc<str>| list.iter().any(|r| Arc::ptr_eq(r, rule));
+        let of =
+            |list: &[Arc<str>]| hits().filter(|h| speaks(list, &h.rule)).map(|h| h.score).sum();
+        let phishing_points = rounded(of(&findings.phishing));
+        let imitates = |hit: &&Hit| sender::IMITATIONS.contains(&&*hit.rule);
+        let imitation: f64 = hits().filter(imitates).map(|h| h.score).sum();
+        let strongest = hits().map(|h| h.score).fold(0.0, f64::max);
         let forced_classes = findings.forced_classes.iter().filter(|c| counts(&c.1)).map(|c| c.0);
         Signals {
             rule_points: rounded(hits().map(|h| h.score).sum()),
-            strongest: hits().map(|h| h.score).fold(0.0, f64::max),
-            phishing_points: rounded(
-                hits().filter(|h| speaks(&findings.phishing, &h.rule)).map(|h| h.score).sum(),
-            ),
+            strongest: match imitation >= IMITATION_MIN {
+                true => strongest.max(phishing_points),
+                false => strongest,
+            },
+            phishing_points,
             bulk: findings.bulk.iter().any(counts),
             forced_class: forced_class(forced_classes),
             classifier: findings.classifier,
@@ -178,6 +192,8 @@ pub fn forced_class(classes: impl IntoIterator<Item = Class>) -> Option<Class> {
 
 #[cfg(test)]
 mod tests {
+    use gauntlet_mail::{Evidence, View};
+
     use super::*;
 
     fn assess(signals: &Signals) -> Assessment {
@@ -210,6 +226,22 @@ mod tests {
         assert!(p(0.0, -6.0) < 0.01);
         assert!(p(8.0, 8.0) > 0.99);
         assert!(p(1.0, 0.0) > p(0.0, 0.0) && p(0.0, 1.0) > p(0.0, 0.0));
+    }
+
+    #[test]
+    fn who_imitates_a_firm_is_not_excused_by_links_to_itself() {
+        let of = |rules: &[(&str, f64)]| {
+            let mut findings = Findings { classifier: Some(-9.0), ..Findings::default() };
+            for (name, score) in rules {
+                let name: Arc<str> = (*name).into();
+                findings.hit(&name, *score, &"".into(), Evidence::new(View::Raw, 0, 0, b"x"));
+                findings.phishing.push(name);
+            }
+            class(Signals::of(&findings, &|_| true))
+        };
+        assert_eq!(of(&[("FROM_NAME_BRAND", 2.5), ("LURE_IT_CONTO", 1.6)]), Class::Phishing);
+        assert_eq!(of(&[("PHISH_WORDS", 2.5), ("LURE_IT_CONTO", 1.6)]), Class::Ham);
+        assert_eq!(of(&[("FROM_NAME_BRAND", 2.5), ("LURE_IT_CONTO", 1.0)]), Class::Ham);
     }
 
     #[test]

@@ -16,6 +16,49 @@ const INSIDE_LABEL_BYTES_MIN: usize = 5;
 /// Labels of a host that are compared; real ones have few.
 const LABELS_MAX: usize = 12;
 
+/// Brands that are people's names, too ("Chase Miller").
+const PERSONS: [&str; 2] = ["chase", "norton"];
+/// Words of a firm: beside one of these the name of a person is the brand.
+const OF_A_FIRM: [&str; 17] = [
+    "360",
+    "account",
+    "accounts",
+    "alert",
+    "alerts",
+    "antivirus",
+    "bank",
+    "banking",
+    "billing",
+    "card",
+    "lifelock",
+    "online",
+    "renewal",
+    "security",
+    "service",
+    "support",
+    "team",
+];
+/// Words that local members of a group do not have in their domains, and forgeries of them do.
+const OF_A_LURE: [&str; 17] = [
+    "aktuell",
+    "anmeldung",
+    "banking",
+    "info",
+    "konto",
+    "kunde",
+    "kunden",
+    "kundenservice",
+    "login",
+    "news",
+    "online",
+    "portal",
+    "push",
+    "service",
+    "sicherheit",
+    "support",
+    "tan",
+];
+
 /// How a host imitates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Likeness {
@@ -37,12 +80,28 @@ pub struct Brand {
     pub labels: Vec<String>,
     /// Domains that are really its.
     pub domains: Vec<String>,
+    /// Registries in which local members of the group have names of their own
+    /// (`volksbank-stuttgart.de`).
+    pub registries: Vec<String>,
 }
 
 impl Brand {
-    /// Whether the host is one of the brand's, or below one.
+    /// Whether the host is one of the brand's, or below one, or that of a local member.
     pub fn owns(&self, host: &str) -> bool {
-        self.domains.iter().any(|domain| is_below(host, domain))
+        self.domains.iter().any(|domain| is_below(host, domain)) || self.has_member(host)
+    }
+
+    /// The brand's label beside other words, such as that of a town, in a registry of the group.
+    fn has_member(&self, host: &str) -> bool {
+        if self.registries.is_empty() {
+            return false;
+        }
+        let registrable = organizational_domain(host).and_then(|name| name.split_once('.'));
+        let Some((label, registry)) = registrable else { return false };
+        let mut words = label.split('-');
+        self.registries.iter().any(|known| known == registry)
+            && words.clone().any(|word| self.labels.iter().any(|label| label == word))
+            && !words.any(|word| OF_A_LURE.contains(&word))
     }
 }
 
@@ -61,7 +120,7 @@ impl Brands {
         Self::parse(include_str!("../data/brands.tsv"))
     }
 
-    /// Reads `name<TAB>labels<TAB>domains` lines; `#` begins a comment.
+    /// Reads `name<TAB>labels<TAB>domains[<TAB>registries]` lines; `#` begins a comment.
     pub fn parse(text: &str) -> Self {
         let mut brands = Vec::new();
         for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -76,6 +135,7 @@ impl Brands {
                 name: name.to_owned(),
                 labels: words(labels),
                 domains: words(domains),
+                registries: cells.next().map(words).unwrap_or_default(),
             });
         }
         let (mut by_label, mut long_labels) = (HashMap::new(), Vec::new());
@@ -115,10 +175,15 @@ impl Brands {
     /// The brand that a sender's display name mentions: one of its labels as a word of the name, or
     /// all the name without spaces.
     pub fn named(&self, display_name: &str) -> Option<&Brand> {
-        let folded = skeleton(&display_name.to_lowercase());
+        let lower = display_name.to_lowercase();
+        let folded = skeleton(&lower);
         let joined: String = folded.chars().filter(|c| c.is_alphanumeric()).collect();
-        let words = folded.split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() >= 3);
-        let index = words.chain([&*joined]).find_map(|word| self.by_label.get(word))?;
+        let words = || folded.split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() >= 3);
+        let mut plain = lower.split(|c: char| !c.is_alphanumeric());
+        let is_firm = joined.len() < 8 || plain.any(|word| OF_A_FIRM.contains(&word));
+        let means = |word: &&str| is_firm || !PERSONS.contains(word);
+        let mut named = words().chain([&*joined]).filter(means);
+        let index = named.find_map(|word| self.by_label.get(word))?;
         self.brands.get(*index)
     }
 
@@ -268,8 +333,20 @@ mod tests {
             "groups.google.com",
             "mail.yahoo.co.jp",
             "target.example",
+            "sparkasse-koelnbonn.de",
+            "mail.berliner-sparkasse.de",
         ] {
             assert_eq!(imitated(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_group_have_domains_of_their_own_in_its_registries() {
+        let inside = Some(("Sparkasse".to_owned(), Likeness::Inside));
+        for host in
+            ["sparkasse-kundenservice.de", "sparkasse-koeln.com", "sparkasse.de.evil.example"]
+        {
+            assert_eq!(imitated(host), inside, "{host}");
         }
     }
 
@@ -280,5 +357,8 @@ mod tests {
         assert_eq!(named("PayPaI Support").as_deref(), Some("PayPal"));
         assert_eq!(named("Bank of America").as_deref(), Some("Bank of America"));
         assert_eq!(named("Ann Smith"), None);
+        assert_eq!(named("Chase Miller"), None, "a person");
+        assert_eq!(named("Chase").as_deref(), Some("Chase"));
+        assert_eq!(named("Norton Billing").as_deref(), Some("Norton"));
     }
 }

@@ -29,6 +29,15 @@ use crate::lookalike::{Brands, Likeness, organizational_domain};
 use crate::rule_registry::{Rule, RuleRegistry};
 use crate::scratch::Scratch;
 
+/// Rules that say that the sender pretends to be somebody else.
+pub(crate) const IMITATIONS: [&str; 5] = [
+    "FROM_NAME_OTHER_ADDRESS",
+    "FROM_NAME_OTHER_DOMAIN",
+    "FROM_NAME_BRAND",
+    "FROM_LOOKALIKE",
+    "FROM_BRAND_INSIDE",
+];
+
 /// Longer display names are prose, and hold many words.
 const NAME_BYTES_MAX: usize = 100;
 const DIGITS_MIN: usize = 5;
