@@ -180,10 +180,11 @@ pub fn layers(options: &Options) -> (pipeline::Settings, detect::Settings, Vec<S
     layers.protocols.http.stored_body_limit = layers.streams.depth.into();
     layers.streams.hosts = layers.packets.hosts.clone();
     if let Some(checksums) = options.checksums {
-        if checksums {
-            layers.packets.checksums = Checksums::All;
-        }
         layers.streams.validate_checksums = checksums;
+    }
+    // Only streams that validate count the wrong ones by which `auto` decides.
+    if !layers.streams.validate_checksums && layers.packets.checksums == Checksums::Auto {
+        layers.packets.checksums = Checksums::All;
     }
     (layers, detection, unknown)
 }

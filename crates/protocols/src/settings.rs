@@ -58,6 +58,9 @@ pub struct Settings {
     /// Ports that replace those of a protocol's probing functions (`detection-ports.dp`), for one
     /// carrier (`dns.tcp.detection-ports.dp`) or for all, which goes before.
     pub ports: BTreeMap<(Protocol, Option<Carrier>), Vec<u16>>,
+    /// Bytes of a stream that are put together once it is known to be of this protocol
+    /// (`stream-depth`), 0 for no limit; of others the stream's own depth holds.
+    pub stream_depths: BTreeMap<Protocol, u64>,
     /// Frames are kept, with their bytes: there are rules about them.
     pub frames: bool,
     /// Names of the frames that are kept, without their protocols; empty: all.
@@ -87,6 +90,7 @@ impl Default for Settings {
             tls: tls::Settings::default(),
             enip_transactions_max: 1024,
             ports: BTreeMap::new(),
+            stream_depths: [(Protocol::Smb, 0), (Protocol::Pgsql, 0)].into(),
             frames: false,
             frame_names: BTreeSet::new(),
             hashes: HashSettings::default(),
@@ -133,6 +137,9 @@ impl Settings {
             };
             return self.set_ports(protocol, carrier, value);
         }
+        if let Some(protocol) = rest.strip_suffix(".stream-depth") {
+            return self.set_depth(protocol, value);
+        }
         let rest = rest.replace(".tcp.", ".").replace(".udp.", ".");
         rest.strip_suffix(".enabled").is_some_and(|protocol| self.enable(protocol, value))
     }
@@ -150,6 +157,19 @@ impl Settings {
         true
     }
 
+    /// Only these three have a depth of their own.
+    fn set_depth(&mut self, protocol: &str, value: &str) -> bool {
+        let protocol = Protocol::of_name(protocol);
+        let has_one = |p: &Protocol| matches!(p, Protocol::Smb | Protocol::Pop3 | Protocol::Pgsql);
+        let (Some(protocol), Some(bytes)) =
+            (protocol.filter(has_one), gauntlet_packet::units::bytes(value))
+        else {
+            return false;
+        };
+        self.stream_depths.insert(protocol, bytes);
+        true
+    }
+
     fn enable(&mut self, protocol: &str, value: &str) -> bool {
         let name = if protocol == "http" { "http1" } else { protocol };
         let Some(protocol) = Protocol::of_name(name) else { return false };
@@ -163,5 +183,20 @@ impl Settings {
             _ => self.disabled.insert(protocol),
         };
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_with_a_stream_depth_of_their_own() {
+        let mut settings = Settings::default();
+        assert_eq!(settings.stream_depths.get(&Protocol::Smb), Some(&0), "no limit");
+        assert!(settings.set("app-layer.protocols.smb.stream-depth", "2 MiB"));
+        assert_eq!(settings.stream_depths.get(&Protocol::Smb), Some(&(2 << 20)));
+        assert!(!settings.set("app-layer.protocols.ssh.stream-depth", "0"));
+        assert!(!settings.set("app-layer.protocols.smb.stream-depth", "much"));
     }
 }

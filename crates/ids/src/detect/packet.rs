@@ -383,15 +383,21 @@ fn checksum(packet: &Packet, of: ChecksumOf) -> Option<bool> {
     }
 }
 
+/// As Suricata 8.0.6 reads them: nothing holds for a packet without tags, and the place behind the
+/// innermost tag has the id 0.
 fn vlan(ids: &[u16], layer: ElementIndex, compare: &Compare) -> bool {
     let holds = |id: &u16| compare.holds(u64::from(*id));
+    if ids.is_empty() {
+        return false;
+    }
     match layer {
         ElementIndex::Any => ids.iter().any(holds),
         ElementIndex::All => ids.iter().all(holds),
-        ElementIndex::AllOne => !ids.is_empty() && ids.iter().all(holds),
+        ElementIndex::AllOne => ids.iter().all(holds),
         ElementIndex::Count(wanted) => {
             wanted.holds(ids.iter().filter(|id| holds(id)).count() as u64)
         }
+        ElementIndex::At(place) if usize::try_from(place) == Ok(ids.len()) => compare.holds(0),
         ElementIndex::At(place) => {
             let from = if place < 0 { ids.len() as i64 } else { 0 };
             let place = usize::try_from(from + i64::from(place)).ok();
@@ -504,4 +510,19 @@ fn protocol_holds(check: &AppProtocolCheck, facts: &Facts<'_>) -> bool {
 /// Whether a protocol has this name in rules: `http` is HTTP of any version.
 fn is_called(protocol: Protocol, name: &str) -> bool {
     gauntlet_protocols::ProtocolSet::of_name(name).is_some_and(|set| set.has(protocol))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_behind_the_innermost_tag_has_the_id_0() {
+        let (other, less) = (Compare::NotEqual(200), Compare::Less(400));
+        let at = ElementIndex::At;
+        assert!(vlan(&[6], at(1), &other) && vlan(&[6], at(1), &less));
+        assert!(!vlan(&[6], at(2), &other) && !vlan(&[], at(0), &other));
+        assert!(vlan(&[6, 200], at(-2), &other) && !vlan(&[6, 200], at(1), &other));
+        assert!(!vlan(&[], ElementIndex::All, &other) && vlan(&[6, 7], ElementIndex::All, &other));
+    }
 }

@@ -34,6 +34,9 @@ pub struct Settings {
     pub guess_max: u32,
 }
 
+/// The most that `packet-alert-max` may be.
+const PACKET_ALERT_MAX: usize = 255;
+
 impl Default for Settings {
     fn default() -> Self {
         Self { packet_alert_max: 15, inline: false, guess_transaction: false, guess_max: 4 }
@@ -45,7 +48,10 @@ impl Settings {
     pub fn set(&mut self, key: &str, value: &str) -> bool {
         let value = value.trim();
         match key {
-            "packet-alert-max" => put(&mut self.packet_alert_max, value.parse().ok()),
+            "packet-alert-max" => put(
+                &mut self.packet_alert_max,
+                value.parse().ok().filter(|max| (1..=PACKET_ALERT_MAX).contains(max)),
+            ),
             "detect.guess-applayer-tx" => {
                 put(&mut self.guess_transaction, Some(matches!(value, "yes" | "true" | "on" | "1")))
             }

@@ -346,6 +346,10 @@ impl Stages {
             session.raw_done(direction, asked);
         }
         self.note_first(flow, packet, direction);
+        if learned.is_made() {
+            // Only a captured packet takes its flow out of inspection (`bypass`).
+            flow.upper.detection.bypassed = false;
+        }
         self.act(flow, &verdict);
         if verdict.dropped_by.is_some() {
             self.fate.drop(DropCause::Rule);

@@ -241,6 +241,8 @@ impl Conversation {
                 if server { Known::Is(protocol) } else { known }
             }
         };
+        let depth = self.known.protocol().and_then(|p| self.settings.stream_depths.get(&p));
+        orders.wishes.depth = depth.copied().or(orders.wishes.depth);
         let side = self.side_mut(direction);
         (side.completed, side.decided) = (true, true);
         let mut direction = direction;
