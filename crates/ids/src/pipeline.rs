@@ -97,7 +97,7 @@ pub struct Event<'a> {
 impl Event<'_> {
     /// The packet and its flow, as other events have them.
     pub fn moment(&self) -> Moment<'_> {
-        Moment { packet: self.packet, source: self.flow.source, link: self.link, flow: self.view }
+        Moment { packet: self.packet, link: self.link, flow: self.view }
     }
 
     /// The alerts, in order.

@@ -109,6 +109,9 @@ pub enum PacketSource {
     Defragmented,
     /// Made up when a flow ended with data that nobody had inspected.
     FlowEnd,
+    /// Made up to inspect what was acknowledged before the protocol of a flow changes, or before
+    /// nothing more of it is inspected.
+    Flush,
 }
 
 /// The captured packet around an inner one, however deep (Suricata's root).

@@ -134,7 +134,7 @@ pub(super) fn of_packet(
         line.number("icmp_type", icmp.kind);
         line.number("icmp_code", icmp.code);
     }
-    line.string("pkt_src", moment.source.unwrap_or_else(|| source(packet.source)));
+    line.string("pkt_src", source(packet.source));
     options(settings, rules, moment, direction, way, &mut line);
     line
 }
@@ -233,6 +233,7 @@ pub(super) fn source(source: PacketSource) -> &'static str {
         PacketSource::Tunnel(kind) => kind,
         PacketSource::Defragmented => "defrag",
         PacketSource::FlowEnd => "stream (flow timeout)",
+        PacketSource::Flush => "stream (detect/log)",
     }
 }
 

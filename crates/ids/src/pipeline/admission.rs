@@ -140,7 +140,7 @@ impl Pipeline {
             Decided::Refused(why @ Refusal::Rule(rule)) => (Some(rule), why.reason()),
             Decided::Refused(why) => (None, why.reason()),
         };
-        let moment = Moment { packet, source: None, link: self.stages.link, flow: None };
+        let moment = Moment { packet, link: self.stages.link, flow: None };
         observer.decided(&GateDecision {
             moment,
             rule: number.map(|number| gate.name(number)),

@@ -1,15 +1,12 @@
 //! What was learned of a packet on its way to detection, and the moment that observers are told of.
 
-use gauntlet_packet::flow::{Flow, PacketFacts, Pseudo};
+use gauntlet_packet::flow::{Flow, PacketFacts};
 use gauntlet_packet::tcp::Outcome;
 use gauntlet_packet::{Link, Packet};
 use gauntlet_protocols::PacketEvent;
 
 use super::Upper;
 use super::observer::{FlowView, Moment};
-
-/// Names of made-up packets before a change of protocol, as EVE has it.
-const FLUSH: &str = "stream (detect/log)";
 
 /// What was learned of a packet on its way to detection.
 pub(super) struct Learned {
@@ -43,7 +40,6 @@ pub(super) fn moment<'a>(
     learned: &Learned,
     link: Option<Link>,
 ) -> Moment<'a> {
-    let source = (learned.facts.pseudo == Some(Pseudo::Flush)).then_some(FLUSH);
     let view = FlowView {
         core: &flow.core,
         direction: learned.facts.direction,
@@ -51,5 +47,5 @@ pub(super) fn moment<'a>(
         conversation: flow.upper.conversation.as_deref(),
         original: flow.upper.original,
     };
-    Moment { packet, source, link, flow: Some(view) }
+    Moment { packet, link, flow: Some(view) }
 }

@@ -160,8 +160,6 @@ pub struct FlowFields<'a> {
     pub to_server: Option<bool>,
     /// The packet is dropped.
     pub is_dropped: bool,
-    /// Where the packet comes from, if not what it says itself.
-    pub source: Option<&'static str>,
 }
 
 /// A flow as it is with the packet at hand.
@@ -186,8 +184,6 @@ pub struct FlowView<'a> {
 pub struct Moment<'a> {
     /// The packet.
     pub packet: &'a Packet,
-    /// What it was made up for, if not at the flow's end ([`Packet::source`]).
-    pub source: Option<&'static str>,
     /// What the captured frame begins with.
     pub link: Option<Link>,
     /// Its flow.

@@ -108,7 +108,7 @@ impl Stages {
         if verdict.dropped_by.is_some() {
             self.fate.drop(DropCause::Rule);
         }
-        let moment = Moment { packet, source: None, link: self.link, flow: None };
+        let moment = Moment { packet, link: self.link, flow: None };
         self.tell(moment, FlowFields::default(), &verdict, observer);
         if self.wishes.anomalies {
             anomalies(moment, &Outcome::default(), &[], observer);
@@ -361,7 +361,6 @@ impl Stages {
             protocol: flow.upper.protocol_name(),
             to_server: Some(direction == Direction::ToServer),
             is_dropped: verdict.dropped_by.is_some(),
-            source: moment.source,
         };
         self.tell(moment, fields, &verdict, observer);
         self.tell_drop(moment, &learned.outcome, Some(&verdict), observer);
@@ -423,8 +422,8 @@ impl Stages {
         verdict: Option<&Verdict>,
         observer: &mut dyn Observer,
     ) {
-        let is_captured = moment.source.is_none() && moment.packet.source != PacketSource::FlowEnd;
-        if !self.program.settings.inline || !is_captured {
+        let made = matches!(moment.packet.source, PacketSource::FlowEnd | PacketSource::Flush);
+        if !self.program.settings.inline || made {
             return;
         }
         let flow_drops = moment.flow.is_some_and(|flow| flow.core.drops);

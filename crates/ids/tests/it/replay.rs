@@ -349,6 +349,24 @@ fn http2_begins_in_the_segment_of_the_upgrade() {
     assert_eq!(talk.alerts(rule, &[], false), [(8, 1)]);
 }
 
+/// Before a flow's protocol changes, what was acknowledged is inspected; what the client has begun
+/// to say in the next one waits for its acknowledgement.
+#[test]
+fn what_is_not_acknowledged_is_not_inspected_before_a_change() {
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2f, 1, 0, 0, 0]].concat();
+    let message = [&[1, 0, 0, u8::try_from(body.len()).unwrap()][..], &body].concat();
+    let hello = [&[22, 3, 1, 0, u8::try_from(message.len()).unwrap()][..], &message].concat();
+    let mut talk = Talk::new(8080);
+    talk.handshake();
+    talk.says(true, b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n");
+    talk.says(false, b"HTTP/1.1 200 OK\r\n\r\n");
+    talk.tcp(true, 0x18, &hello);
+    talk.tcp(false, 0x10, b"");
+    talk.tcp(true, 0x10, b"");
+    let rule = "alert tcp any any -> any any (flow:to_server; content:\"|c0 2f|\"; sid:1;)\n";
+    assert_eq!(talk.alerts(rule, &[], false), [(10, 1)]);
+}
+
 /// The request of HTTP/1 that asks for HTTP/2 is the first transaction, its settings are the next.
 #[test]
 fn an_upgraded_request_is_the_first_transaction() {

@@ -137,7 +137,8 @@ fn made_up(
         reused: false,
         pseudo: Some(pseudo),
     };
-    (frame(core, source, destination, tcp, time), facts)
+    let made_for = if flush { PacketSource::Flush } else { PacketSource::FlowEnd };
+    (Packet { source: made_for, ..frame(core, source, destination, tcp, time) }, facts)
 }
 
 /// Headers of IP and TCP with right checksums, and no payload.
@@ -196,7 +197,6 @@ fn frame(core: &FlowCore, source: End, destination: End, mut tcp: Tcp, time: Tim
     };
     Packet {
         time,
-        source: PacketSource::FlowEnd,
         vlan: core.vlan.iter().copied().take_while(|&id| id != 0).collect(),
         ip: Some(ip),
         transport: Transport::Tcp(tcp),
