@@ -5,7 +5,8 @@
 
 `stages.json` names what one message takes, in microseconds (from `gauntlet bench compare`), and what
 each thread that is one alone takes for a message and for a batch (`gauntlet bench store`,
-`examples/hold_rate`). Standard input is the trace of scans (`cost_us` of each message), which is
+`examples/hold_rate`, at two lengths of a batch), how long it gathers messages for one that is not
+full (`gather_us`), and how long it waits for the disk (`sync_us`). Standard input is the trace of scans (`cost_us` of each message), which is
 replayed. Messages wait for cores in turn; a thread that is one alone takes all that waits for it,
 batch after batch, on one core. Locks are threads of that kind without batches. Prints messages/s for
 1 to 64 cores, what is busiest, and the Universal Scalability Law fitted to them.
@@ -26,7 +27,7 @@ class Single:
 
     def __init__(self, name, spec):
         self.name, self.message, self.batch = name, spec["message_us"], spec.get("batch_us", 0)
-        self.wait = spec.get("batch_wait_us", 0)
+        self.wait, self.sync = spec.get("gather_us", 0), spec.get("sync_us", 0)
         self.batch_max, self.share = spec.get("batch_max", 1), spec.get("share", 1.0)
         self.waiting, self.running, self.busy = deque(), False, 0.0
 
@@ -46,6 +47,10 @@ def simulate(cores, stages, trace):
     def on_core(us, then):
         ready.append((us, then))
 
+    def next_core(us, then):
+        """As the system's scheduler does for a thread that has slept."""
+        ready.appendleft((us, then))
+
     def begin(message):
         scan = trace[message % len(trace)] * stages["scan_factor"]
         held = (message * 0.6180339887) % 1.0 < stages["held_share"]
@@ -59,6 +64,13 @@ def simulate(cores, stages, trace):
             run(single)
 
     def run(single):
+        # Who has less than a batch waits for more, without a core.
+        if single.wait and len(single.waiting) < single.batch_max:
+            at(now + single.wait, lambda: take(single))
+        else:
+            take(single)
+
+    def take(single):
         batch = [single.waiting.popleft() for _ in range(min(len(single.waiting), single.batch_max))]
         us = single.batch + single.message * len(batch)
         single.busy += us
@@ -72,7 +84,7 @@ def simulate(cores, stages, trace):
                 single.running = False
 
         # The disk is waited for without a core.
-        on_core(us, lambda: at(now + single.wait, ended) if single.wait else ended())
+        next_core(us, lambda: at(now + single.sync, ended) if single.sync else ended())
 
     def leave(name, message, held):
         nonlocal done, count
