@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | `BULK_UNSUBSCRIBE` | 0 bulk | a List-Unsubscribe field, and no way to post to a list |
 //! | `BULK_PRECEDENCE` | 0 bulk | `Precedence: bulk` or `junk`, and no way to post to a list |
-//! | `BULK_FEEDBACK` | 0 bulk | a Feedback-ID or CSA-Complaints field of a bulk mailing service |
+//! | `BULK_FEEDBACK` | 0 bulk | a CSA-Complaints field of a certified bulk mailing service |
 //!
-//! They give no points: a message with a low score is class bulk then, instead of ham. Lists that
+//! A Feedback-ID says nothing: services put one into codes, resets and receipts as well. They give
+//! no points: a message with a low score is class bulk then, instead of ham. Lists that
 //! people write to (List-Post), and answers (In-Reply-To), are personal mail and no bulk
 //! mail.
 
@@ -32,7 +33,7 @@ impl Bulk {
         Bulk {
             unsubscribe: rule("BULK_UNSUBSCRIBE", "Bulk mail with List-Unsubscribe"),
             precedence: rule("BULK_PRECEDENCE", "Precedence: bulk or junk"),
-            feedback: rule("BULK_FEEDBACK", "Bulk mail with Feedback-ID or CSA-Complaints"),
+            feedback: rule("BULK_FEEDBACK", "Bulk mail with CSA-Complaints"),
         }
     }
 }
@@ -59,8 +60,7 @@ impl Filter for Bulk {
         if let Some(field) = message.header("precedence").filter(bulk) {
             findings.add(&self.precedence, field_evidence(field));
         }
-        let feedback = message.header("feedback-id").or_else(|| message.header("csa-complaints"));
-        if let Some(field) = feedback {
+        if let Some(field) = message.header("csa-complaints") {
             findings.add(&self.feedback, field_evidence(field));
         }
     }
@@ -76,7 +76,8 @@ mod tests {
         let found = |mail: &str| hits(&Bulk::new(&mut RuleRegistry::default()), mail);
         assert_eq!(found("List-Unsubscribe: <mailto:u@x.com>\n\nhi\n"), ["BULK_UNSUBSCRIBE"]);
         assert_eq!(found("Precedence: bulk\n\nhi\n"), ["BULK_PRECEDENCE"]);
-        assert_eq!(found("Feedback-ID: a:b:c\n\nhi\n"), ["BULK_FEEDBACK"]);
+        assert_eq!(found("CSA-Complaints: a@b.example\n\nhi\n"), ["BULK_FEEDBACK"]);
+        assert!(found("Feedback-ID: a:b:c\n\nYour code is 123456.\n").is_empty());
         let list = "List-Unsubscribe: <mailto:u@x.com>\nList-Post: <mailto:l@x.com>\n\nhi\n";
         assert!(found(list).is_empty());
     }
