@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use gauntlet_gateway::text::one_line;
 use gauntlet_mail::date::{DAY_MS, day_name, day_number, time_of_day};
-use gauntlet_store::log::{Cursor, MessageLog};
+use gauntlet_store::log::{Cursor, MessageLog, check_address};
 use gauntlet_store::{Log, Outcome, Query, Summary};
 use gauntlet_verdict::{Class, Final};
 
@@ -40,10 +40,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = subject, default_value = "", hide_default_value = true)]
     subject: String,
     /// Sender: an address, or `@domain`
-    #[arg(long, default_value = "", hide_default_value = true)]
+    #[arg(long, value_parser = address, default_value = "", hide_default_value = true)]
     sender: String,
     /// Recipient: an address, or `@domain`
-    #[arg(long, default_value = "", hide_default_value = true)]
+    #[arg(long, value_parser = address, default_value = "", hide_default_value = true)]
     recipient: String,
     /// Domain of sender or recipient
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -103,6 +103,10 @@ fn subject(text: &str) -> Result<String, String> {
                 .to_owned())
         }
     }
+}
+
+fn address(text: &str) -> Result<String, String> {
+    check_address(text).map(|()| text.to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {

@@ -58,7 +58,7 @@ enum Action {
         /// Held for this address
         #[arg(long, default_value = "", hide_default_value = true)]
         recipient: String,
-        /// Part of subject, From or recipients
+        /// Part of subject, From, envelope sender (not with --array) or recipients
         #[arg(long, default_value = "", hide_default_value = true)]
         text: String,
         /// At most so many

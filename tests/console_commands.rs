@@ -239,6 +239,11 @@ fn subjects_have_words(node: &Node) {
     let refused = gauntlet(node, &["messages", "--subject", "*"]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && why.contains("there is no word in it"), "{why}");
+    for name in ["x@", "ann"] {
+        let refused = gauntlet(node, &["messages", "--sender", name]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && why.contains("has no domain"), "{why}");
+    }
     let begun = text(&gauntlet(node, &["messages", "--subject", "inv* overdue"]));
     assert_eq!(begun.lines().count(), 1, "{begun}");
 }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
+use crate::addresses::Addresses;
 use crate::oidc::{RelyingParty, SignIns};
 use crate::replays::Replays;
 use crate::state::ConsoleState;
@@ -30,6 +31,7 @@ pub(crate) struct RuleCosts {
 /// The state with what the server itself keeps.
 pub(crate) struct App {
     pub(crate) state: ConsoleState,
+    pub(crate) addresses: Addresses,
     pub(crate) pages: Semaphore,
     pub(crate) monitoring: Semaphore,
     pub(crate) replays: Replays,
@@ -38,9 +40,10 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(state: ConsoleState) -> Self {
+    pub(crate) fn new(state: ConsoleState, addresses: Addresses) -> Self {
         App {
             state,
+            addresses,
             pages: Semaphore::new(PAGES_AT_ONCE_MAX),
             monitoring: Semaphore::new(MONITORING_AT_ONCE_MAX),
             replays: Replays::default(),

@@ -24,7 +24,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 use crate::request::FORM_BYTES_MAX;
-use crate::state::ConsoleOptions;
+use crate::response;
+use crate::state::{ConsoleOptions, ConsoleState};
+use crate::text::Texts;
 use crate::tls::{Stream, Tls};
 
 /// Bytes of a request's head: more than any browser sends.
@@ -64,13 +66,19 @@ pub(crate) struct ConnectionHandler {
     pages: TowerToHyperService<Router>,
     options: ConsoleOptions,
     tls: Option<Tls>,
+    texts: Arc<Texts>,
     large_bodies: Semaphore,
 }
 
 impl ConnectionHandler {
-    pub(crate) fn new(pages: Router, options: ConsoleOptions, tls: Option<Tls>) -> Self {
-        let large_bodies = Semaphore::new(LARGE_BODIES_MAX);
-        ConnectionHandler { pages: TowerToHyperService::new(pages), options, tls, large_bodies }
+    pub(crate) fn new(pages: Router, state: &ConsoleState) -> Self {
+        ConnectionHandler {
+            pages: TowerToHyperService::new(pages),
+            options: state.options,
+            tls: state.tls.clone(),
+            texts: state.texts.clone(),
+            large_bodies: Semaphore::new(LARGE_BODIES_MAX),
+        }
     }
 
     /// Reads a request's body, and has it answered.
@@ -95,10 +103,13 @@ impl ConnectionHandler {
             read_body(body).await
         };
         let body = match tokio::time::timeout(self.options.body_wait_max, read).await {
-            Ok(Some(body)) => body,
-            Ok(None) => {
-                let why = "the request's body is too large or incomplete\n";
-                return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response();
+            Ok(Ok(body)) => body,
+            Ok(Err(BodyError::TooLarge)) => {
+                return response::too_large(head.uri.path(), &self.texts);
+            }
+            Ok(Err(BodyError::Incomplete)) => {
+                let why = "the request's body is incomplete\n";
+                return (StatusCode::BAD_REQUEST, why).into_response();
             }
             Err(_) => {
                 let why = "the request's body did not come in time (console.body_seconds_max)\n";
@@ -114,16 +125,24 @@ impl ConnectionHandler {
     }
 }
 
-/// A request's body; none if it breaks off or is too large.
+/// Why a body was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyError {
+    TooLarge,
+    Incomplete,
+}
+
+/// A request's body.
 ///
 /// A body that is too large is read on, and forgotten, within bounds: a connection that is closed
 /// while its client still sends is reset, and the client may never see the answer that says why
 /// (RFC 9112 section 9.6).
-async fn read_body(mut body: Incoming) -> Option<Vec<u8>> {
+async fn read_body(mut body: Incoming) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     let mut discarded = 0;
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let Ok(data) = frame.ok()?.into_data() else { continue };
+        let frame = frame.map_err(|_| BodyError::Incomplete)?;
+        let Ok(data) = frame.into_data() else { continue };
         if discarded == 0 && bytes.len() + data.len() <= FORM_BYTES_MAX {
             bytes.extend_from_slice(&data);
             continue;
@@ -131,10 +150,10 @@ async fn read_body(mut body: Incoming) -> Option<Vec<u8>> {
         discarded += bytes.len() + data.len();
         bytes = Vec::new();
         if discarded > DISCARDED_BYTES_MAX {
-            return None;
+            return Err(BodyError::TooLarge);
         }
     }
-    (discarded == 0).then_some(bytes)
+    if discarded == 0 { Ok(bytes) } else { Err(BodyError::TooLarge) }
 }
 
 /// A proxy before us may see the end of such a request elsewhere, and what follows as another's

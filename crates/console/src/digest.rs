@@ -302,7 +302,7 @@ impl Builder<'_> {
                     }
                 }
                 None => {
-                    let why = self.say("Only an administrator can release it.", &[]);
+                    let why = self.say("Only a reviewer or an administrator can release it.", &[]);
                     let _ = write!(out, "  {why}\r\n");
                 }
             }
@@ -345,7 +345,7 @@ impl Builder<'_> {
                                     @if let Some(allow) = allow {
                                         " · " a href=(allow) { (t("Release, and always let its sender in")) } }
                                 },
-                                None => (t("Only an administrator can release it.")),
+                                None => (t("Only a reviewer or an administrator can release it.")),
                             }
                         }
                     }

@@ -22,6 +22,8 @@ pub(crate) enum RequestError {
     NotFound(&'static str),
     /// The request makes no sense; says why.
     Bad(String),
+    /// The body is larger than [`crate::request::FORM_BYTES_MAX`].
+    TooLarge,
     /// Passwords or codes were tried too often: to be tried again after this time.
     Wait(Duration),
     /// Too much is asked at once: to be tried again soon.
@@ -70,6 +72,14 @@ impl RequestError {
             RequestError::Forbidden(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
             RequestError::NotFound(what) => (StatusCode::NOT_FOUND, (*what).to_owned()),
             RequestError::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
+            RequestError::TooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                translatable(
+                    "The request is larger than 1,048,576 bytes, the most that is read: send less \
+                     at once.",
+                )
+                .to_owned(),
+            ),
             RequestError::Wait(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 translatable("Too many attempts. Wait a while, then try again.").to_owned(),

@@ -91,6 +91,23 @@ pub(crate) fn mark() -> Markup {
     }
 }
 
+/// What the script shows above a list that renews itself when that fails: how old the list is, and
+/// why. It goes on trying.
+pub(crate) fn stale(is_live: bool) -> Markup {
+    let shown = html! { time {} };
+    html! {
+        @if is_live {
+            p.notice.poor role="alert" data-stale="node" hidden {
+                (t("This list is as it was at {}: the node does not answer as it should. It is asked again every few seconds.").with(&shown))
+            }
+            p.notice.poor role="alert" data-stale="session" hidden {
+                (t("This list is as it was at {}: you are signed out. {}").with(&shown)
+                    .with(html! { a href="" { (t("Sign in")) } }))
+            }
+        }
+    }
+}
+
 /// What is wrong with what pages show: mail of other nodes, while the array's database is away.
 pub(crate) fn warnings(app: &App, request: &RequestContext) -> Markup {
     let warnings = app.state.node.warnings();
@@ -136,18 +153,6 @@ fn notice(request: &RequestContext) -> Markup {
                 "{} message had been released or deleted before.",
                 "{} messages had been released or deleted before.",
             ),
-        ),
-        "failed" => (
-            false,
-            plural(
-                n,
-                "{} message could not be released, and is still held.",
-                "{} messages could not be released, and are still held.",
-            ),
-        ),
-        "undeleted" => (
-            false,
-            plural(n, "{} message could not be deleted.", "{} messages could not be deleted."),
         ),
         "ordered" => (
             true,

@@ -7,6 +7,7 @@
 //! everything else it reads from the stores.
 
 mod access;
+mod addresses;
 pub mod api;
 mod app;
 mod authorization;

@@ -44,6 +44,20 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
+    /// Nobody's request with these fields, for what reads fields.
+    pub(crate) fn of_fields(&self, fields: Vec<(String, String)>) -> Self {
+        RequestContext {
+            params: HashMap::new(),
+            fields,
+            session: None,
+            granted: None,
+            token: None,
+            sign_in_state: None,
+            client: self.client,
+            now_ms: self.now_ms,
+        }
+    }
+
     /// A name in the route's path.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.get(name).map_or("", String::as_str)

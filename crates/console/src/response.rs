@@ -95,6 +95,13 @@ pub(crate) fn not_found(path: &str, texts: &Texts) -> Response {
     response
 }
 
+/// The answer to a request whose body was not read.
+pub(crate) fn too_large(path: &str, texts: &Texts) -> Response {
+    let mut response = localize(refuse(path, "", &RequestError::TooLarge), texts);
+    headers::secure(response.headers_mut());
+    response
+}
+
 /// The answer where there is a page, but not for this method.
 pub(crate) fn wrong_method(path: &str, texts: &Texts) -> Response {
     let why = translatable("This address takes another method.");

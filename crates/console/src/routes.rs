@@ -2,7 +2,7 @@
 
 use crate::api::OPERATIONS;
 use crate::pages::{
-    account, activity, alert, alerts, app_passwords, channels, files, held, link, message,
+    account, activity, alert, alerts, app_passwords, channels, decide, files, held, link, message,
     messages, nodes, objects, overview, quarantine,
 };
 use crate::pages::{
@@ -32,7 +32,7 @@ const PAGES: &[Route] = &[
     post("/messages/searches", Access::Reviewer, searches::change),
     get("/messages/{id}", Access::Reviewer, message::show),
     get("/quarantine", Access::Own, quarantine::show),
-    post("/quarantine/decide", Access::Own, quarantine::decide),
+    post("/quarantine/decide", Access::Own, decide::decide),
     get("/quarantine/{id}", Access::Own, held::show),
     get("/quarantine/{id}/html", Access::Own, held::html_frame),
     get("/quarantine/{id}/download", Access::Reviewer, held::download),

@@ -11,6 +11,7 @@ use axum::routing::{MethodFilter, on};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::addresses::Addresses;
 use crate::api::OPERATIONS;
 use crate::app::App;
 use crate::connection::{self, ConnectionHandler, ConnectionLimiter};
@@ -34,9 +35,8 @@ pub async fn serve(
     limiter: Arc<dyn ConnectionLimiter>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let (options, tls) = (state.options, state.tls.clone());
-    let app = Arc::new(App::new(state));
-    let handler = Arc::new(ConnectionHandler::new(router(&app), options, tls));
+    let app = Arc::new(App::new(state, Addresses::of(routes())));
+    let handler = Arc::new(ConnectionHandler::new(router(&app), &app.state));
     let stop = watch::Sender::new(false);
     tokio::pin!(shutdown);
     loop {

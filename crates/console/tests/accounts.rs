@@ -51,7 +51,10 @@ fn a_second_factor_is_asked_for_and_codes_count_once() {
     let page = post(&format!("do=begin&password={word}")).body;
     let key = page.split_once("<code class=\"big\">").unwrap().1;
     let key = key.split('<').next().unwrap().replace(' ', "");
-    assert_eq!(post("do=on&code=000000x").status, 400);
+    let wrong = post("do=on&code=000000x");
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.body.contains("The code was wrong: enter the one"), "{}", wrong.body);
+    assert!(wrong.body.contains("value=\"on\"") && !wrong.body.contains("Begin again"));
     let code = gauntlet_store::users::totp_code(&key, crate::common::now_ms()).unwrap();
     let on = post(&format!("do=on&code={code}"));
     assert!(on.status == 200 && on.body.contains("recovery codes"), "{}", on.body);

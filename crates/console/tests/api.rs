@@ -415,7 +415,7 @@ fn programs_see_what_the_node_stands_on_and_what_passed() {
     assert_eq!(ask("GET", "/api/v1/report?until=yesterday", nothing()).0, 400);
     let search = json!({ "query": "class=spam&sender=%40b.example\"><script>", "shared": "yes" });
     let (_, saved) = ask("PUT", "/api/v1/searches/spam", search);
-    assert_eq!(saved["query"], "class=spam&sender=%40b.examplescript");
+    assert_eq!(saved["query"], "class=spam&sender=%40b.example%22%3E%3Cscript%3E");
     assert_eq!(ask("GET", "/api/v1/searches", nothing()).1["searches"][0]["name"], "spam");
     assert_eq!(ask("DELETE", "/api/v1/searches/spam", nothing()).1["removed"], true);
     assert_eq!(ask("DELETE", "/api/v1/searches/spam", nothing()).0, 404);

@@ -221,7 +221,17 @@ fn deep_and_large_bodies_are_refused() {
     }
     let many: String = (0..60_000).map(|n| format!("\"f{n}\":1,")).collect();
     assert_eq!(ask(format!("{{{many}\"entry\":\"x\"}}").as_bytes()), 400);
-    assert_eq!(ask(format!("{{\"entry\":\"{}\"}}", "x".repeat(2 << 20)).as_bytes()), 413);
+    let large = format!("{{\"entry\":\"{}\"}}", "x".repeat(2 << 20));
+    assert_eq!(ask(large.as_bytes()), 413);
+    let said = |method: &str, path: &str| {
+        let headers = "Content-Type: application/json\r\n";
+        let answer = console.request_plain(method, path, headers, large.as_bytes());
+        assert!(answer.status == 413 && answer.body.contains("1,048,576 bytes"), "{}", answer.body);
+        assert!(answer.header("content-security-policy").is_some(), "{path}");
+        answer.header("content-type").unwrap().to_owned()
+    };
+    assert_eq!(said("PUT", "/api/v1/senders"), "application/json");
+    assert_eq!(said("POST", "/policy/check"), "text/html; charset=utf-8");
     for malformed in [
         "{\"entry\":1e999,\"list\":\"allow\"}",
         "{\"entry\":\"\\ud800\"}",

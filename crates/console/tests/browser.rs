@@ -175,6 +175,67 @@ fn a_person_finds_reads_releases_and_deletes() {
 }
 
 #[test]
+fn pages_fit_every_width_and_break_no_name_of_a_folder() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    put_samples(&console);
+    for (n, (class, folder)) in
+        [(Class::Unscannable, "unscannable"), (Class::Spam, "disk-images")].into_iter().enumerate()
+    {
+        let subject = "A subject that is as long as the column is wide, and then some".repeat(3);
+        let raw = format!("From: {}@long.example\r\nSubject: {subject}\r\n\r\nx", "a".repeat(60));
+        let to = "somebody.with.a.long.name@department.example.com";
+        let (id, raw, hits) = (["m-1", "m-2"][n], raw.as_bytes(), Vec::new());
+        let (score, age_ms, folder) = (1.0, 1_000, Some(folder));
+        console.put(&Sample { id, class, score, folder, to, raw, age_ms, hits });
+    }
+    browser.look(1280, 900, false);
+    sign_in(&browser, &console);
+    browser.open(&format!("http://{}/quarantine", console.address));
+    let broken = "return [...document.querySelectorAll('td.folder')].filter(cell => { \
+        const range = document.createRange(); range.selectNodeContents(cell.firstChild); \
+        return range.getClientRects().length > 1; }).map(cell => cell.textContent)";
+    for width in [360, 721, 1000, 1121, 1130, 1200, 1230, 1241, 1280, 1400] {
+        browser.look(width, 900, false);
+        let wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
+        assert!(wide.as_i64().unwrap() <= 0, "{wide} px too wide at {width}");
+        if width > 720 {
+            assert_eq!(browser.run(broken), serde_json::json!([]), "at {width}");
+        }
+    }
+}
+
+/// The session ends, somebody signs in again elsewhere, the node stops.
+#[test]
+fn a_list_that_cannot_renew_itself_says_so_and_goes_on_trying() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    put_samples(&console);
+    browser.look(1280, 900, false);
+    sign_in(&browser, &console);
+    browser.open(&format!("http://{}/messages", console.address));
+    let says = |why: &str| format!("body:has([data-stale={why}]:not([hidden])) h1");
+    let silent = "body:not(:has([data-stale]:not([hidden]))) h1";
+    browser.expect(silent, "Messages");
+    console.state.users.set_password("admin", PASSWORD, false, "test", 1).unwrap();
+    browser.expect(&says("session"), "Messages");
+    let said = browser.text("[data-stale=session]");
+    let time = browser.text("[data-stale=session] time");
+    assert!(time.len() == 8 && said.contains(&time), "the time of day: {said}");
+    assert!(browser.text("#list").contains("Your invoice is overdue"), "what was there stays");
+    browser.look_at("stale");
+    let script = format!(
+        "return fetch('/sign-in', {{ method: 'POST', body: new URLSearchParams({{ login: 'admin', \
+         password: {PASSWORD:?} }}) }}).then(answer => answer.status)"
+    );
+    assert_eq!(browser.run(&script), 200);
+    browser.expect(silent, "Messages");
+    drop(console);
+    browser.expect(&says("node"), "Messages");
+    assert!(browser.text("[data-stale=node]").contains("the node does not answer"));
+}
+
+#[test]
 fn a_policy_is_tried_changed_and_undone() {
     let Some(browser) = Browser::start() else { return };
     let console = start();

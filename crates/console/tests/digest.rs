@@ -182,8 +182,16 @@ fn hostile_links_get_clear_answers() {
         (format!("/link/{}", "a".repeat(6_000)), 404, "invalid or incomplete"),
         (link(LinkKind::Release, ANN, "held-one", now_ms() - 1), 410, "has expired"),
         (link(LinkKind::Release, ANN, "held-none", later), 410, "not kept"),
-        (link(LinkKind::Release, ANN, "held-two", later), 403, "Only an administrator"),
-        (link(LinkKind::Allow, ANN, "held-bobs", later), 403, "Only an administrator"),
+        (
+            link(LinkKind::Release, ANN, "held-two", later),
+            403,
+            "Only a reviewer or an administrator",
+        ),
+        (
+            link(LinkKind::Allow, ANN, "held-bobs", later),
+            403,
+            "Only a reviewer or an administrator",
+        ),
     ];
     for (path, status, says) in &cases {
         for method in ["GET", "POST"] {

@@ -2,8 +2,10 @@
 
 use crate::common::{PASSWORD, Running, Sample, hit, start};
 use crate::policies::encoded;
+use crate::security::api;
 use gauntlet_console::{Access, Method, routes};
 use gauntlet_store::Role;
+use gauntlet_store::users::{SavedSearch, Scope};
 use gauntlet_verdict::Class;
 
 const HOSTILE: &str = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>";
@@ -145,6 +147,10 @@ fn people_see_only_what_is_theirs() {
         let csrf = console.csrf(&cookie);
         let list = console.request("GET", "/quarantine?recipient=other@example.com", &cookie, "");
         assert_eq!(list.body.contains("/quarantine/held-two"), allowed[1], "{login}");
+        // Who may not read the log gets no link into it.
+        let page = console.request("GET", "/quarantine/held-one", &cookie, "").body;
+        assert_eq!(page.contains("href=\"/messages"), login != "ursula", "{login}: {page}");
+        assert!(page.contains("<code>&lt;script&gt;"), "the rule is named: {page}");
         for (id, allowed) in ["held-one", "held-two"].into_iter().zip(allowed) {
             for path in [format!("/quarantine/{id}"), format!("/api/v1/quarantine/{id}")] {
                 let status = console.request("GET", &path, &cookie, "").status;
@@ -295,6 +301,15 @@ fn filters_find_and_refuse_nonsense() {
         assert_eq!(answer.status, 400, "{wrong}");
         assert!(answer.body.contains(field), "{}", answer.body);
     }
+    // Names alone are not in the index: who asks for one is told so, instead of finding nothing.
+    for (field, text) in [("sender", "bounce@"), ("recipient", "a@"), ("recipient", "b")] {
+        for path in ["/api/v1/messages", "/messages", "/messages.csv"] {
+            let answer = console.request("GET", &format!("{path}?{field}={text}"), &cookie, "");
+            assert_eq!(answer.status, 400, "{path} {field}={text}");
+            let understood = answer.body.contains("@example.com for all of a domain");
+            assert!(understood && answer.body.contains(field), "{}", answer.body);
+        }
+    }
     for path in ["/messages/none", "/quarantine/none", "/static/none", "/none", "/messages/%00"] {
         assert_eq!(console.request("GET", path, &cookie, "").status, 404, "{path}");
     }
@@ -376,7 +391,11 @@ fn searches_are_kept_and_harmless() {
     };
     let query = encoded("class=spam&sender=%40b.example\r\nSet-Cookie: x");
     let saved = post(&format!("do=save&name=<b>Spam&shared=yes&query={query}"));
-    let place = "/messages?class=spam&sender=%40b.exampleSet-Cookiex";
+    assert_eq!(saved.status, 400, "{}", saved.body);
+    assert!(saved.body.contains("sender has control characters"), "{}", saved.body);
+    let query = encoded("class=spam&sender=@b.example");
+    let saved = post(&format!("do=save&name=<b>Spam&shared=yes&query={query}"));
+    let place = "/messages?class=spam&sender=%40b.example";
     assert_eq!((saved.status, saved.header("location")), (303, Some(place)));
     let other = console.sign_in("admin");
     let page = console.request("GET", "/messages", &other, "").body;
@@ -384,6 +403,80 @@ fn searches_are_kept_and_harmless() {
     assert_eq!(post("do=remove&name=other").status, 404);
     assert_eq!(post("do=remove&name=<b>Spam").status, 303);
     assert!(!console.request("GET", "/messages", &other, "").body.contains("Saved searches"));
+}
+
+#[test]
+fn programs_keep_searches_as_they_write_them() {
+    let console = start();
+    let cookie = console.sign_in("rita");
+    let keep = |query: &str| {
+        let form = format!("query={}", encoded(query));
+        api(&console, &cookie, "PUT", "/api/v1/searches/mine", &form)
+    };
+    for (query, kept) in [
+        ("sender=@ext.example", "sender=%40ext.example"),
+        ("?subject=pay*&class=spam&class=ham&rule=", "subject=pay%2A&class=spam&class=ham"),
+        (
+            "subject=gr%C3%B6%C3%9Fe+7&since=2026-11-01",
+            "subject=gr%C3%B6%C3%9Fe%207&since=2026-11-01",
+        ),
+        ("recipient=ann%40example.com&limit=100", "recipient=ann%40example.com&limit=100"),
+    ] {
+        let answer = keep(query);
+        let said: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((answer.status, said["query"].as_str()), (200, Some(kept)), "{query}");
+        let shown = console.request("GET", &format!("/messages?{kept}"), &cookie, "");
+        assert!(shown.status == 200 && shown.body.contains("aria-current=\"true\""), "{kept}");
+    }
+    for (query, named) in [
+        ("colour=red", "colour"),
+        ("sender=a@b.example&after=7", "after"),
+        ("class=junk", "junk"),
+        ("sender=x@", "sender"),
+        ("since=soon", "since"),
+        ("subject=%0d%0aSet-Cookie:", "subject"),
+        ("subject=%ff", "UTF-8"),
+        ("rule=", "fill in a field"),
+    ] {
+        let answer = keep(query);
+        assert_eq!(answer.status, 400, "{query}: {}", answer.body);
+        assert!(answer.body.contains(named), "{query}: {}", answer.body);
+    }
+}
+
+#[test]
+fn shared_searches_of_who_left_are_forgotten_by_administrators() {
+    let console = start();
+    let users = &console.state.users;
+    let keep = |name: &str, shared| {
+        let (login, name) = ("ann".to_owned(), name.to_owned());
+        let search = SavedSearch { login, name, query: "class=spam".to_owned(), shared };
+        users.save_search(&search, 1).unwrap();
+    };
+    keep("hers", false);
+    keep("ours", true);
+    keep("again", true);
+    let (rita, admin) = (console.sign_in("rita"), console.sign_in("admin"));
+    let path = "/api/v1/searches/ours?owner=ann";
+    assert_eq!(api(&console, &rita, "DELETE", path, "").status, 403);
+    let page = console.request("GET", "/messages?class=spam", &rita, "").body;
+    assert!(page.contains("ours") && !page.contains("Forget for everybody"), "{page}");
+    let private = "/api/v1/searches/hers?owner=ann";
+    assert_eq!(api(&console, &admin, "DELETE", private, "").status, 404, "not to be found out");
+    assert_eq!(api(&console, &admin, "DELETE", path, "").status, 200);
+    let page = console.request("GET", "/messages?class=spam", &admin, "").body;
+    assert!(page.contains("Forget for everybody") && !page.contains("ours"), "{page}");
+    let form = format!("csrf={}&do=remove&owner=ann&name=again", console.csrf(&admin));
+    assert_eq!(console.request("POST", "/messages/searches", &admin, &form).status, 303);
+    assert_eq!(users.searches("admin").unwrap(), []);
+    let noted = users.audit_log(50).unwrap();
+    assert_eq!(noted.iter().filter(|line| line.action == "remove search").count(), 2);
+    // A token that reads messages forgets its own only.
+    keep("ours", true);
+    let scopes = [Scope::MessagesRead];
+    let token = users.add_token("reader", &scopes, 1, "admin", crate::common::now_ms()).unwrap();
+    let headers = format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(console.request_with("DELETE", path, &headers, "").status, 403);
 }
 
 #[test]
@@ -433,8 +526,14 @@ fn a_reviewer_is_told_that_another_folder_is_not_theirs() {
     put(&console, "one", Some("suspect"), "bob@example.com", raw);
     put(&console, "two", Some("malware"), "bob@example.com", raw);
     let (rita, ursula) = (console.sign_in("rita"), console.sign_in("ursula"));
-    // The log has both, with a link to what is held.
-    assert_eq!(console.request("GET", "/messages/two", &rita, "").status, 200);
+    // The log has both, with a link to what is held where that may be opened.
+    for (id, is_hers) in [("one", true), ("two", false)] {
+        let logged = console.request("GET", &format!("/messages/{id}"), &rita, "");
+        let link = format!("href=\"/quarantine/held-{id}\"");
+        assert_eq!((logged.status, logged.body.contains(&link)), (200, is_hers), "{id}");
+        assert!(logged.body.contains("In folder "), "{}", logged.body);
+        assert_eq!(logged.body.contains("for few"), is_hers, "{}", logged.body);
+    }
     assert_eq!(console.request("GET", "/quarantine/held-one", &rita, "").status, 200);
     for path in ["/quarantine/held-two", "/api/v1/quarantine/held-two"] {
         let refused = console.request("GET", path, &rita, "");

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::common::{Answer, Running, now_ms, start};
-use gauntlet_console::Proxies;
+use crate::common::{Answer, PASSWORD, Running, now_ms, start};
+use gauntlet_console::{Access, Method, Proxies, routes};
 use gauntlet_store::users::{AttemptLimits, totp_code};
 
 fn api(console: &Running, cookie: &str, method: &str, path: &str, form: &str) -> Answer {
@@ -31,6 +31,40 @@ fn a_session_ends_some_time_after_it_began_however_busy_it_is() {
     };
     assert!(is_in(7_100));
     assert!(!is_in(7_210));
+}
+
+#[test]
+fn a_form_that_is_sent_after_the_session_leads_back_to_its_page() {
+    let console = crate::common::start();
+    console.state.node.policy().unwrap();
+    let sent = |route: &gauntlet_console::Route| {
+        let path = route.path.replace("{id}", "none").replace("{login}", "rita");
+        let answer = console.request("POST", &path, "gauntlet_session=over", "x=1");
+        let to = answer.header("location").unwrap().to_owned();
+        assert!(answer.status == 303 && to.starts_with("/sign-in?next="), "{path}: {to}");
+        let next = to.split_once("next=").unwrap().1;
+        let form = format!("login=admin&password={}&next={next}", PASSWORD.replace(' ', "+"));
+        let signed_in = console.request("POST", "/sign-in", "", &form);
+        let place = signed_in.header("location").unwrap().to_owned();
+        let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap();
+        let shown = console.request("GET", &place, cookie, "");
+        assert_ne!(shown.status, 405, "{path} leads to {place}");
+        (path, place)
+    };
+    let forms = routes().filter(|r| {
+        let is_page = !r.path.starts_with("/api/") && r.access != Access::Public;
+        is_page && r.method == Method::Post
+    });
+    let led: Vec<(String, String)> = forms.map(sent).collect();
+    let place = |path: &str| led.iter().find(|(from, _)| from == path).map(|(_, to)| to.as_str());
+    assert_eq!(place("/quarantine/decide"), Some("/quarantine"));
+    assert_eq!(place("/messages/searches"), Some("/messages"));
+    assert_eq!(place("/policy/check"), Some("/policy"));
+    assert_eq!(place("/policy/replay/stop"), Some("/policy/replay"));
+    assert_eq!(place("/account/password"), Some("/account"));
+    assert_eq!(place("/quarantine/none/object"), Some("/quarantine/none"));
+    assert_eq!(place("/users/rita"), Some("/users/rita"));
+    assert_eq!(place("/sign-out"), Some("/"));
 }
 
 /// A list that is left open renews itself every few seconds.

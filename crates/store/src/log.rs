@@ -45,7 +45,7 @@ pub use backlog::{Backlog, Changes};
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
 pub use matching::{Matcher, id_term, terms_of};
-pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary};
+pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary, check_address};
 pub use reading::MessageLog;
 pub use report::{Feedback, TopKind};
 

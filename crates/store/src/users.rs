@@ -137,6 +137,7 @@ impl UserDatabase {
                 ],
             )?;
             if added == 1 {
+                searches::forget_private(batch, &user.login)?;
                 audit(batch, now_ms, who, "add user", &user.login, user.role.name())?;
             }
             Ok(added == 1)
@@ -145,8 +146,8 @@ impl UserDatabase {
         if added { Ok(()) } else { Err(StoreError::Invalid { what: "login", cause: cause() }) }
     }
 
-    /// Removes a user, ends their sessions and revokes the tokens that they created. False if there
-    /// is no such user.
+    /// Removes a user with their private searches, ends their sessions and revokes the tokens that
+    /// they created. False if there is no such user.
     ///
     /// # Errors
     /// If it is the last administrator, or the change could not be made durable.
@@ -157,6 +158,7 @@ impl UserDatabase {
             }
             let removed = batch.execute("DELETE FROM user WHERE login = ?1", [login])? == 1;
             if removed {
+                searches::forget_private(batch, login)?;
                 audit(batch, now_ms, who, "remove user", login, "")?;
                 tokens::revoke_made_by(batch, login, who, now_ms)?;
             }

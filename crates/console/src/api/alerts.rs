@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::done;
 use crate::app::App;
 use crate::error::RequestError;
-use crate::pages::messages::number;
+use crate::pages::query_fields::number;
 use crate::pages::{alert, alerts};
 use crate::request::RequestContext;
 

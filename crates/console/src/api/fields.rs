@@ -17,8 +17,8 @@ pub(super) const fn limit() -> Field {
 }
 
 pub(super) const MESSAGES: &[Field] = &[
-    optional("sender", Text, "envelope sender: an address, `name@` or `@domain`"),
-    optional("recipient", Text, "recipient: an address, `name@` or `@domain`"),
+    optional("sender", Text, "sender, of envelope or From: a whole address, or `@domain`"),
+    optional("recipient", Text, "recipient: a whole address, or `@domain`"),
     optional("domain", Text, "domain of sender or recipient"),
     optional("subject", Text, "words of the subject; `pay*` takes beginnings"),
     optional("message_id", Text, "Message-ID field"),
@@ -81,7 +81,11 @@ pub(super) const RELEASE: &[Field] = &[
 
 pub(super) const HELD: &[Field] = &[
     optional("folder", Text, "folder"),
-    optional("text", Text, "part of subject, From or recipients"),
+    optional(
+        "text",
+        Text,
+        "part of subject, From, envelope sender (not in an array) or recipients",
+    ),
     optional("class", Choices(CLASSES), "any of these classes"),
     optional(
         "state",
@@ -133,3 +137,14 @@ pub(super) const LEARN: Field = optional("learn", Choice(&["yes"]), "train the c
 pub(super) const QUEUE_NODE: Field =
     optional("node", Text, "the node of the array whose queue it is; this one if not given");
 pub(super) const QUEUE_IDS: &[Field] = &[required("id", Texts, "ids of messages"), QUEUE_NODE];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_that_is_kept_has_the_fields_of_the_list() {
+        let listed = MESSAGES.iter().map(|field| field.name).filter(|name| *name != "after");
+        assert_eq!(listed.collect::<Vec<_>>(), crate::pages::query_fields::KEPT_FIELDS.as_ref());
+    }
+}

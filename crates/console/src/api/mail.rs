@@ -13,8 +13,8 @@ use crate::error::RequestError;
 use crate::node::{HeldOrder, Released};
 use crate::pages::elsewhere::{self, Deleted};
 use crate::pages::held::html_part;
-use crate::pages::messages::{self, number};
 use crate::pages::quarantine as held_mail;
+use crate::pages::query_fields::{self, number};
 use crate::preview::document;
 use crate::request::RequestContext;
 use crate::response;
@@ -54,7 +54,7 @@ fn numbers(metrics: &str) -> serde_json::Map<String, serde_json::Value> {
 
 /// `GET /api/v1/messages`: fields as in the filter of the page, and `after`, `limit`.
 pub(crate) fn messages(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let page = app.state.messages.search(&messages::query(request)?)?;
+    let page = app.state.messages.search(&query_fields::query(request)?)?;
     done(&page)
 }
 

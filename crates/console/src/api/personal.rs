@@ -9,13 +9,12 @@ use serde_json::json;
 use super::done;
 use crate::app::App;
 use crate::error::RequestError;
-use crate::pages::messages::number;
+use crate::pages::query_fields::{checked, number};
 use crate::pages::{
     activity as activity_page, app_passwords as app_password_page, own as own_page,
     searches as searches_page, second_factor, sign_in,
 };
 use crate::request::RequestContext;
-use crate::text::translatable;
 
 /// `GET /api/v1/searches`.
 pub(super) fn searches(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
@@ -27,7 +26,7 @@ pub(super) fn save_search(app: &App, request: &RequestContext) -> Result<Respons
     let search = SavedSearch {
         login: request.login().to_owned(),
         name: request.param("name").to_owned(),
-        query: searches_page::clean(request.field("query")),
+        query: checked(request, request.field("query"))?,
         shared: request.field("shared") == "yes",
     };
     app.state.users.save_search(&search, request.now_ms)?;
@@ -36,9 +35,7 @@ pub(super) fn save_search(app: &App, request: &RequestContext) -> Result<Respons
 
 /// `DELETE /api/v1/searches/{name}`.
 pub(super) fn remove_search(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    if !app.state.users.remove_search(request.login(), request.param("name"))? {
-        return Err(RequestError::NotFound(translatable("There is no saved search of this name.")));
-    }
+    searches_page::forget(app, request, (request.field("owner"), request.param("name")))?;
     done(&json!({ "removed": true }))
 }
 
@@ -111,7 +108,7 @@ pub(super) fn change_factor(app: &App, request: &RequestContext) -> Result<Respo
         }
         "on" => {
             let codes = second_factor::enable(app, request, code)?;
-            let wrong = "This is not the code of this moment. Begin again.";
+            let wrong = "The code was wrong: send the one that the app shows now.";
             let codes = codes.ok_or_else(|| RequestError::Bad(wrong.to_owned()))?;
             json!({ "on": true, "recovery_codes": codes })
         }

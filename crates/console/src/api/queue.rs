@@ -8,7 +8,7 @@ use super::done;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::node::{ArrayNode, QueueOrder};
-use crate::pages::messages::number;
+use crate::pages::query_fields::number;
 use crate::request::RequestContext;
 use crate::response;
 

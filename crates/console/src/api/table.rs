@@ -263,12 +263,13 @@ pub static OPERATIONS: &[Operation] = &[
     reviewer(Put, "/api/v1/searches/{name}", Scope::MessagesRead, personal::save_search)
         .summary("Keeps a search by a name.")
         .fields(&[
-            required("query", Text, "as in the address of the page: `class=spam&sender=%40example.org`"),
+            required("query", Text, "fields of `GET /api/v1/messages` without `after`, as in the address of the page: `class=spam&sender=%40example.org`"),
             optional("shared", Choice(&["yes"]), "others see it, too"),
         ])
         .answer(&[("name", "string"), ("query", "string")]),
     reviewer(Delete, "/api/v1/searches/{name}", Scope::MessagesRead, personal::remove_search)
-    .summary("Forgets a search of yours.")
+    .summary("Forgets a search of yours, or one that somebody shares. The latter is for administrators; a token needs users:write, too.")
+    .fields(&[optional("owner", Text, "login of whose shared search it is; yours if not given")])
     .answer(&[("removed", "boolean")]),
     administrator(Get, "/api/v1/activity", Scope::UsersRead, personal::activity)
         .summary("Who did what, newest first; in an array on all nodes, each line with its `node`.")

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::done;
 use crate::app::App;
 use crate::error::RequestError;
-use crate::pages::messages::number;
+use crate::pages::query_fields::number;
 use crate::pages::{senders, tokens as token_page, users};
 use crate::request::RequestContext;
 use crate::text::translatable;

@@ -5,7 +5,7 @@ use axum::response::Response;
 use super::done;
 use crate::app::App;
 use crate::error::RequestError;
-use crate::pages::messages::number;
+use crate::pages::query_fields::number;
 use crate::pages::web;
 use crate::request::RequestContext;
 

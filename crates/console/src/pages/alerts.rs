@@ -10,7 +10,7 @@ use gauntlet_store::alert_log::{
 };
 use maud::{Markup, html};
 
-use super::messages::{day, number};
+use super::query_fields::{day, number};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::node::PacketRule;
@@ -95,6 +95,7 @@ fn alerts(log: &AlertLog, request: &RequestContext) -> Result<Markup, RequestErr
         }
         (day_of(&summary))
         (filter(request))
+        (layout::stale(live))
         div id="list" data-live[live] {
             (list(&page))
             (layout::pager(request, "/alerts", page.next.map(|c| c.0)))

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::messages::number;
+use super::query_fields::number;
 use super::tabs;
 use crate::app::App;
 use crate::error::RequestError;

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use gauntlet_store::Summary;
 
-use super::messages;
+use super::query_fields;
 use crate::app::App;
 use crate::csv::{self, Cell};
 use crate::error::RequestError;
@@ -22,7 +22,7 @@ const HEAD: &str = "received,reference,class,score,bytes,from,subject,recipient,
 
 /// `GET /messages.csv`: the fields of `/messages`; the newest [`LINES_MAX`].
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let mut query = messages::query(request)?;
+    let mut query = query_fields::query(request)?;
     query.limit = SLICE;
     let mut out = HEAD.to_owned();
     let mut lines = 0;

@@ -50,7 +50,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
                     section.card.flush { h2 { (t("Orders to {}").with(format::plain(&held.node))) } (elsewhere::table(&orders)) }
                 }
                 @if let Some(logged) = &logged {
-                    section.card.flush { h2 { (t("Why")) } (verdict::hits(&logged.record.verdict)) }
+                    section.card.flush { h2 { (t("Why")) } (verdict::hits(&logged.record.verdict, request.role())) }
                 }
                 @if let Some(tree) = logged.as_ref().map(|l| &l.record.facts.content)
                     && !tree.is_empty() && raw.is_some()

@@ -168,7 +168,8 @@ fn decidable(app: &App, link: &Link, held: Option<&Held>) -> Result<(), Box<Resp
 }
 
 fn not_allowed() -> Response {
-    let why = translatable("Only an administrator can release this message.");
+    let why =
+        translatable("Only a reviewer or an administrator can release this message: ask one.");
     notice_page(StatusCode::FORBIDDEN, translatable("Not possible"), t(why))
 }
 

@@ -8,7 +8,7 @@ use gauntlet_store::quarantine::{Held, HeldQuery};
 use gauntlet_store::{LogRecord, Stage};
 use maud::{Markup, html};
 
-use super::{data, objects, verdict};
+use super::{data, objects, quarantine, verdict};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -27,8 +27,10 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let mut held = app.state.held.search(&query)?.items;
     // Two nodes give the same id now and then.
     held.retain(|h| logged.node.is_empty() || h.node.is_empty() || h.node == logged.node);
+    let (mine, others): (Vec<_>, Vec<_>) =
+        held.iter().partition(|item| quarantine::may_open(request, item));
     let mut kept = None;
-    for item in &held {
+    for item in mine {
         if let Some(raw) = app.state.held.body(&item.reference())? {
             kept = Some((item.reference(), raw));
             break;
@@ -47,15 +49,15 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         div.columns {
             div {
                 section.card { h2 { (t("Verdict")) } (verdict::summary(&record.verdict)) }
-                section.card.flush { h2 { (t("Why")) } (verdict::hits(&record.verdict)) }
+                section.card.flush { h2 { (t("Why")) } (verdict::hits(&record.verdict, request.role())) }
                 @if !record.facts.content.is_empty() {
                     section.card.flush { h2 { (t("Files")) } (files(request, record, kept.as_ref().map(|(id, _)| id.as_str()))) }
                 }
-                (content(record, raw))
+                (content(record, raw, !others.is_empty()))
             }
             div {
                 section.card { h2 { (t("Envelope")) } (envelope(record)) }
-                section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
+                section.card { h2 { (t("Recipients")) } (recipients(request, record, &held)) }
                 section.card { h2 { (t("History")) } (timeline(&logged)) }
                 section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
                 @if let Some(found) = &record.verdict.data_loss {
@@ -77,12 +79,17 @@ fn files(request: &RequestContext, record: &LogRecord, held: Option<&str>) -> Ma
     }
 }
 
-fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
+/// `is_elsewhere`: the message is held in a folder that the reader does not decide in.
+fn content(record: &LogRecord, raw: Option<&[u8]>, is_elsewhere: bool) -> Markup {
     let Some(raw) = raw else {
         return html! {
             section.card {
                 h2 { (t("Message")) }
-                p.hint { (t("The message itself is not kept: only held messages are. The evidence above quotes what the rules saw.")) }
+                @if is_elsewhere {
+                    p.hint { (t("The message is held in a folder of other reviewers, who see it there. The evidence above quotes what the rules saw.")) }
+                } @else {
+                    p.hint { (t("The message itself is not kept: only held messages are. The evidence above quotes what the rules saw.")) }
+                }
             }
         };
     };
@@ -131,7 +138,7 @@ fn envelope(record: &LogRecord) -> Markup {
     }
 }
 
-fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
+fn recipients(request: &RequestContext, record: &LogRecord, held: &[Held]) -> Markup {
     html! {
         ul.plain.recipients {
             @for disposition in &record.dispositions {
@@ -144,10 +151,12 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
             }
         }
         @for item in held {
+            @let place = t("In folder {}: {}").with(format::plain(&item.item.folder))
+                .with(t(item.state.name()));
             p {
-                a.button href={ "/quarantine/" (format::percent(&item.reference())) } {
-                    (t("In folder {}: {}").with(format::plain(&item.item.folder)).with(t(item.state.name())))
-                }
+                @if quarantine::may_open(request, item) {
+                    a.button href={ "/quarantine/" (format::percent(&item.reference())) } { (place) }
+                } @else { (place) }
             }
         }
     }

@@ -2,14 +2,12 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_mail::date::{DAY_MS, day_number};
-use gauntlet_store::log::Cursor;
 use gauntlet_store::record::Outcome;
-use gauntlet_store::{Page, Query, Summary};
+use gauntlet_store::{Page, Summary};
 use gauntlet_verdict::{Class, Final};
 use maud::{Markup, html};
 
-use super::searches;
+use super::{query_fields, searches};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -18,61 +16,9 @@ use crate::request::RequestContext;
 use crate::response;
 use crate::text::t;
 
-/// Reads a query from the fields of a request.
-pub(crate) fn query(request: &RequestContext) -> Result<Query, RequestError> {
-    let text = |name| request.field(name).to_owned();
-    let mut classes = Vec::new();
-    for name in request.values("class") {
-        classes.push(name.parse::<Class>().map_err(RequestError::Bad)?);
-    }
-    Ok(Query {
-        sender: text("sender"),
-        recipient: text("recipient"),
-        domain: text("domain"),
-        subject: text("subject"),
-        message_id: text("message_id"),
-        id: text("id"),
-        classes,
-        action: text("action"),
-        outcome: text("outcome"),
-        rule: text("rule"),
-        policy_rule: text("policy_rule"),
-        client: text("client"),
-        event: text("event"),
-        since_ms: day(request, "since")?,
-        until_ms: day(request, "until")?.map(|ms| ms + DAY_MS),
-        score_min: number(request, "score_min")?,
-        after: number(request, "after")?.map(Cursor),
-        limit: number(request, "limit")?.unwrap_or(0),
-    })
-}
-
-/// The start of a day that a field names, in milliseconds.
-pub(crate) fn day(request: &RequestContext, name: &str) -> Result<Option<i64>, RequestError> {
-    let text = request.field(name);
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let day = day_number(text).map(|day| Some(day * DAY_MS));
-    day.ok_or_else(|| RequestError::Bad(format!("{name}: {text:?} is no day; write 2026-11-21")))
-}
-
-/// The number in a field.
-pub(crate) fn number<T: std::str::FromStr>(
-    request: &RequestContext,
-    name: &str,
-) -> Result<Option<T>, RequestError> {
-    let text = request.field(name);
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let number = text.parse().map(Some);
-    number.map_err(|_| RequestError::Bad(format!("{name}: {text:?} is no number that fits")))
-}
-
 /// `GET /messages`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let query = query(request)?;
+    let query = query_fields::query(request)?;
     let page = app.state.messages.search(&query)?;
     let live = query.after.is_none();
     let body = html! {
@@ -82,6 +28,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
         }
         (searches::bar(app, request)?)
         (filter(request))
+        (layout::stale(live))
         div id="list" data-live[live] {
             (layout::warnings(app, request))
             (list(&page))
@@ -98,8 +45,8 @@ fn filter(request: &RequestContext) -> Markup {
     let select = |name, label, names: &[&str]| layout::select(name, label, value(name), names);
     let fields = html! {
         (layout::input("subject", t("Subject words"), value("subject"), "search", t("invoice pay*")))
-        (layout::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
-        (layout::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
+        (layout::input("sender", t("Sender"), value("sender"), "search", t("name@example.com or @example.com")))
+        (layout::input("recipient", t("Recipient"), value("recipient"), "search", t("name@example.com or @example.com")))
         (select("class", t("Class"), &Class::ALL.map(Class::name)))
         (select("action", t("Disposition"), &Final::NAMES))
     };

@@ -24,7 +24,7 @@ fn relying_party(app: &App) -> Result<RelyingParty<'_>, RequestError> {
 pub(crate) fn begin(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let party = relying_party(app)?;
     let fresh = request.field("prove") == "yes";
-    let (address, state) = app.sign_ins.begin(&party, next(request), fresh, request.now_ms)?;
+    let (address, state) = app.sign_ins.begin(&party, next(app, request), fresh, request.now_ms)?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let cookie = access::state_cookie(&state, app.state.options.https);

@@ -59,6 +59,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let status = node.status();
     let body = html! {
         h1 { (t("Overview")) }
+        (layout::stale(true))
         div id="list" data-live {
             @for problem in &status.problems { p.notice.poor role="alert" { (problem) } }
             @for question in &status.questions { p.notice.poor role="alert" { (question) } }

@@ -6,7 +6,7 @@ use gauntlet_policy::people::{Strictness, Wishes};
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
-use super::messages::number;
+use super::query_fields::number;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::request::RequestContext;

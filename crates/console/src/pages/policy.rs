@@ -7,7 +7,7 @@ use gauntlet_policy::{Finding, Policy, PolicyError};
 use gauntlet_store::policies::{Edition, Version};
 use maud::{Markup, html};
 
-use super::messages::number;
+use super::query_fields::number;
 use super::rule_list;
 use crate::app::App;
 use crate::error::RequestError;

@@ -1,4 +1,4 @@
-//! The quarantine's list, and decisions about one or many of its messages.
+//! The quarantine's list: who sees what of it, and what is done with one of its messages.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -12,7 +12,7 @@ use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::elsewhere::{self, Deleted};
-use super::messages::{day, number};
+use super::query_fields::{day, number};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -20,10 +20,8 @@ use crate::layout;
 use crate::node::{HeldDecision, HeldOrder, NodeError, Released};
 use crate::request::RequestContext;
 use crate::response;
-use crate::text::{plural, t, translatable};
+use crate::text::{t, translatable};
 
-/// Messages decided at once.
-const DECIDED_MAX: usize = 500;
 const STATES: [State; 4] = [State::Held, State::Releasing, State::Released, State::Deleted];
 
 /// Reads a query from the fields of a request, within what the user may see.
@@ -95,11 +93,25 @@ const OTHER_FOLDER: RequestError = RequestError::Forbidden(translatable(
     "This message is held in a folder that is not yours to decide in: ask an administrator.",
 ));
 const NOT_ALONE: RequestError = RequestError::Forbidden(translatable(
-    "Only an administrator can decide about this message: ask one.",
+    "Only a reviewer or an administrator can delete this message: ask one.",
 ));
 
 fn is_own(user: &User, address: &str) -> bool {
     user.addresses.iter().any(|a| a.eq_ignore_ascii_case(address))
+}
+
+/// A reviewer decides in this folder.
+fn decides_in(user: &User, folder: &str) -> bool {
+    user.folders.is_empty() || user.folders.iter().any(|own| own == folder)
+}
+
+/// The page of this item is not forbidden to who reads the log.
+pub(super) fn may_open(request: &RequestContext, held: &Held) -> bool {
+    request.session.as_ref().is_some_and(|session| match session.user.role {
+        Role::Administrator => true,
+        Role::Reviewer => decides_in(&session.user, &held.item.folder),
+        Role::User => held.item.recipients.iter().any(|r| is_own(&session.user, r)),
+    })
 }
 
 /// The item as this user may see it; none if they may not.
@@ -107,8 +119,7 @@ fn seen(app: &App, user: &User, mut held: Held) -> Option<Seen> {
     let all = |held| Some(Seen { held, may_release: true, may_delete: true });
     match user.role {
         Role::Administrator => all(held),
-        Role::Reviewer if user.folders.is_empty() => all(held),
-        Role::Reviewer => user.folders.contains(&held.item.folder).then(|| all(held)).flatten(),
+        Role::Reviewer => decides_in(user, &held.item.folder).then(|| all(held)).flatten(),
         Role::User => {
             let item = &held.item;
             let own = item.recipients.iter().filter(|r| is_own(user, r)).count();
@@ -132,7 +143,12 @@ pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen
     as_seen(app, request, app.state.held.get(id)?)
 }
 
-fn as_seen(app: &App, request: &RequestContext, held: Option<Held>) -> Result<Seen, RequestError> {
+/// The same of an item that was read.
+pub(super) fn as_seen(
+    app: &App,
+    request: &RequestContext,
+    held: Option<Held>,
+) -> Result<Seen, RequestError> {
     let unknown = RequestError::NotFound(translatable(
         "There is no such message in the quarantine, or it is forgotten.",
     ));
@@ -238,7 +254,11 @@ fn filter(request: &RequestContext) -> Markup {
 
 /// Items as a table that becomes cards where it is narrow: to be selected, with the orders that are
 /// open for them; or only shown.
-fn list(request: &RequestContext, items: &[Held], selectable: Option<&[HeldOrder]>) -> Markup {
+pub(super) fn list(
+    request: &RequestContext,
+    items: &[Held],
+    selectable: Option<&[HeldOrder]>,
+) -> Markup {
     html! {
         table.cards.messages.card.flush {
             thead { tr {
@@ -288,7 +308,7 @@ fn row(request: &RequestContext, held: &Held, selectable: Option<&[HeldOrder]>) 
                 @if let Some(first) = item.recipients.first() { span { (format::plain(first)) } }
                 @if item.recipients.len() > 1 { span.more { " +" (item.recipients.len() - 1) } }
             }
-            td data-label=(t("Folder")) {
+            td.folder data-label=(t("Folder")) {
                 (format::plain(&item.folder)) " "
                 @if !held.node.is_empty() && request.role() != Role::User { span.more { (format::plain(&held.node)) } " " }
                 @if let Some(order) = ordered { (layout::state("ordered")) ": " (t(&format::spaced(&order.action))) " " }
@@ -296,94 +316,6 @@ fn row(request: &RequestContext, held: &Held, selectable: Option<&[HeldOrder]>) 
             }
         }
     }
-}
-
-/// `POST /quarantine/decide`: releases at once; asks once more before it deletes.
-pub(crate) fn decide(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
-    let ids: Vec<&str> = request.values("item").take(DECIDED_MAX + 1).collect();
-    if ids.len() > DECIDED_MAX {
-        return Err(RequestError::Bad(format!("more than {DECIDED_MAX} messages at once")));
-    }
-    if ids.is_empty() {
-        return Ok(response::redirect("/quarantine?notice=none-0"));
-    }
-    let held = app.state.held.get_all(&ids)?;
-    let seen = held.into_iter().map(|held| as_seen(app, request, held));
-    let items = seen.collect::<Result<Vec<Seen>, RequestError>>()?;
-    match request.field("decision") {
-        "release" => release(app, request, &items),
-        "delete" if items.iter().any(|seen| !seen.may_delete) => Err(NOT_ALONE),
-        "delete" if request.field("sure") == "yes" => delete(app, request, &items),
-        "delete" => Ok(ask(request, &items)),
-        other => Err(RequestError::Bad(format!("decision: there is none named {other:?}"))),
-    }
-}
-
-/// Counts of what a decision came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Tally {
-    done: usize,
-    ordered: usize,
-    past: usize,
-    failed: usize,
-}
-
-impl Tally {
-    fn orders(&mut self, orders: &Result<Vec<HeldOrder>, NodeError>, wanted: usize) {
-        for order in orders.iter().flatten() {
-            match (order.done_ms, order.is_good) {
-                _ if order.was.is_some() => self.past += 1,
-                (None, _) => self.ordered += 1,
-                (Some(_), true) => self.done += 1,
-                (Some(_), false) => self.failed += 1,
-            }
-        }
-        if orders.is_err() {
-            self.failed += wanted;
-        }
-    }
-
-    /// The list again, or the page of the one item, whose order is still open.
-    fn answer(self, done: &str, failed: &str, items: &[Seen]) -> Response {
-        let notice = match self {
-            Tally { failed: n @ 1.., .. } => format!("{failed}-{n}"),
-            Tally { ordered: n @ 1.., .. } => format!("ordered-{n}"),
-            Tally { done: 0, past: n @ 1.., .. } => format!("past-{n}"),
-            Tally { done: n, .. } => format!("{done}-{n}"),
-        };
-        let place = match items {
-            [one] if self.ordered > 0 => format!("/{}", format::percent(&one.held.reference())),
-            _ => String::new(),
-        };
-        response::redirect(&format!("/quarantine{place}?notice={notice}"))
-    }
-}
-
-fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Response, RequestError> {
-    if let [seen] = items {
-        may_release(seen)?;
-    }
-    check_addresses(request)?;
-    let mut tally = Tally::default();
-    let mut there = Vec::new();
-    for seen in items {
-        match may_release(seen) {
-            Err(_) => tally.failed += 1,
-            Ok(()) if elsewhere::is_elsewhere(app, &seen.held) => there.push(&seen.held),
-            Ok(()) => match release_one(app, request, &seen.held) {
-                Ok(Released::Done(_)) => tally.done += 1,
-                Ok(Released::Ordered(_)) => tally.ordered += 1,
-                Ok(Released::NotHeld(_) | Released::Unknown) => tally.past += 1,
-                Ok(Released::NotAllowed) | Err(_) => tally.failed += 1,
-            },
-        }
-    }
-    if !there.is_empty() {
-        let decision = HeldDecision::Release(release_order(request));
-        let by = (request.login(), request.now_ms);
-        tally.orders(&elsewhere::decide(app, by, &there, &decision), there.len());
-    }
-    Ok(tally.answer("released", "failed", items))
 }
 
 /// Refuses to release to what is no address, and a user's release to anybody else.
@@ -412,7 +344,7 @@ pub(crate) fn may_delete(seen: &Seen) -> Result<(), RequestError> {
 }
 
 /// The release that the form asks for. Users release to themselves only.
-fn release_order(request: &RequestContext) -> ReleaseOrder {
+pub(super) fn release_order(request: &RequestContext) -> ReleaseOrder {
     let mut to: Vec<String> = request.values("to").map(str::to_owned).collect();
     let mut right = ReleaseRight::Admin;
     if request.role() == Role::User {
@@ -461,7 +393,7 @@ pub(crate) fn release_by(
 }
 
 /// Whether the form asks to train the classifier. Users cannot: one decides for one mailbox only.
-fn trains(request: &RequestContext) -> bool {
+pub(super) fn trains(request: &RequestContext) -> bool {
     request.field("learn") == "yes" && request.role() != Role::User
 }
 
@@ -473,24 +405,6 @@ fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
     {
         tracing::error!(item = id, %error, "a correction could not be written");
     }
-}
-
-fn delete(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Response, RequestError> {
-    let mut tally = Tally::default();
-    let (there, here): (Vec<&Held>, Vec<&Held>) =
-        items.iter().map(|seen| &seen.held).partition(|held| elsewhere::is_elsewhere(app, held));
-    for held in here {
-        match delete_here(app, request, held)? {
-            Deletion::Done => tally.done += 1,
-            Deletion::NotHeld(_) | Deletion::Unknown => tally.past += 1,
-        }
-    }
-    if !there.is_empty() {
-        let by = (request.login(), request.now_ms);
-        let decision = HeldDecision::Delete { who: request.login(), learn: trains(request) };
-        tally.orders(&elsewhere::decide(app, by, &there, &decision), there.len());
-    }
-    Ok(tally.answer("deleted", "undeleted", items))
 }
 
 /// Deletes a held message, whichever node holds it; trains the classifier first, if the form asks
@@ -509,7 +423,11 @@ pub(crate) fn delete_one(
 }
 
 /// Deletes a message that this node holds; its record in the log gets the event.
-fn delete_here(app: &App, request: &RequestContext, held: &Held) -> Result<Deletion, RequestError> {
+pub(super) fn delete_here(
+    app: &App,
+    request: &RequestContext,
+    held: &Held,
+) -> Result<Deletion, RequestError> {
     let item = &held.item;
     train_as_unwanted(app, request, &item.id);
     let deletion = app.state.quarantine.delete(&item.id, request.login(), request.now_ms)?;
@@ -518,24 +436,4 @@ fn delete_here(app: &App, request: &RequestContext, held: &Held) -> Result<Delet
         app.state.log.append_or_tell(Vec::new(), vec![deleted]);
     }
     Ok(deletion)
-}
-
-/// Asks before deleting: nothing brings a deleted message back.
-fn ask(request: &RequestContext, items: &[Seen]) -> Response {
-    let n = items.len();
-    let items: Vec<Held> = items.iter().map(|seen| seen.held.clone()).collect();
-    let body = html! {
-        h1 { (plural(n as u64, "Delete {} message?", "Delete {} messages?")) }
-        p.lead { (t("Nothing brings a deleted message back. Their recipients will not get it.")) }
-        (list(request, &items, None))
-        form.actions method="post" action="/quarantine/decide" {
-            (layout::token(request))
-            input type="hidden" name="sure" value="yes";
-            @for held in &items { input type="hidden" name="item" value=(held.reference()); }
-            @if trains(request) { input type="hidden" name="learn" value="yes"; }
-            button.danger type="submit" name="decision" value="delete" { (t("Delete for good")) }
-            a.button.quiet href="/quarantine" { (t("Keep")) }
-        }
-    };
-    response::page(StatusCode::OK, layout::page(request, "/quarantine", t("Delete?"), &body))
 }

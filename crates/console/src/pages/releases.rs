@@ -10,7 +10,7 @@ use gauntlet_store::WebReleases;
 use gauntlet_store::web_releases::{ReleaseError, RequestState, StoredException, Terms};
 use gauntlet_web::release::{ReleaseRequest, ReleasedFor};
 
-use super::messages::number;
+use super::query_fields::number;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::release_answer::ReleaseOutcome;

@@ -8,7 +8,7 @@ use gauntlet_policy::{Groups, Policy};
 use gauntlet_store::replay::{ChangedDecision, Report};
 use maud::{Markup, Render, html};
 
-use super::messages::number;
+use super::query_fields::number;
 use super::{policy, replay_web};
 use crate::app::App;
 use crate::error::RequestError;

@@ -6,7 +6,7 @@ use axum::response::Response;
 use gauntlet_store::Role;
 use maud::{Markup, html};
 
-use super::messages::number;
+use super::query_fields::number;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;
@@ -29,7 +29,7 @@ pub(crate) fn asked(app: &App, request: &RequestContext) -> Result<Report, Reque
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(RequestError::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")));
     }
-    let until = super::messages::day(request, "until")?.unwrap_or(request.now_ms);
+    let until = super::query_fields::day(request, "until")?.unwrap_or(request.now_ms);
     let until = until.min(request.now_ms);
     let mut report = report(&*app.state.messages, days, until)?;
     // Who may see the web log sees what it comes to.

@@ -8,7 +8,7 @@ use gauntlet_store::quarantine::{HeldQuery, State};
 use maud::{Markup, html};
 use serde::Serialize;
 
-use super::messages::number;
+use super::query_fields::number;
 use crate::app::{App, RuleCosts};
 use crate::error::RequestError;
 use crate::format;

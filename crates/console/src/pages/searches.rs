@@ -1,9 +1,10 @@
 //! Searches that are kept by a name.
 
 use axum::response::Response;
-use gauntlet_store::users::SavedSearch;
+use gauntlet_store::users::{Role, SavedSearch, Scope};
 use maud::{Markup, html};
 
+use super::query_fields::checked;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::request::RequestContext;
@@ -27,7 +28,7 @@ pub(super) fn bar(app: &App, request: &RequestContext) -> Result<Markup, Request
                 }
             }
         }
-        @if !now.is_empty() { (form(request, &all, &now)) }
+        @if !now.is_empty() { (form(request, &all, &now)) (shared(request, &all, &now)) }
     })
 }
 
@@ -51,7 +52,25 @@ fn form(request: &RequestContext, all: &[SavedSearch], now: &str) -> Markup {
     }
 }
 
-/// `POST /messages/searches`: `do`: save or remove.
+/// A button for administrators where a search of somebody else is shown, who may have left.
+fn shared(request: &RequestContext, all: &[SavedSearch], now: &str) -> Markup {
+    let theirs = |s: &&SavedSearch| {
+        s.query == now && s.login != request.login() && request.role() == Role::Administrator
+    };
+    html! {
+        @for search in all.iter().filter(theirs) {
+            form.actions.above method="post" action="/messages/searches" {
+                (layout::token(request))
+                input type="hidden" name="owner" value=(search.login);
+                input type="hidden" name="name" value=(search.name);
+                span { (t("The search {} is shared by {}.").with(html! { b { (format::plain(&search.name)) } }).with(format::plain(&search.login))) }
+                button.danger type="submit" name="do" value="remove" { (t("Forget for everybody")) }
+            }
+        }
+    }
+}
+
+/// `POST /messages/searches`: `do`: save or remove; `owner` for a shared search of somebody else.
 pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let (users, name, query) = (&app.state.users, request.field("name"), request.field("query"));
     match request.field("do") {
@@ -59,26 +78,42 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
             let search = SavedSearch {
                 login: request.login().to_owned(),
                 name: name.to_owned(),
-                query: clean(query),
+                query: checked(request, query)?,
                 shared: request.field("shared") == "yes",
             };
             users.save_search(&search, request.now_ms)?;
             Ok(response::redirect(&format!("/messages?{}", search.query)))
         }
         "remove" => {
-            if !users.remove_search(request.login(), name)? {
-                return Err(RequestError::NotFound(translatable(
-                    "There is no saved search of this name.",
-                )));
-            }
+            forget(app, request, (request.field("owner"), name))?;
             Ok(response::redirect("/messages"))
         }
         _ => Err(RequestError::Bad(translatable("do: save or remove").to_owned())),
     }
 }
 
-/// A query of pairs and nothing else: it becomes part of an address.
-pub(crate) fn clean(query: &str) -> String {
-    let fits = |c: &char| c.is_ascii_alphanumeric() || "-._~%=&+".contains(*c);
-    query.chars().filter(fits).collect()
+/// Forgets a search: one's own, or one that somebody else shares, for administrators.
+pub(crate) fn forget(
+    app: &App,
+    request: &RequestContext,
+    (owner, name): (&str, &str),
+) -> Result<(), RequestError> {
+    let (users, who) = (&app.state.users, request.login());
+    let none = || RequestError::NotFound(translatable("There is no saved search of this name."));
+    if owner.is_empty() || owner == who {
+        return if users.remove_search(who, name)? { Ok(()) } else { Err(none()) };
+    }
+    if request.role() != Role::Administrator {
+        return Err(RequestError::Forbidden(translatable(
+            "Only its owner or an administrator can forget this search.",
+        )));
+    }
+    // A token for reading messages reads and keeps its own.
+    request.require_scope(Scope::UsersWrite)?;
+    let is_it = |s: &SavedSearch| s.login == owner && s.name == name && s.shared;
+    if !users.searches(who)?.iter().any(is_it) || !users.remove_search(owner, name)? {
+        return Err(none());
+    }
+    users.note(request.now_ms, who, "remove search", &format!("{owner}: {name}"))?;
+    Ok(())
 }

@@ -58,9 +58,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
         }
         "on" => match enable(app, request, code)? {
             Some(codes) => sign_in::again(app, request, recovery(request, &codes)),
-            None => Err(RequestError::Bad(
-                translatable("This is not the current code. Begin again under Account.").to_owned(),
-            )),
+            None => Ok(another_try(request)),
         },
         "off" => {
             disable(app, request, code)?;
@@ -121,6 +119,25 @@ fn shown(request: &RequestContext, secret: &str) -> Response {
         }
     };
     response::page(StatusCode::OK, layout::page(request, "/account", t("Second factor"), &body))
+}
+
+/// After a wrong code: what was begun goes on, with the key that the app has.
+fn another_try(request: &RequestContext) -> Response {
+    let body = html! {
+        h1 { (t("Second factor")) }
+        section.card.narrow {
+            p.notice.poor role="alert" {
+                (t("The code was wrong: enter the one that the app shows now. If none is taken, see that the clock of the device is right."))
+            }
+            form method="post" action="/account/second-factor" {
+                (layout::token(request))
+                (code_field())
+                button.main type="submit" name="do" value="on" { (t("Switch on")) }
+            }
+        }
+    };
+    let page = layout::page(request, "/account", t("Second factor"), &body);
+    response::page(StatusCode::BAD_REQUEST, page)
 }
 
 fn recovery(request: &RequestContext, codes: &[String]) -> Response {

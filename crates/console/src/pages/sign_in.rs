@@ -17,7 +17,7 @@ const WRONG: &str = translatable("Wrong login, password or code.");
 /// `GET /sign-in`.
 pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     if request.session.is_some() {
-        return Ok(response::redirect(next(request)));
+        return Ok(response::redirect(next(app, request)));
     }
     Ok(response::page(StatusCode::OK, form(app, request, None)))
 }
@@ -54,7 +54,7 @@ pub(crate) fn sign_in(app: &App, request: &RequestContext) -> Result<Response, R
     }
     let started = users.start_session(&user.login, request.now_ms)?;
     users.note(request.now_ms, &user.login, "sign-in", &request.client.to_string())?;
-    let to = if user.must_change { "/account" } else { next(request) };
+    let to = if user.must_change { "/account" } else { next(app, request) };
     Ok(with_cookie(response::redirect(to), &started.token, app.state.options.https))
 }
 
@@ -90,13 +90,10 @@ pub(crate) fn with_cookie(mut response: Response, token: &str, https: bool) -> R
     response
 }
 
-/// Where to go after signing in: a page of ours, nothing else.
-pub(super) fn next(request: &RequestContext) -> &str {
-    let next = request.field("next");
-    let ours = next.starts_with('/')
-        && !next.starts_with("//")
-        && next.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
-    if ours { next } else { "/" }
+/// Where to go after signing in: a page of ours, nothing else. A form that was sent too late leads
+/// to the page that has it.
+pub(super) fn next<'a>(app: &App, request: &'a RequestContext) -> &'a str {
+    app.addresses.page(request.field("next"))
 }
 
 fn form(app: &App, request: &RequestContext, wrong: Option<&str>) -> Markup {
@@ -108,7 +105,7 @@ fn form(app: &App, request: &RequestContext, wrong: Option<&str>) -> Markup {
                 h1 { (t("Sign in")) }
                 @if let Some(wrong) = wrong { p.notice.poor role="alert" { (t(wrong)) } }
                 form method="post" action="/sign-in" {
-                    input type="hidden" name="next" value=(next(request));
+                    input type="hidden" name="next" value=(next(app, request));
                     label { span { (t("Name")) }
                         input name="login" value=(request.field("login")) autocomplete="username"
                             autofocus required spellcheck="false" autocapitalize="none";
@@ -124,7 +121,7 @@ fn form(app: &App, request: &RequestContext, wrong: Option<&str>) -> Markup {
                     button.main type="submit" { (t("Sign in")) }
                 }
                 @if let Some(oidc) = &app.state.oidc {
-                    p.other-way { a.button href={ "/sign-in/oidc?next=" (format::percent(next(request))) } {
+                    p.other-way { a.button href={ "/sign-in/oidc?next=" (format::percent(next(app, request))) } {
                         (oidc.name) } }
                 }
                 p.hint { (t("The node prints a one-time password for {} when it starts for the first time.").with(html! { b { "admin" } })) }

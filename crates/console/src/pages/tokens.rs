@@ -5,7 +5,7 @@ use axum::response::Response;
 use gauntlet_store::users::{Scope, TOKEN_DAYS_MAX};
 use maud::{Markup, html};
 
-use super::messages::number;
+use super::query_fields::number;
 use super::tabs;
 use crate::app::App;
 use crate::error::RequestError;

@@ -3,6 +3,7 @@
 
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
+use gauntlet_store::users::Role;
 use gauntlet_verdict::Verdict;
 use maud::{Markup, html};
 
@@ -56,8 +57,9 @@ pub(crate) fn summary(verdict: &Verdict) -> Markup {
     }
 }
 
-/// The rules that hit, most points first, with their evidence.
-pub(crate) fn hits(verdict: &Verdict) -> Markup {
+/// The rules that hit, most points first, with their evidence. Who may read the log is led to the
+/// other messages that a rule hit.
+pub(crate) fn hits(verdict: &Verdict, reader: Role) -> Markup {
     let mut hits: Vec<&Hit> = verdict.hits.iter().collect();
     hits.sort_by(|a, b| b.score.abs().total_cmp(&a.score.abs()).then_with(|| a.rule.cmp(&b.rule)));
     html! {
@@ -75,8 +77,11 @@ pub(crate) fn hits(verdict: &Verdict) -> Markup {
                             }
                         }
                         td.rule {
-                            a href={ "/messages?rule=" (format::percent(&hit.rule)) } {
-                                code { (hit.rule) }
+                            @if reader == Role::User { b { code { (hit.rule) } } }
+                            @else {
+                                a href={ "/messages?rule=" (format::percent(&hit.rule)) } {
+                                    code { (hit.rule) }
+                                }
                             }
                             @if hit.count > 1 { span.more { " × " (hit.count) } }
                             @if !hit.description.is_empty() { p { (hit.description) } }

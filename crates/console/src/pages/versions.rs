@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::html;
 
-use super::messages::number;
 use super::policy;
+use super::query_fields::number;
 use crate::app::App;
 use crate::error::RequestError;
 use crate::format;

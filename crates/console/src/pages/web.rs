@@ -7,7 +7,7 @@ use gauntlet_store::WebLog;
 use gauntlet_store::web_log::{WebCount, WebCursor, WebPage, WebQuery, WebRow, WebSummary};
 use maud::{Markup, html};
 
-use super::messages::{day, number};
+use super::query_fields::{day, number};
 use crate::app::App;
 use crate::error::RequestError;
 use crate::request::RequestContext;
@@ -90,6 +90,7 @@ fn requests(app: &App, log: &WebLog, request: &RequestContext) -> Result<Markup,
         }
         (day_of(&summary))
         (filter(request))
+        (layout::stale(live))
         div id="list" data-live[live] {
             (list(&page))
             (layout::pager(request, "/web", page.next.map(|c| c.0)))

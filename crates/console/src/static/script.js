@@ -27,7 +27,8 @@ function pickAll(root) {
   }
 }
 
-// The list renews itself while nobody is busy with it.
+// The list renews itself while nobody is busy with it. Where that fails, a notice says of when the
+// list is, until it can be renewed again.
 function live() {
   const list = document.querySelector("#list[data-live]");
   if (!list) return;
@@ -39,20 +40,37 @@ function live() {
     !getSelection().isCollapsed ||
     list.contains(document.activeElement) ||
     list.querySelector("details[open]");
-  const renew = async () => {
-    if (!busy()) {
-      try {
-        const answer = await fetch(location.href, { redirect: "error", cache: "no-store" });
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const fresh = answer.ok && page.getElementById("list");
-        if (fresh && !busy()) {
-          list.replaceChildren(...fresh.childNodes);
-          localTimes(list);
-        }
-      } catch {
-        // The node is away for a moment, or the session is over: the next click shows which.
-      }
+  let shown = new Date();
+  const say = (why) => {
+    for (const notice of document.querySelectorAll("[data-stale]")) {
+      notice.querySelector("time").dateTime = shown.toISOString();
+      localTimes(notice);
+      notice.hidden = notice.dataset.stale !== why;
     }
+  };
+  // Why the list could not be renewed; nothing if it was, or somebody became busy with it.
+  const ask = async () => {
+    const asked = new Date();
+    try {
+      const limits = { redirect: "manual", cache: "no-store", signal: AbortSignal.timeout(15000) };
+      const answer = await fetch(location.href, limits);
+      // The way to the sign-in.
+      if (answer.type === "opaqueredirect") return "session";
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = answer.ok && page.getElementById("list");
+      if (!fresh) return "node";
+      if (!busy()) {
+        list.replaceChildren(...fresh.childNodes);
+        localTimes(list);
+        shown = asked;
+      }
+      return "";
+    } catch {
+      return "node";
+    }
+  };
+  const renew = async () => {
+    if (!busy()) say(await ask());
     setTimeout(renew, 4000);
   };
   setTimeout(renew, 4000);

@@ -10,7 +10,8 @@ use crate::reference;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Query {
-    /// Address of the sender, in the envelope or the From field; or `@domain`.
+    /// Address of the sender, in the envelope or the From field; or `@domain`. See
+    /// [`check_address`].
     pub sender: String,
     /// Address of a recipient, or `@domain`.
     pub recipient: String,
@@ -47,6 +48,23 @@ pub struct Query {
     pub after: Option<Cursor>,
     /// Messages of a page, at most 500; 0 is 50.
     pub limit: usize,
+}
+
+/// Refuses a sender or recipient that a search cannot find: the index has whole addresses and
+/// domains. An address alone has no domain: that of the postmaster (RFC 5321, section 4.5.1).
+///
+/// # Errors
+/// What is understood.
+pub fn check_address(text: &str) -> Result<(), String> {
+    let text = text.trim();
+    let has_domain = text.rsplit_once('@').is_some_and(|(_, domain)| !domain.is_empty());
+    if has_domain || ["", "<>"].contains(&text) || text.eq_ignore_ascii_case("postmaster") {
+        return Ok(());
+    }
+    Err(format!(
+        "{text:?} has no domain, and names alone are not searched; write a whole address \
+         (name@example.com), @example.com for all of a domain, or <> for no sender"
+    ))
 }
 
 /// Which recipients of a message a query is about.
@@ -167,5 +185,23 @@ impl LoggedMessage {
     /// What names the message wherever it is logged ([`reference`]).
     pub fn reference(&self) -> String {
         reference::join(&self.record.id, &self.node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_domain_is_refused_with_what_is_understood() {
+        for good in
+            ["", "<>", "ann@example.com", " @example.com ", "Postmaster", "\"a@b\"@c.example"]
+        {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for bad in ["x@", "ann", "@", "*"] {
+            let why = check_address(bad).unwrap_err();
+            assert!(why.contains(bad) && why.contains("@example.com"), "{why}");
+        }
     }
 }

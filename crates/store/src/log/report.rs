@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Log;
 use super::seq::{ms_of, seq_of};
-use super::{addresses, tops};
+use super::{addresses, index, terms, tops};
 use crate::error::StoreError;
 
 /// Most names read of one day and kind; the most frequent ones.
@@ -29,23 +29,42 @@ pub(super) fn count_recipients(connection: &Connection) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// The most frequent recipients of a day, in lower case.
+/// Keys of the messages of a day that nobody sent, sorted: a release is logged beside the message
+/// that was held, and that one counts.
+fn made_here(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    if index::is_fts5(connection)? {
+        return Ok(Vec::new());
+    }
+    let mut term = String::new();
+    terms::push_made_here(&mut term);
+    let clause = vec![index::Pattern { term, is_prefix: false }];
+    index::find(connection, &[clause], (i64::MIN, i64::MAX))
+}
+
+/// The most frequent recipients of a day, in lower case. The connection should be in a transaction.
 fn recipients(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     let mut names: HashMap<String, u64> = HashMap::new();
     let mut count = |name: &str| {
         let name = name.to_ascii_lowercase();
         *names.entry(name).or_default() += 1;
     };
-    let mut first = connection.prepare_cached("SELECT people FROM message")?;
+    let made_here = made_here(connection)?;
+    let is_received = |seq: i64| made_here.binary_search(&seq).is_err();
+    let mut first = connection.prepare_cached("SELECT seq, people FROM message")?;
     let mut rows = first.query([])?;
     while let Some(row) = rows.next()? {
-        let addresses = addresses::unpack(row.get_ref(0)?.as_blob()?);
+        if !is_received(row.get(0)?) {
+            continue;
+        }
+        let addresses = addresses::unpack(row.get_ref(1)?.as_blob()?);
         addresses.iter().filter(|p| !p.action.is_empty()).for_each(|p| count(&p.address));
     }
-    let mut later = connection.prepare_cached("SELECT recipient FROM recipient")?;
+    let mut later = connection.prepare_cached("SELECT seq, recipient FROM recipient")?;
     let mut rows = later.query([])?;
     while let Some(row) = rows.next()? {
-        count(row.get_ref(0)?.as_str()?);
+        if is_received(row.get(0)?) {
+            count(row.get_ref(1)?.as_str()?);
+        }
     }
     let mut most: Vec<(String, u64)> = names.into_iter().collect();
     most.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -117,9 +136,9 @@ impl Log {
         Ok(names)
     }
 
-    /// Number of messages for each recipient, over the whole days that `[since_ms, until_ms)`
-    /// touches; of each day the most frequent ones. Days that are over have stored counts; others
-    /// are counted now.
+    /// Number of messages that came for each recipient, over the whole days that
+    /// `[since_ms, until_ms)` touches; of each day the most frequent ones. Days that are over have
+    /// stored counts; others are counted now.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -134,7 +153,8 @@ impl Log {
             if c.prepare_cached(counted)?.exists([TopKind::Recipient.name()])? {
                 return Ok(());
             }
-            for (name, messages) in recipients(c)? {
+            let snapshot = c.unchecked_transaction()?;
+            for (name, messages) in recipients(&snapshot)? {
                 *names.entry(name).or_default() += messages;
             }
             Ok(())

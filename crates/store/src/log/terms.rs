@@ -39,6 +39,8 @@ pub(crate) enum Field {
     Outcome,
     /// The id of the message: only where many logs are one, since a day's file has a column for it.
     Id,
+    /// What the node made itself: a release, a report. Only such messages have it.
+    Origin,
 }
 
 impl Field {
@@ -59,6 +61,7 @@ impl Field {
             Field::Event => 'x',
             Field::Outcome => 'o',
             Field::Id => 'i',
+            Field::Origin => 'g',
         }
     }
 }
@@ -152,6 +155,11 @@ fn push_letters(out: &mut String, name: &str) {
     out.extend(name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()));
 }
 
+/// Appends the term of messages that nobody sent: releases and the node's own mail.
+pub(crate) fn push_made_here(out: &mut String) {
+    push_name(out, Field::Origin, "node");
+}
+
 fn push_start(out: &mut String, field: Field) {
     if !out.is_empty() {
         out.push(' ');
@@ -205,6 +213,9 @@ pub(crate) fn push_message(out: &mut String, record: &LogRecord, known: &mut Kno
     }
     if !record.message_id.is_empty() {
         push_exact(out, Field::MessageId, &record.message_id);
+    }
+    if !record.is_received() {
+        push_made_here(out);
     }
     for hit in &record.verdict.hits {
         known.push(out, Field::Rule, &hit.rule);

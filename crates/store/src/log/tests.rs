@@ -343,6 +343,40 @@ fn the_index_of_a_day_that_is_over_is_put_together() {
     assert_eq!((all.len(), all["a7@example.com"], all["b100@example.com"]), (20, 1, 1));
 }
 
+/// The total counts what came; so does the list of who got most of it.
+#[test]
+fn a_release_is_no_further_message_for_its_recipient() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let mut released = record(1, DAY + 5);
+    released.id = "release-of-1".to_owned();
+    let stage =
+        |name: &str| crate::Stage { name: name.to_owned(), at_us: 0, detail: String::new() };
+    released.stages = vec![stage(crate::record::RELEASED)];
+    let mut report = record(2, DAY + 6);
+    report.stages = vec![stage(crate::record::MADE_HERE)];
+    log.append(vec![record(1, DAY), released, report]).unwrap();
+    let counted = |until| {
+        let all = log.top_recipients(DAY, until).unwrap();
+        all.into_iter().filter(|(name, _)| !name.contains("100")).collect::<Vec<_>>()
+    };
+    let once = [("a1@example.com".to_owned(), 1), ("b1@example.com".to_owned(), 1)];
+    assert_eq!(counted(DAY + DAY_MS), once, "while the day grows");
+    log.append(vec![record(100, DAY + DAY_MS)]).unwrap();
+    let stored = || log.tops(TopKind::Recipient, DAY, DAY + 1).unwrap();
+    for _ in 0..10_000 {
+        if !stored().is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(stored().into_iter().collect::<Vec<_>>(), once, "and when it is over");
+    assert_eq!(
+        ids(&log, &Query { recipient: "a1@example.com".into(), ..Query::default() }).len(),
+        2
+    );
+}
+
 #[test]
 fn names_are_counted_before_and_after_they_are_added_up() {
     let folder = tempfile::tempdir().unwrap();

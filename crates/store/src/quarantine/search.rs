@@ -33,7 +33,8 @@ pub struct HeldQuery {
     pub recipient: String,
     /// Id of the message in the log.
     pub message: String,
-    /// Part of the subject, the From field or a recipient.
+    /// Part of the subject, the From field, a recipient or the envelope sender. An array's database
+    /// has the latter packed, and does not find by it.
     pub text: String,
     /// Do not search `text` among the recipients: for users who may see only their own.
     pub hide_recipients: bool,
@@ -171,10 +172,13 @@ fn conditions(query: &HeldQuery) -> (String, Vec<Value>) {
     }
     if !query.text.trim().is_empty() {
         let clause = match query.hide_recipients {
-            true => "instr(lower(subject || char(10) || sender), lower(?)) > 0",
+            true => {
+                "instr(lower(subject || char(10) || sender || char(10) || \
+                 coalesce(rest ->> '$.mail_from', '')), lower(?)) > 0"
+            }
             false => {
-                "instr(lower(subject || char(10) || sender || char(10) || recipients), \
-                 lower(?)) > 0"
+                "instr(lower(subject || char(10) || sender || char(10) || \
+                 coalesce(rest ->> '$.mail_from', '') || char(10) || recipients), lower(?)) > 0"
             }
         };
         add(clause, text(&query.text));

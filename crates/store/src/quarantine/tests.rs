@@ -43,7 +43,11 @@ fn holds_lists_and_reads() {
     let folder = tempfile::tempdir().unwrap();
     let q = Quarantine::open(folder.path()).unwrap();
     for n in 0..10 {
-        assert!(q.put(&item(n), format!("body {n}").as_bytes()).unwrap());
+        let mut one = item(n);
+        if n == 4 {
+            one.envelope.mail_from = "bounce4@list.example".to_owned();
+        }
+        assert!(q.put(&one, format!("body {n}").as_bytes()).unwrap());
     }
     assert!(!q.put(&item(3), b"another body").unwrap());
     assert_eq!(q.body("q3").unwrap().as_deref(), Some(&b"body 3"[..]));
@@ -55,6 +59,11 @@ fn holds_lists_and_reads() {
     let all = HeldQuery::default;
     assert_eq!(ids(HeldQuery { recipient: "user4@EXAMPLE.com".into(), ..all() }), ["q4"]);
     assert_eq!(ids(HeldQuery { text: "win 4".into(), ..all() }), ["q4"]);
+    // The sender of the envelope is found, too: by users, and by those who see all recipients.
+    for hide_recipients in [false, true] {
+        let text = "BOUNCE4@list.example".to_owned();
+        assert_eq!(ids(HeldQuery { text, hide_recipients, ..all() }), ["q4"]);
+    }
     assert_eq!(ids(HeldQuery { message: "m4".into(), ..all() }), ["q4"]);
     assert_eq!(ids(HeldQuery { folder: "suspect".into(), limit: 2, ..all() }), ["q8", "q6"]);
     let since = HeldQuery { since_ms: Some(8000), until_ms: Some(9000), ..all() };

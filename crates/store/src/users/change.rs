@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params};
 
 use super::audit::audit;
-use super::{Role, UserDatabase, check_addresses, session, tokens};
+use super::{Role, UserDatabase, check_addresses, searches, session, tokens};
 use crate::error::StoreError;
 
 impl UserDatabase {
@@ -72,11 +72,14 @@ impl UserDatabase {
         let addresses = serde_json::to_string(addresses).unwrap_or_default();
         self.change(|batch| {
             // No hash: no password matches.
-            batch.execute(
+            let added = batch.execute(
                 "INSERT OR IGNORE INTO user (login, role, hash, folders, addresses, must_change, \
                  created_ms, scram) VALUES (?1, ?2, '', '[]', ?3, 0, ?4, '')",
                 params![login, role.name(), addresses, now_ms],
             )?;
+            if added == 1 {
+                searches::forget_private(batch, login)?;
+            }
             audit(batch, now_ms, login, "add user", login, "by single sign-on")
         })?;
         Ok(self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)))

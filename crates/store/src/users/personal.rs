@@ -7,7 +7,7 @@ use gauntlet_verdict::lists::check_entry;
 use rusqlite::{OptionalExtension, params};
 
 use super::audit::audit;
-use super::{Role, User, UserDatabase};
+use super::{Role, User, UserDatabase, searches};
 use crate::error::StoreError;
 
 /// Most senders that one address may list.
@@ -173,6 +173,7 @@ impl UserDatabase {
                  VALUES (?1, ?2, ?3, '[]', ?4, 0, ?5)",
                 params![user.login, user.role.name(), NO_PASSWORD, addresses, now_ms],
             )?;
+            searches::forget_private(batch, &user.login)?;
             audit(batch, now_ms, "gauntlet", "add user", &user.login, "by a digest's link")
         })?;
         Ok(Some(user))

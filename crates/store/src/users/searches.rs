@@ -1,6 +1,6 @@
 //! Saved searches of the message log: personal ones and shared ones.
 
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::UserDatabase;
@@ -101,9 +101,58 @@ impl UserDatabase {
     }
 }
 
+/// Forgets the searches that nobody else sees of a user who goes, or who comes under the login of
+/// one that went. Shared ones stay: administrators may forget them.
+pub(super) fn forget_private(batch: &Transaction<'_>, login: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM saved_search WHERE login = ?1 COLLATE NOCASE AND NOT shared";
+    batch.execute(sql, [login]).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::users::{Role, Scope, User, token_login};
+
+    #[test]
+    fn private_searches_go_with_their_owner_and_shared_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
+        let user = |login: &str| User {
+            login: login.to_owned(),
+            role: Role::Reviewer,
+            folders: Vec::new(),
+            addresses: Vec::new(),
+            must_change: false,
+            created_ms: 1,
+        };
+        let keep = |login: &str, name: &str, shared| {
+            let (login, name) = (login.to_owned(), name.to_owned());
+            let search = SavedSearch { login, name, query: "class=spam".to_owned(), shared };
+            users.save_search(&search, 1).unwrap();
+        };
+        let names = |login: &str| -> Vec<String> {
+            users.searches(login).unwrap().into_iter().map(|s| s.name).collect()
+        };
+        users.add(&user("ann"), "a long password", "test", 1).unwrap();
+        keep("ann", "mine", false);
+        keep("ann", "ours", true);
+        keep("bob", "his", false);
+        // One of a version that left them behind.
+        keep("Eve", "old", false);
+        users.remove("ann", "test", 2).unwrap();
+        assert_eq!(
+            (names("ann"), names("bob")),
+            (vec!["ours".into()], vec!["his".into(), "ours".into()])
+        );
+        users.add(&user("eve"), "a long password", "test", 3).unwrap();
+        assert_eq!((names("Eve"), names("eve")), (vec!["ours".into()], vec!["ours".into()]));
+        // A token's are its own, too.
+        let token = |now_ms| users.add_token("watch", &[Scope::MessagesRead], 9, "bob", now_ms);
+        token(4).unwrap();
+        keep(&token_login("watch"), "its", false);
+        users.revoke_token("watch", "bob", 5).unwrap();
+        assert_eq!(names(&token_login("watch")), ["ours"]);
+    }
 
     #[test]
     fn searches_are_their_owners_unless_shared() {

@@ -4,8 +4,8 @@ use gauntlet_mail::date::DAY_MS;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::UserDatabase;
 use super::audit::audit;
+use super::{UserDatabase, searches};
 use crate::error::StoreError;
 use crate::random;
 
@@ -283,6 +283,7 @@ fn revoke_all(
             continue;
         }
         gone = true;
+        searches::forget_private(batch, &token_login(&name))?;
         audit(batch, now_ms, who, "revoke token", &name, "")?;
         // Names of tokens are case-sensitive.
         let mut made = batch.prepare_cached("SELECT name FROM token WHERE who = ?1")?;
