@@ -10,6 +10,7 @@ use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::privileges;
 use gauntlet_store::backup::{Backup, BackupError, Step, back_up, note_last, verify};
+use gauntlet_store::files::free_bytes;
 
 use crate::node_args::NodeArgs;
 
@@ -83,17 +84,40 @@ fn make(target: &Path, node: &NodeArgs) -> anyhow::Result<ExitCode> {
         "node.data {}: there is no such folder; name it with --data",
         data.display()
     );
+    let was_empty = is_empty(target);
     let mut progress = Progress::default();
     let made = back_up(data, target, &left_out(&config), now_ms(), &mut |s, d, t| {
         progress.tell(s, d, t);
     });
     progress.end();
-    let made = made.with_context(|| format!("no backup was made of {}", data.display()))?;
+    let made = made.with_context(|| not_made(data, target, was_empty))?;
     note(data, target, &made);
     let (target, size) = (target.display(), mebibytes(made.bytes));
     let (databases, files) = (made.databases, made.files);
     writeln!(std::io::stdout(), "{target}: {databases} databases and {files} files, {size}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said where no backup was made, with what this run left: the error names the file that
+/// was being copied, and the disk that is full is that of the target.
+fn not_made(data: &Path, target: &Path, was_empty: bool) -> String {
+    let (data, shown) = (data.display(), target.display());
+    if !was_empty || is_empty(target) {
+        return format!("no backup was made of {data}");
+    }
+    let free = match free_bytes(target) {
+        Ok(free) => format!(" (its disk has {} free)", mebibytes(free)),
+        Err(_) => String::new(),
+    };
+    format!(
+        "no backup was made of {data}; what was copied to {shown}{free} stays there and is no \
+         backup: remove it, and name a folder with more room if that is full"
+    )
+}
+
+/// Nothing is in this folder, or it is not there.
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
 
 /// Folders that are not in a backup.

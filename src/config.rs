@@ -8,10 +8,10 @@ use anyhow::{Context as _, bail};
 use gauntlet_gateway::config::{Config, Loaded, mask};
 use gauntlet_gateway::node::files::{self, FileProblems};
 
+use crate::denied::is_denied;
 use crate::environment::environment;
 use crate::judge;
 use crate::policy::warnings as policy_warnings;
-use crate::serve::is_denied;
 
 /// Arguments of `gauntlet config`.
 #[derive(Debug, clap::Args)]
@@ -88,10 +88,18 @@ fn check(file: &Path, no_files: bool) -> anyhow::Result<Checked> {
         format!("{what}: not checked; run this as the node's user or root")
     });
     let warnings = unread.chain(found.warnings.iter().map(|warning| mask(warning))).collect();
-    let errors = wrong.iter().map(|error| format!("{error:#}")).collect();
+    let errors = wrong.iter().map(|error| placed(&loaded, format!("{error:#}"))).collect();
     let settings = loaded.settings();
     let settings_changed = settings.iter().filter(|s| s.origin.to_string() != "default").count();
     Ok(Checked { settings_changed, errors, warnings })
+}
+
+/// The same with the line, or the variable, that names the file.
+fn placed(loaded: &Loaded, error: String) -> String {
+    match loaded.origin_of(&error) {
+        Some(origin) => format!("{origin}: {error}"),
+        None => error,
+    }
 }
 
 fn print(file: &Path, found: anyhow::Result<Checked>) -> anyhow::Result<ExitCode> {
@@ -101,7 +109,13 @@ fn print(file: &Path, found: anyhow::Result<Checked>) -> anyhow::Result<ExitCode
         writeln!(err, "warning: {warning}")?;
     }
     if !errors.is_empty() {
-        bail!("{}: {}", file.display(), errors.join("\n"));
+        let name = file.display().to_string();
+        // An error with a line begins with the file.
+        let of_file = |error: &String| match error.starts_with(&format!("{name}:")) {
+            true => error.clone(),
+            false => format!("{name}: {error}"),
+        };
+        bail!("{}", errors.iter().map(of_file).collect::<Vec<_>>().join("\n"));
     }
     writeln!(
         std::io::stdout(),

@@ -28,11 +28,12 @@ use gauntlet_gateway::secrets::Secrets;
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the message
-log's days, the queue, malware engines (do they answer?), names of detectors in the policy, databases
-of groups, the array's database, replica and object store, the roots that certificates are verified
-by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM
-keys, and whether our listeners relay for strangers.
+    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' keys and ends,
+the message log's days, the queue, malware engines (do they answer?), names of detectors in
+the policy, databases of groups, the array's database, replica and object store, the roots
+that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and
+address in the DNS and back, published DKIM keys, and whether our listeners relay for
+strangers.
 
 Exit codes: 0 no error (warnings do not count); 1 a check failed; 2 the configuration cannot be
 read.

@@ -13,6 +13,7 @@ mod clock;
 mod completions;
 mod config;
 mod content_process;
+mod denied;
 mod digest;
 mod dkim;
 mod dlp;

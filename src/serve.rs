@@ -42,6 +42,7 @@ use crate::array::upgrade;
 use crate::channel::content::Contents;
 use crate::channel::watch::{Channels, MakeJudge};
 use crate::content_process::{self, Processes};
+use crate::denied::is_denied;
 use crate::doctor::Confinement;
 use crate::judge::judge_of;
 use crate::node_args::NodeArgs;
@@ -305,17 +306,6 @@ fn load_again(args: &Args, secrets: &Secrets) -> anyhow::Result<Loaded> {
     }
 }
 
-/// A file could not be read for want of permission.
-pub(crate) fn is_denied(error: &anyhow::Error) -> bool {
-    let denied = |cause: &(dyn std::error::Error + 'static)| {
-        let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
-    };
-    // Some errors keep the system's as text.
-    let code = format!("(os error {})", libc::EACCES);
-    error.chain().any(denied) || format!("{error:#}").contains(&code)
-}
-
 fn reload(
     args: &Args,
     (node, web, lists, of_channels): (&Node, Option<&WebPath>, &OpenLists, &[PathBuf]),
@@ -336,6 +326,7 @@ fn reload(
             users.attempts().set_limits(node.config().sign_in.limits());
             record_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
+            settings.warn_of_restart(&node.config());
             Ok(())
         }
         Err(error) => {

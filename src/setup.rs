@@ -26,12 +26,13 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use gauntlet_gateway::clock::now_ms;
 
-use self::answers::Answers;
+use self::answers::{Answers, Membership};
 use self::given::{Given, Purpose};
 use self::host::Host;
 use self::journal::{Journal, Step, Undone};
 use self::plan::Plan;
 use self::report::Report;
+use crate::array::join::token_for;
 use crate::doctor::Findings;
 
 const AFTER_HELP: &str = "\
@@ -106,9 +107,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut given = args.given.clone();
     let asks = complete(args, &mut given, &host)?;
     let purpose = given.purpose().context(NO_PURPOSE)?;
-    let answers = Answers::of(&given, purpose, &host).map_err(|problems| {
+    let mut answers = Answers::of(&given, purpose, &host).map_err(|problems| {
         anyhow::anyhow!("this cannot be set up:\n  {}", problems.join("\n  "))
     })?;
+    if let Membership::Token(text) = &mut answers.membership {
+        // Before anything is written. Standard input is read once.
+        *text = token_for(&answers.name, text).context("--token")?.to_text();
+    }
     let file = file(args, purpose, &host);
     let plan = Plan::make(&file, &answers, &host)?;
     let replaces = plan.replaces();

@@ -16,8 +16,8 @@ use crate::node_args::{NodeArgs, become_owner, must_exist};
 const CHECK_HELP: &str = "\
 Run it with the new program while the old one runs. It reads and changes nothing. It says for
 each format of the data folder which versions there are and what the first start does with them,
-what that costs, whether a backup is known, and every setting of the configuration file that this
-version does not take. docs/data-formats.md has the promise behind it, and describes the JSON.
+what that costs, which databases a start refuses to open (damaged, emptied, or gone), whether a
+backup is known, and every setting of the configuration file that this version does not take. docs/data-formats.md has the promise behind it, and describes the JSON.
 
 Exit status: 0 fine; 1 something should be done before; 2 this program would not start there.
 

@@ -246,5 +246,13 @@ fn a_reload_of_which_any_part_fails_changes_nothing() {
     let last = plain(&std::fs::read_to_string(&chain).unwrap());
     assert_ne!(last, first);
     assert_eq!(met(&node, &site, &last), (99, true));
+    // What only a start takes is named, and nothing else.
+    assert!(!node.log().contains("need a restart"));
+    node.config.push_str("[sender]\nconnections_max = 499\nretry_seconds = [9]\n");
+    node.write_config();
+    node.signal("-HUP");
+    node.wait_until("it is told", || node.log().contains("settings changed that need a restart"));
+    assert!(node.log().contains("sender.connections_max"), "{}", node.log());
+    assert!(!node.log().contains("sender.retry_seconds"), "{}", node.log());
     node.stop();
 }

@@ -185,7 +185,7 @@ fn what_is_missing_is_named_and_lines_of_input_are_answers() {
         .env("GAUNTLET_SETUP_NAME", "mx.example.org")
         .env("GAUNTLET_SETUP_DOMAIN", "example.org,example.net")
         .env("GAUNTLET_SETUP_NEXT_HOP", "10.0.0.5")
-        .env("GAUNTLET_SETUP_NO_DKIM", "true")
+        .env("GAUNTLET_SETUP_NO_DKIM", "1")
         .env("GAUNTLET_SETUP_DATA", "gauntlet-data")
         .env("GAUNTLET_SETUP_USER", "")
         .output()
@@ -249,11 +249,15 @@ fn the_configuration_of_the_package_is_replaced_unless_somebody_changed_it() {
 fn mistakes_are_found_before_anything_is_written() {
     let place = Place::new();
     let front = "front --name mx.example.org --domain example.org --next-hop 10.0.0.5";
+    let array = front.replacen("front", "array", 1);
     for (words, said) in [
         (format!("{front} --certificate none.pem --key none.key"), "none.pem: No such file"),
         (format!("{front} --recipients nowhere.txt"), "(probe, all, or a file)"),
         (format!("{front} --network 0.0.0.0/0 --outbound 10.0.0.1:25"), "holds strangers"),
         (format!("{front} --token x"), "--token is for array"),
+        (format!("{array} --token foo"), "--token: "),
+        (format!("{array} --token foo --dry-run"), "--token: "),
+        (format!("{front} --selector a/../b --dry-run"), "--selector \"a/../b\""),
         (format!("{front} --data /"), "name a folder of its own"),
         (
             "milter --name mx.example.org --apply-postfix --postfix-config /nowhere".to_owned(),
@@ -263,6 +267,40 @@ fn mistakes_are_found_before_anything_is_written() {
         let found = place.setup(&words);
         assert!(found.code == 2 && found.err.contains(said), "{words}: {}", found.err);
         assert!(place.names().is_empty(), "{words}");
+    }
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused_before_anything_is_written() {
+    let place = Place::new();
+    for name in ["one", "other"] {
+        let made = rcgen::generate_simple_self_signed(vec!["mx.example.org".to_owned()]).unwrap();
+        fs::write(place.at(&format!("{name}.pem")), made.cert.pem()).unwrap();
+        fs::write(place.at(&format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+    }
+    let names = place.names();
+    let front = "front --name mx.example.org --domain example.org --next-hop 10.0.0.5 --no-doctor";
+    let mismatch = "one.pem does not go with its key: KeyMismatch";
+    for (pair, said) in [
+        ("--certificate one.pem --key other.key", mismatch),
+        ("--certificate one.key --key one.pem", "one.key has no certificate in it"),
+    ] {
+        for more in ["", " --dry-run"] {
+            let found = place.setup(&format!("{front} {pair}{more}"));
+            assert!(found.code == 2 && found.err.contains(said), "{pair}: {}", found.err);
+            assert_eq!(place.names(), names, "{pair}");
+        }
+    }
+    // What came to be wrong later is found by doctor, in the words of `config check`.
+    place.done(&format!("{front} --certificate one.pem --key one.key"));
+    fs::copy(place.at("other.key"), place.at("one.key")).unwrap();
+    for command in [&["doctor", "--dns", "127.0.0.1:9"][..], &["config", "check"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        child.args(command).arg("--config").arg(place.config());
+        let output = child.current_dir(place.0.path()).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(!output.status.success() && text.contains(mismatch), "{command:?}: {text}");
     }
 }
 
@@ -443,11 +481,9 @@ fn a_node_joins_an_array_as_it_is_set_up() {
     let undone = place.setup("undo");
     assert!(undone.out.contains("array leave"), "{}", undone.out);
     assert!(!place.config().exists() && !place.at("gauntlet-data/array/node.key").exists());
-    // A token that is none leaves a node that can be joined later.
     let said = place.setup(&format!("{words} --token gauntlet1.AAAA"));
-    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
-    assert!(said.out.contains("error: the node did not join"), "{}", said.out);
-    assert!(said.out.contains("`gauntlet array join TOKEN --config"), "{}", said.out);
+    assert_eq!(said.code, 2, "{}{}", said.out, said.err);
+    assert!(said.err.contains("the token cannot be used") && !place.config().exists());
 }
 
 #[test]

@@ -311,6 +311,57 @@ fn what_a_newer_version_wrote_stops_the_start_by_name() {
     assert_eq!(node.logged(), 1);
 }
 
+#[test]
+fn what_a_start_refuses_to_open_is_refused_by_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, HOLD).unwrap();
+    let mut node = Node::start_in(folder, &format!("[policy]\npath = {policy:?}\n"));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let to = ["bob@example.net"];
+    let reply = client.send("held@example.org", &to, &message("held", 900)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    drop(client);
+    node.wait_for_empty_queue();
+    stop_all(&mut node);
+    let data = node.data();
+    type Harm = fn(&Path);
+    let empty: Harm = |path| std::fs::write(path, "").unwrap();
+    let remove: Harm = |path| std::fs::remove_file(path).unwrap();
+    let cut: Harm = |path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(8_192).unwrap();
+    };
+    let text: Harm = |path| std::fs::write(path, [b'x'; 9_000]).unwrap();
+    for (name, harms) in [
+        ("console/users.db", &[empty, remove][..]),
+        ("quarantine/quarantine.db", &[empty, remove, cut]),
+        ("history/history.db", &[cut]),
+        ("policies/policies.db", &[text]),
+    ] {
+        let path = data.join(name);
+        // A node that ends leaves what it wrote last in the log beside the file.
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        drop(db);
+        let before = std::fs::read(&path).unwrap();
+        for harm in harms {
+            harm(&path);
+            let (status, report) = check(&node, &[]);
+            assert_eq!(status, 2, "{name}: {report}");
+            assert!(texts(&report["refusals"]).contains(name), "{name}: {report}");
+            let output = failed_start(&node);
+            assert!(said(&output).contains(name), "{name}: {}", said(&output));
+            for suffix in ["-wal", "-shm"] {
+                let beside = format!("{}{suffix}", path.display());
+                let _there_may_be_none = std::fs::remove_file(beside);
+            }
+            std::fs::write(&path, &before).unwrap();
+        }
+    }
+    assert_eq!(check(&node, &[]).0, 1, "as it was before, without a backup");
+}
+
 /// Clients that send each message until it is answered 250, to wherever the node is at the moment.
 fn insist(
     at: &Arc<Mutex<SocketAddr>>,

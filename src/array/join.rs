@@ -344,15 +344,9 @@ fn crl(node: &NodeArgs, ca: &Path) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// What stands in the way; a join that was cut short goes on when it is tried again.
 pub(crate) fn join(node: &NodeArgs, text: &str, out: &mut impl Write) -> anyhow::Result<ExitCode> {
-    let token = Token::parse(&read_token(text)?)?;
     let mut config = node.load()?;
     let name = config.node.host_name();
-    ensure!(
-        token.name == name,
-        "the token is for {}, and node.name here is {name}: set that name, or get a token for this \
-         one",
-        visible(&token.name)
-    );
+    let token = token_for(&name, text)?;
     ensure!(
         !config.array.is_on(),
         "array.database is set already; take [array] out of the configuration to join anew"
@@ -384,6 +378,21 @@ pub(crate) fn join(node: &NodeArgs, text: &str, out: &mut impl Write) -> anyhow:
     set(node, &config, out)?;
     writeln!(out, "next: (re)start the node; `gauntlet array nodes` then lists it")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The token of this text, or of what comes by standard input (`-`), whole and for this node.
+///
+/// # Errors
+/// That it is none, or for another node.
+pub(crate) fn token_for(name: &str, text: &str) -> anyhow::Result<Token> {
+    let token = Token::parse(&read_token(text)?)?;
+    ensure!(
+        token.name == name,
+        "the token is for {}, and node.name here is {name}: set that name, or get a token for this \
+         one",
+        visible(&token.name)
+    );
+    Ok(token)
 }
 
 /// The token: this text, or what comes by standard input.

@@ -14,6 +14,7 @@ use gauntlet_mail::date::DAY_SECONDS;
 use gauntlet_store::{Log, Quarantine};
 
 use super::{Findings, Status};
+use crate::denied::is_denied;
 
 /// Free share of a disk below which there is a warning.
 const DISK_FREE_WARNING: f64 = 0.10;
@@ -107,14 +108,25 @@ pub(super) fn disk(config: &Config, found: &mut Findings) {
     }
 }
 
-/// Certificates of listeners: the days until they expire.
+/// Certificates of listeners go with their keys; the days until they expire.
 pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, found: &mut Findings) {
     let now = now_ms() / 1_000;
     let given = acme::certificate(&config.node.data);
+    // A node that runs may not read its keys, and has read them when it started.
+    let problems = if secrets.is_none() { tls::problems(config) } else { Vec::new() };
+    let told: Vec<String> = problems.iter().map(|error| format!("{error:#}")).collect();
+    for (error, text) in problems.iter().zip(&told) {
+        let (status, text) = match is_denied(error) {
+            true => (Status::Warning, format!("{text}: not checked; run this as the node's user")),
+            false => (Status::Error, format!("{text}: the node does not start")),
+        };
+        found.add(status, "certificate", text);
+    }
     for (path, life) in lives(config, secrets) {
         let place = path.display();
         let (start, end) = match life {
             Ok(life) => life,
+            Err(_) if told.iter().any(|text| text.contains(&place.to_string())) => continue,
             Err(error) => {
                 found.add(Status::Error, "certificate", format!("{place}: {error}"));
                 continue;

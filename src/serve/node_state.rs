@@ -1,12 +1,12 @@
 //! The node's state as the console shows it: rules and their cost, settings, health, routes, disks.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use gauntlet_console::{
     Disk, EffectiveSetting, HealthCheck, MailRoute, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_engine::Snapshot;
-use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::config::{Config, Loaded, needs_restart};
 use gauntlet_gateway::metrics;
 use gauntlet_gateway::net::web;
 use gauntlet_gateway::outbound::route::Routes;
@@ -17,7 +17,11 @@ use crate::doctor::{self, Running, resources};
 
 /// The effective settings; a reload replaces them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct EffectiveSettings(Arc<RwLock<Vec<EffectiveSetting>>>);
+pub(super) struct EffectiveSettings {
+    settings: Arc<RwLock<Vec<EffectiveSetting>>>,
+    /// Those of the start, some of which hold until the next.
+    started: Arc<OnceLock<Config>>,
+}
 
 impl EffectiveSettings {
     /// Replaces them by those of a configuration.
@@ -27,11 +31,23 @@ impl EffectiveSettings {
             key: s.key,
             origin: s.origin.to_string(),
         });
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = settings.collect();
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings.collect();
+        self.started.get_or_init(|| loaded.config.clone());
+    }
+
+    /// Says which settings of a reload hold from the next start on: all looks as if they were in
+    /// force.
+    pub(super) fn warn_of_restart(&self, now: &Config) {
+        let Some(started) = self.started.get() else { return };
+        let settings = needs_restart(started, now).join(", ");
+        if !settings.is_empty() {
+            let hint = "restart the node; until then these stay as they were at its start";
+            tracing::warn!(settings, hint, "settings changed that need a restart");
+        }
     }
 
     pub(super) fn list(&self) -> Vec<EffectiveSetting> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use gauntlet_gateway::config::is_host_and_port;
+use gauntlet_array::{DatabaseAddress, ObjectsAddress};
+use gauntlet_gateway::config::{ConsoleSettings, is_host_and_port, is_same_socket, server_address};
 use gauntlet_gateway::network::Network;
+use gauntlet_gateway::outbound::signing::is_key_name;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::network::is_global;
 
@@ -133,8 +135,17 @@ impl Answers {
         if let Some(to) = &given.report_to {
             problems.mail("--report-to", to);
         }
-        for address in given.listen.iter().chain(&given.console).chain(&given.outbound) {
-            problems.socket(address);
+        let sockets = given.listen.iter().map(|address| ("--listen", address));
+        let sockets = sockets.chain(given.console.iter().map(|address| ("--console", address)));
+        for (flag, address) in
+            sockets.chain(given.outbound.iter().map(|address| ("--outbound", address)))
+        {
+            problems.socket(flag, address);
+        }
+        if let Some(odd) = given.resolver.iter().find(|server| server_address(server).is_none()) {
+            problems.add(format!(
+                "--resolver {odd:?} is no address such as 192.0.2.53 or [2001:db8::53]:53"
+            ));
         }
         let hop = matches!(purpose, Purpose::Front | Purpose::Array)
             .then(|| hop(given, host, &mut problems));
@@ -156,25 +167,33 @@ impl Answers {
             hop,
             membership: membership(given, &mut problems),
         };
-        answers.check_listeners(&mut problems);
+        if let Some(selector) = answers.selector.as_ref().filter(|s| !is_key_name(s)) {
+            problems.add(format!("--selector {selector:?} is none: use letters, digits and '-'"));
+        }
+        answers.check_listeners(given, &mut problems);
         if problems.0.is_empty() { Ok(answers) } else { Err(problems.0) }
     }
 
     /// Two listeners cannot have one port, and all addresses are every address.
-    fn check_listeners(&self, problems: &mut Problems) {
+    fn check_listeners(&self, given: &Given, problems: &mut Problems) {
         let hop = self.hop.iter();
-        let others = hop.flat_map(|hop| hop.outbound.iter().chain(&hop.submission));
-        let all: Vec<SocketAddr> =
-            self.listen.iter().chain(others).filter_map(|a| a.parse().ok()).collect();
-        for (at, one) in all.iter().enumerate() {
-            let meets = |other: &&SocketAddr| {
-                let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-                one.port() == other.port() && one.port() != 0 && (any || one.ip() == other.ip())
-            };
-            if let Some(other) = all[..at].iter().find(meets) {
+        let flagged = |flag: &'static str| move |text: &String| Some((flag, text.parse().ok()?));
+        let outbound = hop.clone().filter_map(|hop| hop.outbound.as_ref());
+        let submission = hop.filter_map(|hop| hop.submission.as_ref());
+        let service = self.service.iter().map(|service| &service.address);
+        let console = [given.console.clone().unwrap_or(ConsoleSettings::default().address)];
+        let all: Vec<(&str, SocketAddr)> = (self.listen.iter().filter_map(flagged("--listen")))
+            .chain(outbound.filter_map(flagged("--outbound")))
+            .chain(submission.filter_map(flagged("--submission")))
+            .chain(service.filter_map(flagged("--service")))
+            .chain(console.iter().filter_map(flagged("--console")))
+            .collect();
+        for (at, (flag, one)) in all.iter().enumerate() {
+            let before = all[..at].iter().find(|(_, other)| is_same_socket(*one, *other));
+            if let Some((other_flag, other)) = before {
                 problems.add(format!(
-                    "{one} and {other} are the same port of the same address; name single \
-                     addresses of this machine by --listen, --outbound and --submission"
+                    "{flag} {one} and {other_flag} {other} are the same port of the same address; \
+                     name single addresses of this machine by these flags, or another port"
                 ));
             }
         }
@@ -253,7 +272,7 @@ fn service(given: &Given, problems: &mut Problems) -> Service {
     let default = if mta == Mta::Postfix { "127.0.0.1:8891" } else { "127.0.0.1:783" };
     let address = given.service.clone().unwrap_or_else(|| default.to_owned());
     if !address.strip_prefix("unix:").is_some_and(|path| path.starts_with('/')) {
-        problems.socket(&address);
+        problems.socket("--service", &address);
     }
     let held_by = given.held_by.unwrap_or(Keeper::Mta);
     let apply = given.apply_postfix;
@@ -264,7 +283,7 @@ fn service(given: &Given, problems: &mut Problems) -> Service {
         problems.add("--release-to is for --held-by node; add that, or leave it out".into());
     }
     let release_to = given.release_to.clone().unwrap_or_else(|| "127.0.0.1:10026".to_owned());
-    problems.socket(&release_to);
+    problems.socket("--release-to", &release_to);
     Service { mta, address, held_by, release_to, apply, folder: given.postfix_config.clone() }
 }
 
@@ -272,8 +291,11 @@ fn hop(given: &Given, host: &Host, problems: &mut Problems) -> Hop {
     let port = if given.lmtp { 24 } else { 25 };
     let hosts: Vec<String> = given.next_hop.iter().map(|hop| with_port(hop, port)).collect();
     let smart_host = given.smart_host.as_ref().map(|smart| with_port(smart, 25));
-    for hop in hosts.iter().chain(&smart_host) {
-        problems.host_and_port(hop);
+    for (hop, text) in hosts.iter().zip(&given.next_hop) {
+        problems.host_and_port("--next-hop", (hop, text));
+    }
+    for (smart, text) in smart_host.iter().zip(&given.smart_host) {
+        problems.host_and_port("--smart-host", (smart, text));
     }
     if given.domain.is_empty() {
         problems.add("--domain is missing: the domains that mail is taken for".into());
@@ -297,7 +319,7 @@ fn hop(given: &Given, host: &Host, problems: &mut Problems) -> Hop {
         "" => everywhere(host, 587),
         address => address.to_owned(),
     });
-    submission.iter().for_each(|address| problems.socket(address));
+    submission.iter().for_each(|address| problems.socket("--submission", address));
     Hop {
         hosts,
         lmtp: given.lmtp,
@@ -338,6 +360,15 @@ fn membership(given: &Given, problems: &mut Problems) -> Membership {
     match (&given.token, &given.database, &given.objects) {
         (Some(token), None, None) => Membership::Token(token.clone()),
         (None, Some(database), objects) => {
+            // Neither is repeated: they hold passwords.
+            if DatabaseAddress::parse(database).is_err() {
+                problems.add("--database is no postgres://user:password@host/database".into());
+            }
+            if objects.as_ref().is_some_and(|objects| ObjectsAddress::parse(objects).is_err()) {
+                problems.add(
+                    "--objects is no s3://key:secret@host/bucket, and no file:///folder".into(),
+                );
+            }
             Membership::Database { database: database.clone(), objects: objects.clone() }
         }
         (None, None, None) => Membership::Later,
@@ -384,15 +415,18 @@ impl Problems {
         domain.unwrap_or_default()
     }
 
-    fn socket(&mut self, text: &str) {
+    fn socket(&mut self, flag: &str, text: &str) {
         if text.parse::<SocketAddr>().is_err() {
-            self.add(format!("{text:?} is no address and port such as 192.0.2.10:25 or [::]:25"));
+            self.add(format!(
+                "{flag} {text:?} is no address and port such as 192.0.2.10:25 or [::]:25"
+            ));
         }
     }
 
-    fn host_and_port(&mut self, text: &str) {
-        if !is_host_and_port(text) {
-            self.add(format!("{text:?} is no host and port such as mail.example.org:25"));
+    /// A host with its port, which may have been added to what was `given`.
+    fn host_and_port(&mut self, flag: &str, (whole, given): (&str, &str)) {
+        if !is_host_and_port(whole) {
+            self.add(format!("{flag} {given:?} is no host and port such as mail.example.org:25"));
         }
     }
 
@@ -478,8 +512,12 @@ pub(super) mod tests {
             ("milter --mta exim --apply-postfix", "are for Postfix"),
             ("milter --release-to 127.0.0.1:1", "--held-by node"),
             ("milter --network 0.0.0.0/0", "holds strangers"),
-            ("milter --service 8891", "no address and port"),
-            ("trial --listen localhost", "no address and port"),
+            ("milter --service 8891", "--service \"8891\" is no address and port"),
+            ("milter --service 127.0.0.1:2525", "--service 127.0.0.1:2525 and --listen 127"),
+            ("milter --selector ../../x", "--selector \"../../x\" is none"),
+            ("trial --listen localhost", "--listen \"localhost\" is no address and port"),
+            ("trial --resolver foo", "--resolver \"foo\" is no address"),
+            ("trial --listen 127.0.0.1:1 --console 127.0.0.1:1", "--console 127.0.0.1:1 and"),
         ] {
             assert!(wrong(line).contains(said), "{line}: {}", wrong(line));
         }
@@ -487,14 +525,15 @@ pub(super) mod tests {
             ("--name localhost", "no full name"),
             ("--domain nodots", "no full name"),
             ("--domain 192.0.2.1", "no full name"),
-            ("--next-hop a:b", "no host and port"),
+            ("--next-hop a:b", "--next-hop \"a:b\" is no host and port"),
+            ("--next-hop=", "--next-hop \"\" is no host and port"),
             ("--certificate c.pem", "belong together"),
             ("--certificate c --key k --acme a@example.org", "instead of both"),
             ("--acme-directory https://ca.example", "needs --acme"),
             ("--acme nobody", "no mail address"),
             ("--report-to a,b@example.org", "no mail address"),
             ("--outbound 10.0.0.10:25", "--network"),
-            ("--outbound 0.0.0.0:25 --network 10.0.0.5", "same port"),
+            ("--outbound 0.0.0.0:25 --network 10.0.0.5", "--outbound 0.0.0.0:25 and --listen 0"),
             ("--outbound 10.0.0.10:25 --network 10.0.0.5", "same port"),
             ("--network 10.0.0.5", "--outbound"),
         ] {
@@ -506,5 +545,12 @@ pub(super) mod tests {
             answers("array --domain example.org --next-hop a --token t --database postgres://x")
                 .is_err()
         );
+        for (flags, said) in [
+            ("--database foo", "--database is no postgres://"),
+            ("--database postgres://u:p@h/d --objects x", "--objects is no s3://"),
+        ] {
+            let line = format!("array --domain example.org --next-hop a {flags}");
+            assert!(wrong(&line).contains(said), "{line}: {}", wrong(&line));
+        }
     }
 }

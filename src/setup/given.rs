@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use clap::builder::BoolishValueParser;
 
 /// What the node is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
@@ -127,7 +128,7 @@ pub(super) struct Given {
     #[arg(long, env = "GAUNTLET_SETUP_SELECTOR", help_heading = DNS)]
     pub(super) selector: Option<String>,
     /// Make no DKIM keys
-    #[arg(long, env = "GAUNTLET_SETUP_NO_DKIM", help_heading = DNS)]
+    #[arg(long, env = "GAUNTLET_SETUP_NO_DKIM", value_parser = BoolishValueParser::new(), help_heading = DNS)]
     pub(super) no_dkim: bool,
 
     /// Mail server that asks for verdicts [default: postfix]
@@ -144,7 +145,7 @@ pub(super) struct Given {
     #[arg(long, value_name = "ADDRESS", env = "GAUNTLET_SETUP_RELEASE_TO", help_heading = MILTER)]
     pub(super) release_to: Option<String>,
     /// Set the lines in Postfix by postconf; `setup undo` restores it
-    #[arg(long, env = "GAUNTLET_SETUP_APPLY_POSTFIX", help_heading = MILTER)]
+    #[arg(long, env = "GAUNTLET_SETUP_APPLY_POSTFIX", value_parser = BoolishValueParser::new(), help_heading = MILTER)]
     pub(super) apply_postfix: bool,
     /// Folder of main.cf [default: postconf's own]
     #[arg(long, value_name = "DIR", env = "GAUNTLET_SETUP_POSTFIX_CONFIG", help_heading = MILTER)]
@@ -154,7 +155,7 @@ pub(super) struct Given {
     #[arg(long, value_name = "HOST:PORT", env = "GAUNTLET_SETUP_NEXT_HOP", value_delimiter = ',', help_heading = FRONT)]
     pub(super) next_hop: Vec<String>,
     /// The next hop uses LMTP (Dovecot); its port is 24 then, if none is said
-    #[arg(long, env = "GAUNTLET_SETUP_LMTP", help_heading = FRONT)]
+    #[arg(long, env = "GAUNTLET_SETUP_LMTP", value_parser = BoolishValueParser::new(), help_heading = FRONT)]
     pub(super) lmtp: bool,
     /// TLS towards it [default: opportunistic]
     #[arg(long, value_enum, env = "GAUNTLET_SETUP_NEXT_HOP_TLS", help_heading = FRONT)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::net::tls;
 use gauntlet_gateway::outbound::signing::{Key, KeyRing, KeyState};
 use gauntlet_gateway::privileges;
 
@@ -62,6 +63,8 @@ impl Plan {
         };
         let config = loaded.config;
         privileges::to_become(&config).with_context(|| format!("--user {:?}", answers.user))?;
+        // Before anything is written: a node would not start with them.
+        tls::problems(&config).into_iter().next().map_or(Ok(()), Err)?;
         let ring = KeyRing::load(&config.node.inside(&config.dkim.keys))?;
         let signs = |domain: &str| {
             ring.keys_of(domain).iter().filter(|key| key.state == KeyState::Active).map(key_text)

@@ -17,6 +17,7 @@ mod engines;
 mod error;
 pub mod faults;
 mod ips;
+mod lines;
 mod load;
 mod lookups;
 mod masking;
@@ -24,6 +25,7 @@ mod names;
 mod origin;
 mod receiving;
 mod reports;
+mod restart;
 mod roots;
 mod scanning;
 mod services;
@@ -35,7 +37,8 @@ mod validate;
 mod web;
 
 pub use acme::AcmeSettings;
-pub(crate) use address::{DNS_PORT, server_address};
+pub(crate) use address::DNS_PORT;
+pub use address::{is_same_socket, server_address};
 pub use array::ArraySettings;
 pub use channels::{ChannelPublishSettings, ChannelSettings, OBJECTS, is_object_name};
 pub use clock::ClockSettings;
@@ -57,6 +60,7 @@ pub use receiving::{
     StressSettings, TrapSettings,
 };
 pub use reports::ReportSettings;
+pub use restart::needs_restart;
 pub use roots::trust_roots;
 pub use scanning::{LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings};
 pub use services::{QuarantineOwner, ServiceProtocol, ServiceSettings};

@@ -2,9 +2,10 @@
 //! check`.
 //!
 //! Everything here reads. The lock of a node is tried for a moment, as a reader, which changes
-//! nothing on the disk.
+//! nothing on the disk. What a start would refuse to open is asked of the stores themselves.
 
 mod report;
+mod stores;
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -70,6 +71,14 @@ pub fn look(subject: &Subject<'_>) -> Result<Report, StoreError> {
     for found in found.iter().filter(|found| found.files() > 0) {
         add(&mut report, found);
     }
+    stores::check(config, &mut report);
+    for (path, why) in found.iter().flat_map(|found| found.damaged.iter().take(NAMED_MAX)) {
+        let named = path.display().to_string();
+        // What stops the start is said, and with what to do.
+        if !report.refusals.iter().any(|refusal| refusal.contains(&named)) {
+            report.attend(why.clone());
+        }
+    }
     report.migration = migration(data, &found, &mut report);
     report.node = NodeLine { is_running: is_running(data) };
     if report.node.is_running {
@@ -134,9 +143,6 @@ fn add(report: &mut Report, found: &Found) {
                 format.oldest
             ),
         });
-    }
-    for (_, why) in found.damaged.iter().take(NAMED_MAX) {
-        report.attend(why.clone());
     }
 }
 

@@ -273,6 +273,14 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
 }
 
+/// The key whose value begins at this offset.
+fn key_before(text: &str, offset: usize) -> Option<&str> {
+    let before = text.get(..offset)?.trim_end().strip_suffix('=')?.trim_end();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let key = before.rsplit(|c: char| !is_part(c)).next()?;
+    (!key.is_empty()).then_some(key)
+}
+
 fn syntax_error(text: &str, error: &toml::de::Error) -> PolicyError {
     let line = error.span().map_or(1, |span| line_of(text, span.start));
     let message = match error.message() {
@@ -280,6 +288,11 @@ fn syntax_error(text: &str, error: &toml::de::Error) -> PolicyError {
         unit if unit.contains("unit variant, expected") => {
             "this action needs a value, e.g. { quarantine = \"FOLDER\" } or { reject = \"TEXT\" }"
                 .to_owned()
+        }
+        value if value.ends_with("expected unit") => {
+            let action = error.span().and_then(|span| key_before(text, span.start));
+            let action = action.unwrap_or("ACTION");
+            format!("this action has no value; write it as do = \"{action}\"")
         }
         other => with_nearest(other),
     };
@@ -296,6 +309,10 @@ mod tests {
         let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
         assert!(error.starts_with("policy, line 3:"), "{error}");
         assert!(error.contains("did you mean `class`?"), "{error}");
+        let text = "[[rule]]\nname = \"a\"\ndo = { discard = true }\n";
+        let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
+        assert!(error.starts_with("policy, line 3: this action has no value"), "{error}");
+        assert!(error.ends_with("write it as do = \"discard\""), "{error}");
         let text = "[[rule]]\nname = \"a\"\ndo = \"quarantine\"\n";
         let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
         assert!(error.contains("{ quarantine = \"FOLDER\" }"), "{error}");

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use crate::error::StoreError;
+use crate::at_rest::schema_version;
+use crate::error::{StoreError, is_damage};
 use crate::files;
 
 /// How long a statement waits for another connection's lock, in milliseconds.
@@ -80,6 +81,29 @@ pub fn open_read(path: &Path, migrations: &[&str]) -> Result<Connection, StoreEr
 /// Opens an existing file that nobody writes to, without making any file beside it or locking it.
 /// What is still in its write-ahead log is not seen.
 pub fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
+    open_by_address(path, "immutable=1")
+}
+
+/// Opens an existing file for reading, changes nothing and makes no file beside it, whether a node
+/// has it open or a kill left its write-ahead log there. None where that cannot be: the log has
+/// content, and its index, which SQLite would have to make, is not there.
+pub fn open_looking(path: &Path) -> rusqlite::Result<Option<Connection>> {
+    // SQLite follows links, and has its files beside what they lead to.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        std::fs::metadata(name).ok().map(|seen| seen.len())
+    };
+    match (beside("-wal"), beside("-shm")) {
+        (Some(_), Some(_)) => open_by_address(&path, "mode=ro&readonly_shm=1").map(Some),
+        (Some(1..), None) => Ok(None),
+        _ => open_unchanging(&path).map(Some),
+    }
+}
+
+/// Opens a file for reading by SQLite's address of it, with these parameters.
+fn open_by_address(path: &Path, parameters: &str) -> rusqlite::Result<Connection> {
     let mut escaped = String::new();
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -92,7 +116,35 @@ pub fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
+    Connection::open_with_flags(format!("file:{escaped}?{parameters}"), flags)
+}
+
+/// Refuses a file that [`open_write`] would refuse, or that `read` fails on: what the store reads
+/// when it is opened. Changes nothing. One that is blank is fine, it would be made. One of an
+/// earlier version may have other tables, and is not given to `read`.
+///
+/// # Errors
+/// As [`open_write`].
+pub fn check(
+    path: &Path,
+    migrations: &[&str],
+    read: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<(), StoreError> {
+    if is_blank(path)? {
+        return Ok(());
+    }
+    let db = StoreError::db(path);
+    let Some(connection) = open_looking(path).map_err(&db)? else {
+        let found = schema_version(path)?.unwrap_or(0);
+        return refuse_newer(path, found, migrations.len());
+    };
+    prepare(&connection).map_err(&db)?;
+    let found = version(&connection).map_err(&db)?;
+    refuse_newer(path, found, migrations.len())?;
+    match found as usize == migrations.len() {
+        true => read(&connection).map_err(&db),
+        false => Ok(()),
+    }
 }
 
 /// Whether there is no database here: no file, an empty one, or one without a table. Changes
@@ -105,13 +157,18 @@ pub fn is_blank(path: &Path) -> Result<bool, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(StoreError::io(path, "read")(error)),
     }
-    let db = StoreError::db(path);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(&db)?;
-    prepare(&connection).map_err(&db)?;
-    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
-    let tables = connection.query_row("SELECT count(*) FROM sqlite_master", [], count);
-    Ok(tables.map_err(&db)? == 0)
+    let tables = || {
+        let Some(connection) = open_looking(path)? else { return Ok(None) };
+        prepare(&connection)?;
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+        connection.query_row("SELECT count(*) FROM sqlite_master", [], count).map(Some)
+    };
+    match tables() {
+        Ok(Some(tables)) => Ok(tables == 0),
+        Err(error) if is_damage(&error) => Err(StoreError::db(path)(error)),
+        // Nobody can look without a change. Tables are made with the version, in one transaction.
+        Ok(None) | Err(_) => Ok(schema_version(path)?.unwrap_or(0) == 0),
+    }
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
@@ -158,6 +215,8 @@ fn migrate(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     /// A node and a command that make the same file at once found it locked, or made twice.
@@ -176,6 +235,48 @@ mod tests {
         let count = open_read(&path, &steps).unwrap();
         let rows: i64 = count.query_row("SELECT count(*) FROM a", [], |row| row.get(0)).unwrap();
         assert_eq!(rows, 8);
+    }
+
+    /// Names and bytes of all files, but for the index of a log that this process has open: it
+    /// shares the index with the look, which another process would not write to.
+    fn content(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let paths = paths.filter(|path| !path.ends_with("a b.db-shm"));
+        paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_look_changes_nothing_and_sees_what_is_in_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, copy] = ["a b.db", "copy.db"].map(|name| folder.path().join(name));
+        let steps = ["CREATE TABLE a(x);"];
+        let rows = |c: &Connection| c.query_row("SELECT count(*) FROM a", [], |row| row.get(0));
+        let look = |path: &Path| {
+            let (before, mut count) = (content(folder.path()), None);
+            let checked = check(path, &steps, |c| rows(c).map(|rows: i64| count = Some(rows)));
+            assert!(content(folder.path()) == before, "{}", path.display());
+            checked.map(|()| count)
+        };
+        assert_eq!(look(&path).unwrap(), None, "it would be made");
+        let open = open_write(&path, &steps).unwrap();
+        open.execute("INSERT INTO a VALUES (1)", []).unwrap();
+        assert_eq!(look(&path).unwrap(), Some(1), "another has it open");
+        // As a kill leaves it, with and without the index of the log.
+        for suffix in ["", "-wal", "-shm"] {
+            let beside = |path: &Path| format!("{}{suffix}", path.display());
+            std::fs::copy(beside(&path), beside(&copy)).unwrap();
+        }
+        assert_eq!((look(&copy).unwrap(), is_blank(&copy).unwrap()), (Some(1), false));
+        std::fs::remove_file(folder.path().join("copy.db-shm")).unwrap();
+        assert_eq!((look(&copy).unwrap(), is_blank(&copy).unwrap()), (None, false));
+        drop(open);
+        assert_eq!(look(&path).unwrap(), Some(1), "closed");
+        assert!(matches!(check(&path, &[], |_| Ok(())), Err(StoreError::Newer { .. })));
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(4_096).unwrap();
+        let error = look(&path).unwrap_err();
+        assert!(error.is_damage(), "{error}");
+        std::fs::write(&path, [7; 4_096]).unwrap();
+        assert!(look(&path).unwrap_err().is_damage());
     }
 
     #[test]

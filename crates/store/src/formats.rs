@@ -7,12 +7,11 @@
 //! Everything here reads, and changes nothing: not even SQLite is asked, which would make files
 //! beside a database.
 
-mod at_rest;
 pub mod folder;
 mod survey;
 
-pub use self::at_rest::schema_version;
 pub use self::survey::{Found, Places, refuse_newer, survey};
+pub use crate::at_rest::schema_version;
 
 /// How a file says its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -141,6 +141,16 @@ impl History {
         })
     }
 
+    /// Refuses a folder that [`History::open`] would refuse. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`History::open`].
+    pub fn check(folder: &Path) -> Result<(), StoreError> {
+        database::check(&folder.join("history.db"), &MIGRATIONS, |c| {
+            count_waiting(c).and_then(|_| sharing::state_of(c)).map(drop)
+        })
+    }
+
     fn database(&self) -> MutexGuard<'_, Connection> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,6 +5,7 @@
 //! (see [`database`]).
 
 pub mod alert_log;
+mod at_rest;
 pub mod backup;
 pub mod clock;
 pub mod content;

@@ -85,6 +85,14 @@ impl Policies {
         Ok(Policies { path, database: Mutex::new(database) })
     }
 
+    /// Refuses a folder that [`Policies::open`] would refuse. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Policies::open`].
+    pub fn check(folder: &Path) -> Result<(), StoreError> {
+        database::check(&folder.join("policies.db"), MIGRATIONS, |c| newest(c).map(drop))
+    }
+
     /// Makes this text the newest version, unless it is in force already, or (with `base`) the
     /// newest version is not the one that the author edited. Whether it is a valid policy is up to
     /// the caller.
@@ -109,8 +117,7 @@ impl Policies {
         let mut run = || {
             let batch =
                 database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-            let newest = find(&batch, "ORDER BY number DESC LIMIT 1", [])?;
-            if let Some(newest) = newest {
+            if let Some(newest) = newest(&batch)? {
                 if newest.text == text {
                     return Ok(Saved::Same(newest.version));
                 }
@@ -144,7 +151,7 @@ impl Policies {
     /// # Errors
     /// If the database cannot be read.
     pub fn newest(&self) -> Result<Option<Edition>, StoreError> {
-        self.read(|c| find(c, "ORDER BY number DESC LIMIT 1", []))
+        self.read(newest)
     }
 
     /// The version that was in force before this one.
@@ -177,6 +184,10 @@ impl Policies {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         read(&database).map_err(StoreError::db(&self.path))
     }
+}
+
+fn newest(connection: &Connection) -> rusqlite::Result<Option<Edition>> {
+    find(connection, "ORDER BY number DESC LIMIT 1", [])
 }
 
 fn find(

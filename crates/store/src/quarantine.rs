@@ -119,7 +119,17 @@ impl Quarantine {
         Self::open_on(folder, packs, keys)
     }
 
-    /// The same with these packs, to which nobody else writes.
+    /// Refuses a folder that [`Quarantine::open`] would refuse for its list. Changes nothing.
+    ///
+    /// # Errors
+    /// That the list is lost, damaged or newer than this program.
+    pub fn check(folder: &Path) -> Result<(), StoreError> {
+        check_not_lost(folder)?;
+        let path = folder.join("quarantine.db");
+        database::check(&path, MIGRATIONS, |c| index::packs(c).map(drop))
+    }
+
+    /// [`Quarantine::open_with`] with these packs, to which nobody else writes.
     pub(crate) fn open_on(
         folder: &Path,
         packs: Packs,

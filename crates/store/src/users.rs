@@ -80,6 +80,15 @@ impl UserDatabase {
         Ok(UserDatabase { path, database: Mutex::new(database), sharing_keys })
     }
 
+    /// Refuses a folder that [`UserDatabase::open`] would refuse. Changes nothing. Whether the
+    /// database is lost is asked by [`lost::check_not_lost`].
+    ///
+    /// # Errors
+    /// As [`UserDatabase::open`].
+    pub fn check(folder: &Path) -> Result<(), StoreError> {
+        database::check(&folder.join("users.db"), MIGRATIONS, |c| all(c).map(drop))
+    }
+
     /// On a node without users: creates the administrator `admin` with a one-time password and
     /// returns the password, which is not stored. None if there are users.
     ///
@@ -175,10 +184,7 @@ impl UserDatabase {
     /// # Errors
     /// If the database cannot be read.
     pub fn list(&self) -> Result<Vec<User>, StoreError> {
-        self.read(|c| {
-            let sql = format!("SELECT {COLUMNS} FROM user ORDER BY login");
-            c.prepare_cached(&sql)?.query_map([], user)?.collect()
-        })
+        self.read(all)
     }
 
     fn change<T>(
@@ -208,6 +214,11 @@ impl UserDatabase {
 
 const COLUMNS: &str = "user.login, role, folders, addresses, must_change, created_ms";
 const COLUMNS_COUNT: usize = 6;
+
+fn all(connection: &Connection) -> rusqlite::Result<Vec<User>> {
+    let sql = format!("SELECT {COLUMNS} FROM user ORDER BY login");
+    connection.prepare_cached(&sql)?.query_map([], user)?.collect()
+}
 
 fn user(row: &Row<'_>) -> rusqlite::Result<User> {
     let list = |column| -> rusqlite::Result<Vec<String>> {

@@ -193,6 +193,14 @@ impl WebReleases {
         Ok(releases)
     }
 
+    /// Refuses a folder that [`WebReleases::open`] would refuse. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`WebReleases::open`].
+    pub fn check(folder: &Path) -> Result<(), StoreError> {
+        database::check(&Self::path_in(folder), MIGRATIONS, |c| in_force(c).map(drop))
+    }
+
     /// The exceptions of the file in this folder; none if there is no file. For commands: the node
     /// has its own.
     ///

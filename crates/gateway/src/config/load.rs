@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::error::ConfigError;
+use super::lines::{self, key_at, line_of};
 use super::masking::masked;
 use super::origin::Origin;
 use super::settings::Config;
@@ -115,8 +116,39 @@ impl Loaded {
         override_by(environment, &mut table, &mut origins)?;
         let config = Config::of_toml(&table.to_string())
             .map_err(|e| ConfigError::invalid("configuration", e.message()))?;
-        check(&config).map_err(|error| located(error, &origins))?;
+        check(&config).map_err(|error| {
+            let is_of_file = |origin: &Origin| matches!(origin, Origin::File { .. });
+            let error = located(error, &origins);
+            match (error, file) {
+                (ConfigError::Invalid { key, message, set_by }, Some(file))
+                    if is_of_file(&set_by) =>
+                {
+                    let plain = ConfigError::invalid(key.clone(), message.clone());
+                    let in_table = lines::of_fault(file, &table, &plain);
+                    ConfigError::Invalid { key, message, set_by: in_table.unwrap_or(set_by) }
+                }
+                (error, _) => error,
+            }
+        })?;
         Ok(Loaded { config, path: path.map(Path::to_owned), origins })
+    }
+
+    /// Who set what a problem with a file is about: its text begins with the name of the setting.
+    /// None if that is a default.
+    pub fn origin_of(&self, problem: &str) -> Option<Origin> {
+        let setting = problem.split([' ', ':']).next().unwrap_or_default();
+        if let Some(origin) = self.origins.get(setting) {
+            return Some(origin.clone());
+        }
+        let section = setting.split('.').next().unwrap_or_default();
+        match self.origins.get(section)? {
+            Origin::File { path, line } => {
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                let line = lines::naming(&text, setting, problem).unwrap_or(*line);
+                Some(Origin::File { path: path.clone(), line })
+            }
+            origin => Some(origin.clone()),
+        }
     }
 
     /// Every setting with its value and origin, in the order of the file's documentation.
@@ -163,27 +195,6 @@ fn located(error: ConfigError, origins: &BTreeMap<String, Origin>) -> ConfigErro
     });
     let set_by = origin.cloned().unwrap_or(Origin::Default);
     ConfigError::Invalid { set_by, key, message }
-}
-
-/// The setting whose value is at this offset, as `section.key`.
-fn key_at(text: &str, offset: usize) -> Option<String> {
-    let spanned = toml::de::DeTable::parse(text).ok()?;
-    let holds = |span: std::ops::Range<usize>| span.contains(&offset) || span.start == offset;
-    for (section, value) in spanned.get_ref() {
-        let section = section.get_ref();
-        let tables: Vec<&toml::de::DeTable<'_>> = match value.get_ref() {
-            toml::de::DeValue::Table(table) => vec![table],
-            toml::de::DeValue::Array(items) => {
-                items.iter().filter_map(|i| i.get_ref().as_table()).collect()
-            }
-            _ => continue,
-        };
-        let mut keys = tables.into_iter().flatten();
-        if let Some((key, _)) = keys.find(|(_, value)| holds(value.span())) {
-            return Some(format!("{section}.{}", key.get_ref()));
-        }
-    }
-    None
 }
 
 /// Reads the file for its mistakes (with their lines), its values and their lines.
@@ -286,11 +297,6 @@ fn read_value(text: &str, default: &Value) -> Result<Value, String> {
     })
 }
 
-/// Line of a byte offset, from 1.
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
-}
-
 /// Adds the nearest valid key to serde's "unknown field `x`, expected one of `a`, `b`".
 fn with_nearest(message: &str) -> String {
     gauntlet_policy::suggestion::with_nearest(message)
@@ -333,12 +339,62 @@ mod tests {
         assert!(error.contains("gauntlet.toml:3: unknown field `thread`"), "{error}");
         assert!(error.ends_with("did you mean `threads`?"), "{error}");
         let error = load("[scan]\nthreads = \"four\"\n", &[]).unwrap_err().to_string();
-        assert!(error.contains("gauntlet.toml:2: scan.threads: invalid type: string"), "{error}");
+        assert!(error.contains(
+            "gauntlet.toml:2: scan.threads: invalid type: string \"four\", expected a whole number"
+        ));
         let error = load("\n[log]\nformat = \"xml\"\n", &[]).unwrap_err().to_string();
-        assert!(error.contains("gauntlet.toml:3: log.format: unknown variant `xml`"), "{error}");
+        assert!(error.contains("gauntlet.toml:3: log.format: unknown value `xml`"), "{error}");
         let text = "[[listener]]\naddress = 4\n";
         let error = load(text, &[]).unwrap_err().to_string();
         assert!(error.contains("gauntlet.toml:2: listener.address: invalid type"), "{error}");
+    }
+
+    #[test]
+    fn a_fault_in_one_of_several_tables_has_its_line() {
+        let two = "[[listener]]\naddress = \"127.0.0.1:2525\"\n[[listener]]\n";
+        for (text, wanted) in [
+            ("networks = [\"10.0.0.0/99\"]\n", "gauntlet.toml:4: listener.networks: "),
+            (
+                "address = \"127.0.0.1:26\"\nself_signed = false\nrole = \"submission\"\n",
+                "gauntlet.toml:3: listener.certificate: ",
+            ),
+            ("key = [\"a.key\"]\n", "gauntlet.toml:4: listener.key: "),
+            (
+                "address = \"127.0.0.1:26\"\n[[listener]]\naddress = \"127.0.0.1:2525\"\n",
+                "gauntlet.toml:6: listener.address: 127.0.0.1:2525 is taken twice",
+            ),
+            (
+                "address = \"127.0.0.1:26\"\n[[next_hop]]\nfor = [\"a.test\"]\nhosts = \
+                 [\"a:25\"]\n[[next_hop]]\nfor = [\"b.test\"]\nhosts = [\"b\"]\n",
+                "gauntlet.toml:10: next_hop.hosts: ",
+            ),
+            (
+                "address = \"127.0.0.1:26\"\n[[service]]\naddress = \"127.0.0.1:27\"\n\
+                 [[service]]\naddress = \"nowhere\"\n",
+                "gauntlet.toml:8: service.address: ",
+            ),
+        ] {
+            let error = load(&format!("{two}{text}"), &[]).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_problem_with_a_file_leads_to_who_named_it() {
+        let text = "[policy]\npath = \"p.toml\"\n[[listener]]\naddress = \"127.0.0.1:25\"\n\
+                    [[listener]]\ncertificate = [\"b.pem\"]\nkey = [\"b.key\"]\n";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gauntlet.toml");
+        std::fs::write(&path, text).unwrap();
+        let variable = ("GAUNTLET_RECIPIENTS__FILE".to_owned(), "known".to_owned());
+        let loaded = Loaded::load(Some(&path), [variable]).unwrap();
+        let place = |problem: &str| loaded.origin_of(problem).map(|origin| origin.to_string());
+        let ends = |problem: &str, end: &str| place(problem).unwrap().ends_with(end);
+        assert!(ends("policy.path p.toml: no such file", "gauntlet.toml:2"));
+        assert!(ends("listener.certificate b.pem does not go with its key", "gauntlet.toml:6"));
+        assert!(ends("listener.key b.key has no key", "gauntlet.toml:7"));
+        assert!(ends("recipients.file known: no such file", "$GAUNTLET_RECIPIENTS__FILE"));
+        assert_eq!(place("dkim.keys: no such folder"), None);
     }
 
     #[test]

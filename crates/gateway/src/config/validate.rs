@@ -1,12 +1,11 @@
 //! What serde cannot say about settings: bounds, and settings that do not go together.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use gauntlet_policy::is_folder_name;
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, ReleasedBy};
 
-use super::address::socket_address;
+use super::address::{is_same_socket, socket_address};
 use super::delivery::HopTlsPolicy;
 use super::error::ConfigError;
 use super::receiving::{ListenerRole, ListenerSettings};
@@ -349,15 +348,22 @@ fn check_sockets(config: &Config) -> Result<(), ConfigError> {
     let all = listeners.map(|listener| ("listener.address", &listener.address));
     let all = all.chain(config.service.iter().map(|s| ("service.address", &s.address)));
     let all = all.chain([("console.address", &config.console.address)]);
-    let mut seen: BTreeSet<SocketAddr> = BTreeSet::new();
+    let mut seen: Vec<SocketAddr> = Vec::new();
     for (key, text) in all {
         let Some(address) = socket_address(text).filter(|address| address.port() != 0) else {
             continue;
         };
-        if !seen.insert(address) {
-            let message = format!("{text} is taken twice; give each its own port");
+        if let Some(other) = seen.iter().find(|other| is_same_socket(**other, address)) {
+            let message = match *other == address {
+                true => format!("{text} is taken twice; give each its own port"),
+                false => format!(
+                    "{text} and {other} are the same port of the same address; name single \
+                     addresses of this machine, or give each its own port"
+                ),
+            };
             return Err(ConfigError::invalid(key, message));
         }
+        seen.push(address);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 pub mod dane;
 pub mod expiry;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tokio_rustls::rustls::client::danger::{
 };
 use tokio_rustls::rustls::client::{ClientConnection, WebPkiServerVerifier, verify_server_name};
 use tokio_rustls::rustls::crypto::{self, CryptoProvider, WebPkiSupportedAlgorithms, ring};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::{
     ClientHello, ParsedCertificate, ResolvesServerCert, ServerConnection,
@@ -224,6 +225,15 @@ pub(crate) fn read_named(
     read_pairs(config, &pairs.collect::<Vec<_>>())
 }
 
+/// What is wrong with the certificates that the settings name, each problem once: a start would
+/// refuse it. Makes nothing.
+pub fn problems(config: &Config) -> Vec<anyhow::Error> {
+    let read = config.listener.iter().map(|listener| read_named(config, listener));
+    let mut told = BTreeSet::new();
+    let is_new = |error: &anyhow::Error| told.insert(format!("{error:#}"));
+    read.filter_map(Result::err).filter(is_new).collect()
+}
+
 fn read_pairs(
     config: &Config,
     pairs: &[(PathBuf, PathBuf)],
@@ -252,6 +262,12 @@ pub(crate) fn is_for(path: &Path, names: &[String]) -> anyhow::Result<bool> {
     Ok(names.iter().all(covers))
 }
 
+/// What is wrong with a file of PEM that has other things in it, or none.
+const NO_CERTIFICATE: &str = "has no certificate in it; name a PEM file with the node's own first \
+(-----BEGIN CERTIFICATE-----) and those of its authorities behind it";
+const NO_KEY: &str = "has no private key in it that can be used; name the PEM file that the \
+certificate was requested with (-----BEGIN PRIVATE KEY-----), without a password";
+
 /// A certificate chain and its key.
 ///
 /// # Errors
@@ -261,9 +277,21 @@ pub(crate) fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
     let certificates = CertificateDer::pem_file_iter(chain)
         .and_then(|all| all.collect::<Result<Vec<_>, _>>())
         .with_context(|| named("certificate", chain))?;
-    let secret = PrivateKeyDer::from_pem_file(key).with_context(|| named("key", key))?;
-    CertifiedKey::from_der(certificates, secret, &provider())
-        .with_context(|| format!("{} does not go with its key", named("certificate", chain)))
+    if certificates.is_empty() {
+        bail!("{} {NO_CERTIFICATE}", named("certificate", chain));
+    }
+    let secret = match PrivateKeyDer::from_pem_file(key) {
+        Err(pem::Error::NoItemsFound) => bail!("{} {NO_KEY}", named("key", key)),
+        secret => secret.with_context(|| named("key", key))?,
+    };
+    match CertifiedKey::from_der(certificates, secret, &provider()) {
+        Err(Error::InconsistentKeys(how)) => bail!(
+            "{} does not go with its key: {how:?}; name the key that it was requested with, not {}",
+            named("certificate", chain),
+            key.display()
+        ),
+        pair => pair.with_context(|| named("certificate", chain)),
+    }
 }
 
 /// The certificate that the node made for itself; makes it if there is none that can be used: it is

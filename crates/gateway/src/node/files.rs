@@ -11,6 +11,7 @@ use crate::inbound::recipients::Recipients;
 use crate::net::resolver::Resolver;
 use crate::net::tls;
 use crate::outbound::settings::OutboundSettings;
+use crate::privileges;
 
 /// What is wrong with files that a configuration names.
 #[derive(Debug, Default)]
@@ -36,8 +37,11 @@ pub fn problems(config: &Config) -> FileProblems {
         OutboundSettings::load(config, None, None).map(drop),
     ];
     found.errors.extend(parts.into_iter().filter_map(Result::err));
-    let read = config.listener.iter().map(|listener| tls::read_named(config, listener));
-    found.errors.extend(read.filter_map(Result::err));
+    match privileges::to_become(config) {
+        // As who they are read is known.
+        Ok(_) => found.errors.extend(tls::problems(config)),
+        Err(error) => found.errors.push(error.into()),
+    }
     found
 }
 
@@ -74,6 +78,36 @@ mod tests {
         assert!(!config.node.data.exists(), "nothing is made");
     }
 
+    #[test]
+    fn a_key_of_another_certificate_is_named_and_so_is_a_file_without_either() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| {
+            let made = rcgen::generate_simple_self_signed(vec!["gw.test".to_owned()]).unwrap();
+            let pair = (format!("{name}.pem"), format!("{name}.key"));
+            std::fs::write(folder.path().join(&pair.0), made.cert.pem()).unwrap();
+            let key = made.signing_key.serialize_pem();
+            std::fs::write(folder.path().join(&pair.1), key).unwrap();
+            pair
+        });
+        let said = |certificate: &str, key: &str| {
+            let mut config: Config = toml::from_str("[[listener]]\n[[listener]]\n").unwrap();
+            for listener in &mut config.listener {
+                listener.certificate = vec![folder.path().join(certificate)];
+                listener.key = vec![folder.path().join(key)];
+            }
+            let texts = tls::problems(&config).into_iter().map(|error| format!("{error:#}"));
+            texts.collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(said(&one.0, &one.1), "");
+        let wrong = said(&one.0, &other.1);
+        assert!(wrong.contains("one.pem does not go with its key: KeyMismatch"), "{wrong}");
+        assert_eq!(wrong.lines().count(), 1, "{wrong}");
+        let swapped = said(&one.1, &one.0);
+        assert!(swapped.contains("one.key has no certificate in it; name a PEM"), "{swapped}");
+        let without = said(&one.0, &one.0);
+        assert!(without.contains("listener.key") && without.contains("no private key in it"));
+    }
+
     #[tokio::test]
     async fn the_defaults_miss_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -82,5 +116,9 @@ mod tests {
         let found = problems(&config);
         assert!(found.errors.is_empty() && found.warnings.is_empty(), "{found:?}");
         assert!(!config.node.data.exists());
+        config.node.user = "nosuch".to_owned();
+        let found = problems(&config);
+        let errors: Vec<String> = found.errors.iter().map(|e| format!("{e:#}")).collect();
+        assert_eq!(errors, ["node.user \"nosuch\": there is no such user"]);
     }
 }

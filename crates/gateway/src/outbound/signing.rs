@@ -441,10 +441,10 @@ impl KeyRing {
         algorithm: Algorithm,
         bits: usize,
     ) -> anyhow::Result<&Key> {
-        let domain = ascii_domain(domain).filter(|d| d.contains('.') && is_name(d));
+        let domain = ascii_domain(domain).filter(|d| d.contains('.') && is_key_name(d));
         let domain = domain.context("no domain such as example.org")?;
         let selector = selector.to_ascii_lowercase();
-        if !is_name(&selector) {
+        if !is_key_name(&selector) {
             bail!("{selector:?} is no selector: use letters, digits and '-'");
         }
         if self.keys_of(&domain).iter().any(|k| k.selector == selector) {
@@ -508,7 +508,8 @@ impl KeyRing {
     }
 }
 
-fn is_name(text: &str) -> bool {
+/// Whether a selector or a domain of a key can be this: names of the DNS, which name files, too.
+pub fn is_key_name(text: &str) -> bool {
     let label = |l: &str| {
         (1..=63).contains(&l.len())
             && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')

@@ -39,7 +39,7 @@ pub fn read(data: &Path) -> Result<Option<FolderFormat>, StoreError> {
     use std::io::Read;
     let path = data.join(FILE);
     let mut bytes = Vec::new();
-    match super::at_rest::open(&path) {
+    match crate::at_rest::open(&path) {
         Ok(file) => file.take(BYTES_MAX).read_to_end(&mut bytes),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io(&path, "open")(error)),

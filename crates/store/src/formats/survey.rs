@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::at_rest::{open, read_start, schema_version};
 use super::{Earlier, Format, Mark};
+use crate::at_rest::{open, read_start, schema_version};
 use crate::error::StoreError;
 
 /// Folder of the spool in the table of formats; the configuration may have it elsewhere.

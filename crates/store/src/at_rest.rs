@@ -26,7 +26,7 @@ const LOG_MAGIC: u32 = 0x377f_0682;
 const PAGE_BYTES_MAX: u32 = 65_536;
 
 /// Opens a plain file to read; a link or a pipe in its place is not followed and not waited for.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     match file.metadata()?.is_file() {
@@ -36,7 +36,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Reads as many of these bytes as there are.
-pub(super) fn read_start(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn read_start(reader: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match reader.read(rest) {
