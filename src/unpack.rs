@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if let Some(error) = failed {
             return Err(error);
         }
-        unread |= tree.unread().next().is_some();
+        unread |= tree.objects.iter().any(|object| !object.defects.is_empty());
         print(&file.display().to_string(), &tree, args.json)?;
     }
     Ok(if unread { ExitCode::from(EXIT_UNREAD) } else { ExitCode::SUCCESS })
@@ -131,7 +131,8 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 fn print(file: &str, tree: &Tree, json: bool) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if json {
-        let line = serde_json::json!({ "file": file, "objects": tree.objects });
+        let objects = tree.objects.iter().map(json_object).collect::<Result<Vec<_>, _>>()?;
+        let line = serde_json::json!({ "file": file, "objects": objects });
         serde_json::to_writer(&mut out, &line)?;
         writeln!(out)?;
         return Ok(());
@@ -163,6 +164,25 @@ fn print(file: &str, tree: &Tree, json: bool) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// An object with all its keys, whatever it has.
+fn json_object(object: &Object) -> serde_json::Result<serde_json::Value> {
+    use serde_json::json;
+    let mut value = serde_json::to_value(object)?;
+    if let Some(keys) = value.as_object_mut() {
+        for (key, none) in [
+            ("parent", json!(null)),
+            ("declared_type", json!("")),
+            ("properties", json!([])),
+            ("defects", json!([])),
+            ("text", json!("")),
+            ("urls", json!([])),
+        ] {
+            keys.entry(key).or_insert(none);
+        }
+    }
+    Ok(value)
 }
 
 /// A kind as JSON has it.

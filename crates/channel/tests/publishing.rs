@@ -79,6 +79,37 @@ fn pipes_and_devices_in_place_of_files_are_named() {
 }
 
 #[test]
+fn links_and_pipes_in_the_folder_are_refused_by_name_and_nothing_is_published() {
+    let site = Site::new();
+    site.publish(&[("rules/a.cf", b"a")]);
+    let (content, outside) = (site.path("content"), site.path("outside"));
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), b"secret").unwrap();
+    let links = [
+        ("rules/b.cf", outside.join("secret")),
+        ("urls", outside.clone()),
+        ("rules/c.cf", content.join("rules/a.cf")),
+        ("rules/d.cf", outside.join("not there")),
+    ];
+    for (name, target) in links {
+        let link = content.join(name);
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let mut channel = Repository::open(&site.channel()).unwrap();
+        let published = channel.publish(&content, &site.keys(), &Site::options(), site.now_s);
+        let said = published.unwrap_err().to_string();
+        assert!(said.contains(&link.display().to_string()), "{said}");
+        assert!(said.contains("symbolic link"), "{said}");
+        assert_eq!(channel.targets().version, 2);
+        fs::remove_file(&link).unwrap();
+    }
+    let pipe = content.join("rules/e.cf");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut channel = Repository::open(&site.channel()).unwrap();
+    let published = channel.publish(&content, &site.keys(), &Site::options(), site.now_s);
+    assert!(published.unwrap_err().to_string().contains("no file"));
+}
+
+#[test]
 fn names_that_nothing_reads_are_refused_and_change_nothing() {
     let site = Site::new();
     site.publish(&[("rules/a.cf", b"a")]);

@@ -45,6 +45,11 @@ pub(crate) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) 
         K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::Lzma | K::Tar | K::Cpio | K::Ar => {
             archive::decode(kind, bytes, unpacker);
         }
+        K::Lzip => archive::decode(kind, bytes, unpacker),
+        K::Compress => unpacker.defect(DefectKind::Unsupported, "compressed by compress (.Z)"),
+        K::Lz4 => unpacker.defect(DefectKind::Unsupported, "compressed by LZ4"),
+        K::Lzop => unpacker.defect(DefectKind::Unsupported, "compressed by lzop"),
+        K::Xar => unpacker.defect(DefectKind::Unsupported, "an archive of xar"),
         K::SevenZip
         | K::Jar
         | K::Apk

@@ -21,6 +21,7 @@ mod formats;
 mod host;
 mod limits;
 pub mod process;
+mod salvage;
 pub mod sealed;
 mod test_file;
 mod text;

@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::object::{
     DefectKind, FoundUrl, Object, ObjectDefect, Property, PropertyKind, Tree, UrlSource,
 };
+use crate::salvage::Salvage;
 use crate::test_file;
 use crate::text;
 
@@ -260,6 +261,17 @@ impl Unpacker<'_> {
             }
         }
         bytes
+    }
+
+    /// The same of a decoder that may lose what it has decoded when it fails: `make` makes it, at
+    /// the beginning of its stream.
+    pub(crate) fn read_made<R: Read>(
+        &mut self,
+        make: impl Fn() -> R,
+        packed: u64,
+        entry: &str,
+    ) -> Vec<u8> {
+        self.read(&mut Salvage::new(make(), || Some(make())), packed, entry)
     }
 
     /// The limit that an object of `size` bytes, unpacked from `packed`, has reached.

@@ -30,6 +30,11 @@ const NAME_BYTES_MAX: usize = 4 * 1024;
 /// Names of each kind that are read of one attribute of TNEF.
 const PROPERTY_NAMES_MAX: usize = 256;
 
+/// Zeros that stand for blanks lost at the ends of lines: as many, and so many times the bytes of
+/// the text. A line of one character may stand for 63 zeros.
+const PADDING_BYTES_MIN: usize = 64 * 1024;
+const PADDING_FACTOR: usize = 8;
+
 /// A file inside a body.
 #[derive(Debug, Default)]
 pub struct EncodedFile {
@@ -178,11 +183,12 @@ impl BeginLine<'_> {
             (true, true) => true,
             (true, false) => first.len() >= 4 && first.iter().all(is_base64),
             // The first character gives the number of bytes of the line: `M` is 45, in 60
-            // characters.
-            (false, true) => first.len() > characters / 2,
+            // characters. Where a blank is zero, those at the end of the line may be lost.
+            (false, true) => first.len() > characters / 2 || is_short(first, characters),
             (false, false) => {
                 (characters.saturating_sub(2)..=characters + 1).contains(&(first.len() - 1))
-                    && first.iter().all(|b| (b' '..=b'`').contains(b))
+                    && first.iter().all(is_uu)
+                    || self.has_mode && is_short(first, characters)
             }
         }
     }
@@ -195,6 +201,15 @@ impl EncodedFile {
     }
 }
 
+/// A line of data, of which nothing but blanks is missing.
+fn is_short(line: &[u8], characters: usize) -> bool {
+    line.len() - 1 <= characters && line.iter().all(is_uu)
+}
+
+fn is_uu(byte: &u8) -> bool {
+    (b' '..=b'`').contains(byte)
+}
+
 fn is_base64(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=".contains(byte)
 }
@@ -204,8 +219,25 @@ fn uu_length(line: &[u8]) -> Option<usize> {
     line.first().map(|first| usize::from(first.wrapping_sub(b' ') & 63))
 }
 
+/// Makes of the bytes of a line as many as its first character says: zeros are blanks, and those
+/// at the end of a line are lost on the way. `padding_left` bounds what short lines become.
+pub(crate) fn fit_line(out: &mut Vec<u8>, length: usize, padding_left: &mut usize) {
+    if out.len() < length {
+        let padding = (length - out.len()).min(*padding_left);
+        *padding_left -= padding;
+        out.resize(out.len() + padding, 0);
+    }
+    out.truncate(length);
+}
+
+/// Zeros that the lines of this text may get.
+pub(crate) fn padding_max(data: &[u8]) -> usize {
+    PADDING_BYTES_MIN + data.len().saturating_mul(PADDING_FACTOR)
+}
+
 fn uu_lines(data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
+    let mut padding_left = padding_max(data);
     for line in lines_until(data, b"end") {
         let line = line.trim_ascii_end();
         let Some(length) = uu_length(line) else { break };
@@ -215,7 +247,7 @@ fn uu_lines(data: &[u8]) -> Vec<u8> {
             let bits = bits(0) << 18 | bits(1) << 12 | bits(2) << 6 | bits(3);
             out.extend_from_slice(&bits.to_be_bytes()[1..]);
         }
-        out.truncate(before + length);
+        fit_line(&mut out, before + length, &mut padding_left);
     }
     out
 }
@@ -369,6 +401,17 @@ mod tests {
             assert_eq!(names(&text), expected, "{begin:?}");
             assert_eq!(names(&text.replace('\n', "\r\n")), expected, "{begin:?}");
         }
+        // Zero as a blank, as `uuencode` had it first; with the blanks at the ends of lines, and
+        // without them.
+        let zeros = "begin 644 setup.exe\nM35J0                                                        \nM                    0    %!%\n#   !\n \nend\n";
+        let found = names(zeros);
+        assert_eq!(found[0].0, "setup.exe");
+        assert_eq!((found[0].1.len(), &found[0].1[..3]), (93, &b"MZ\x90"[..]));
+        let cut: String = zeros.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        assert_eq!(names(&cut), found);
+        let many = format!("begin 644 a\n{}", "_\n".repeat(100_000));
+        assert!(names(&many)[0].1.len() < 2_000_000);
+        assert!(names("begin 644 a\nMeet me at noon\n").is_empty());
         let base64 = "begin-base64 644 setup.exe\naGFybWxlc3MgcGxhY2Vob2xkZXI=\n====\n";
         assert_eq!(names(base64), expected);
         let two = format!("begin 644 a\n{data}begin 644 b\n{data}");

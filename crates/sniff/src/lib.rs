@@ -69,6 +69,16 @@ pub enum FileKind {
     Lzma,
     /// An LHA or LZH archive.
     Lha,
+    /// LZMA in members with a checksum each (`.lz`, lzip).
+    Lzip,
+    /// A file that Unix `compress` made (`.Z`).
+    Compress,
+    /// A frame of LZ4, also of its legacy form (`.lz4`).
+    Lz4,
+    /// A file or archive of lzop (`.lzo`).
+    Lzop,
+    /// A xar archive, as packages of macOS are (`.xar`, `.pkg`).
+    Xar,
     /// A cpio archive, of any dialect.
     Cpio,
     /// Unix `ar` archive, Debian packages among them.
@@ -141,6 +151,11 @@ impl FileKind {
             K::Arj => "application/x-arj",
             K::Lzma => "application/x-lzma",
             K::Lha => "application/x-lzh-compressed",
+            K::Lzip => "application/x-lzip",
+            K::Compress => "application/x-compress",
+            K::Lz4 => "application/x-lz4",
+            K::Lzop => "application/x-lzop",
+            K::Xar => "application/x-xar",
             K::Cpio => "application/x-cpio",
             K::Ar => "application/x-archive",
             K::BinHex => "application/mac-binhex40",
@@ -169,6 +184,19 @@ impl FileKind {
             self,
             K::WindowsProgram | K::ElfProgram | K::MachProgram | K::Shortcut | K::Script | K::Help
         ) || matches!(self, K::Jar | K::Apk)
+    }
+
+    /// An archive, a compressed file or a disk: other files, and nothing that is seen by itself.
+    pub fn is_archive(self) -> bool {
+        use FileKind as K;
+        matches!(
+            self,
+            K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::Lzma | K::SevenZip | K::Rar | K::Cab
+        ) || matches!(
+            self,
+            K::Tar | K::Cpio | K::Ar | K::Arj | K::Ace | K::Lha | K::DiskImage | K::MsCompress
+        ) || matches!(self, K::Jar | K::Apk | K::OfficeXml | K::OpenDocument)
+            || matches!(self, K::Lzip | K::Compress | K::Lz4 | K::Lzop | K::Xar)
     }
 }
 
@@ -243,6 +271,9 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return *kind;
     }
+    if let Some(kind) = compressor(bytes) {
+        return kind;
+    }
     // A Mach-O program for several processors; a Java class begins alike, with a version of 45 or
     // more.
     if let [0xca, 0xfe, 0xba, 0xbe | 0xbf, 0, 0, 0, 0..=32, ..] = bytes {
@@ -293,6 +324,25 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
         return FileKind::Media;
     }
     text_kind(head)
+}
+
+/// Compressors and archives whose magic number is checked with what follows it.
+fn compressor(bytes: &[u8]) -> Option<FileKind> {
+    Some(match bytes {
+        // A version, and the size of the dictionary.
+        [b'L', b'Z', b'I', b'P', 0 | 1, ..] => FileKind::Lzip,
+        // Bits of a code, 9 to 16, and two bits that are zero.
+        [0x1f, 0x9d, bits, _, ..] if bits & 0x60 == 0 && (9..=16).contains(&(bits & 0x1f)) => {
+            FileKind::Compress
+        }
+        // The version of a frame is 1; the legacy form has none.
+        [0x04, 0x22, 0x4d, 0x18, flags, ..] if flags & 0xc0 == 0x40 => FileKind::Lz4,
+        [0x02, 0x21, 0x4c, 0x18, ..] => FileKind::Lz4,
+        [0x89, b'L', b'Z', b'O', 0, b'\r', b'\n', 0x1a, b'\n', ..] => FileKind::Lzop,
+        // The size of the header, and a version.
+        [b'x', b'a', b'r', b'!', 0, _, 0, 1, ..] => FileKind::Xar,
+        _ => return None,
+    })
 }
 
 /// A tar archive without a signature (Unix V7): its first header's checksum is right.
@@ -489,6 +539,13 @@ mod tests {
         assert_eq!(sniff(b"just words\n"), FileKind::Text);
         assert_eq!(sniff(b"\x00\x01\x02"), FileKind::Unknown);
         assert_eq!(sniff(b""), FileKind::Empty);
+        assert_eq!(sniff(b"LZIP\x01\x0c"), FileKind::Lzip);
+        assert_eq!(sniff(b"\x1f\x9d\x90MZ"), FileKind::Compress);
+        assert_eq!(sniff(b"\x1f\x9d\xff\xff"), FileKind::Unknown);
+        assert_eq!(sniff(b"\x04\x22\x4d\x18\x64\x40"), FileKind::Lz4);
+        assert_eq!(sniff(b"\x89LZO\0\r\n\x1a\n\x10"), FileKind::Lzop);
+        assert_eq!(sniff(b"xar!\0\x1c\0\x01\0\0"), FileKind::Xar);
+        assert_eq!(sniff(b"xar! and words"), FileKind::Text);
         assert_eq!(sniff(&zip(&["a.txt"], 0)), FileKind::Zip);
         assert_eq!(
             sniff(&zip(&["[Content_Types].xml", "word/document.xml"], 0)),

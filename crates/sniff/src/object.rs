@@ -89,10 +89,13 @@ impl Tree {
         object.parent.and_then(|index| self.objects.get(index as usize))
     }
 
-    /// What leaves something unread, with the object that has it.
+    /// What leaves something unread, with the object that has it. An archive that is cut or broken
+    /// is among it: what lies behind the fault is read by a program that goes on there.
     pub fn unread(&self) -> impl Iterator<Item = (&Object, &ObjectDefect)> {
         let all = self.objects.iter().flat_map(|o| o.defects.iter().map(move |d| (o, d)));
-        all.filter(|(_, defect)| defect.kind.leaves_unread())
+        all.filter(|(object, defect)| {
+            defect.kind.leaves_unread() || (defect.kind.is_damage() && object.kind.is_archive())
+        })
     }
 }
 
@@ -326,9 +329,15 @@ pub enum DefectKind {
 }
 
 impl DefectKind {
-    /// Whether a recipient's program may see content that nothing here has seen.
+    /// Whether a recipient's program may see content that nothing here has seen, whatever the
+    /// object is.
     pub fn leaves_unread(self) -> bool {
-        // What is cut or broken shows a recipient no more than it shows here.
-        !matches!(self, DefectKind::Truncated | DefectKind::Corrupt)
+        !self.is_damage()
+    }
+
+    /// Whether the object is cut or broken. A document or picture then shows a recipient no more
+    /// than it shows here; of an archive see [`Tree::unread`].
+    pub fn is_damage(self) -> bool {
+        matches!(self, DefectKind::Truncated | DefectKind::Corrupt)
     }
 }

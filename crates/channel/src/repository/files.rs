@@ -11,7 +11,8 @@ use crate::limits::DEPTH_MAX;
 /// Names and paths of all files of a folder.
 ///
 /// # Errors
-/// If it has a file that no bundle may have, or that no program would know what to do with.
+/// If it has a file that no bundle may have, or that no program would know what to do with, a
+/// symbolic link, or what is neither file nor folder.
 pub(super) fn collect(folder: &Path) -> Result<BTreeMap<String, PathBuf>, Error> {
     let mut found = BTreeMap::new();
     let mut folders = vec![(folder.to_owned(), String::new(), 0)];
@@ -20,7 +21,17 @@ pub(super) fn collect(folder: &Path) -> Result<BTreeMap<String, PathBuf>, Error>
             let entry = entry.map_err(Error::io(&path))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let name = format!("{prefix}{name}");
-            let is_folder = entry.path().is_dir();
+            // What a link points to may lie anywhere, and all who follow the channel would get it.
+            let kind = entry.file_type().map_err(Error::io(&entry.path()))?;
+            if !kind.is_dir() && !kind.is_file() {
+                let what = match kind.is_symlink() {
+                    true => "a symbolic link, which publishing does not follow",
+                    false => "no file and no folder",
+                };
+                let why = format!("{}: {what}; put the file itself there", entry.path().display());
+                return Err(Error::Refused(why));
+            }
+            let is_folder = kind.is_dir();
             if is_folder && depth < DEPTH_MAX {
                 folders.push((entry.path(), format!("{name}/"), depth + 1));
             } else {

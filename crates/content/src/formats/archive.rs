@@ -1,4 +1,4 @@
-//! Archives and compressed files that safe decoders read: zip, gzip, bzip2, xz, lzma, zstd, tar,
+//! Archives and compressed files that safe decoders read: zip, gzip, bzip2, xz, lzma, lzip, zstd, tar,
 //! cpio, ar, 7z, ARJ, ACE, CHM, SIS and the compressor of old Windows.
 
 mod ace;
@@ -7,6 +7,8 @@ mod arj;
 mod chm;
 mod compressed;
 mod cpio;
+#[cfg(test)]
+mod damage_tests;
 mod gzip;
 pub(super) mod lz;
 mod ms_compress;
@@ -30,7 +32,7 @@ pub(super) fn is_zip(kind: K) -> bool {
 pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     match kind {
         K::Gzip => gzip::decode(bytes, unpacker),
-        K::Bzip2 | K::Xz | K::Lzma | K::Zstd => compressed::decode(kind, bytes, unpacker),
+        K::Bzip2 | K::Xz | K::Lzma | K::Lzip | K::Zstd => compressed::decode(kind, bytes, unpacker),
         K::Tar => tar::decode(bytes, unpacker),
         K::Cpio => cpio::decode(bytes, unpacker),
         K::Ar => ar::decode(bytes, unpacker),

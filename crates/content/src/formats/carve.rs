@@ -17,8 +17,8 @@ mod signature;
 use gauntlet_sniff::FileKind;
 use memchr::memmem;
 
-pub(super) use self::signature::program_end;
 use self::signature::{SIGNATURES, Signature};
+pub(super) use self::signature::{program_end, seven_zip as seven_zip_end};
 use super::archive;
 use super::numbers::u32_at;
 use crate::host::Child;

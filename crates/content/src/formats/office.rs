@@ -17,6 +17,7 @@ mod ole;
 mod onenote;
 mod powerpoint;
 mod rtf;
+mod sheet;
 mod slk;
 mod vba;
 mod word;

@@ -5,7 +5,7 @@
 //! | `OBJECT_MALWARE` | 1000 | an engine or a list of known files names it: class malware |
 //! | `OBJECT_HIDDEN_PROGRAM` | 20 | only other readings of a message show this program: malware |
 //! | `OBJECT_SUSPICIOUS` | 3.0 | an engine calls it unwanted or unusual |
-//! | `OBJECT_EXECUTABLE` | 4.0 | a program inside an archive |
+//! | `OBJECT_EXECUTABLE` | 4.0 | a program inside an archive, a document or a signed message |
 //! | `OBJECT_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe` inside an archive |
 //! | `OBJECT_IMAGE_EXECUTABLE` | 4.5 | a program inside a disk image |
 //! | `OBJECT_ENCRYPTED` | 1.5 | needs a password that nothing in the message is |
@@ -118,7 +118,11 @@ impl Objects {
                 3.0,
                 "Malware engine calls a file unwanted or unusual",
             ),
-            executable: rule("OBJECT_EXECUTABLE", 4.0, "Executable inside an archive"),
+            executable: rule(
+                "OBJECT_EXECUTABLE",
+                4.0,
+                "Executable inside an archive, document or signed message",
+            ),
             image_executable: rule(
                 "OBJECT_IMAGE_EXECUTABLE",
                 4.5,
@@ -280,15 +284,17 @@ impl Objects {
         let by_bytes = is_program(object.kind);
         // `a.com` may be a host name that became a file name: the bytes decide.
         let starts = by_bytes || (by_name && extension != "com");
-        // What a Java or Office archive is made of is no program that a person starts.
-        let in_archive = !matches!(
-            container,
-            Some(K::Jar | K::Apk | K::OfficeXml | K::OpenDocument | K::Pdf | K::Message | K::Html)
-        );
+        let is_inside = match container {
+            // What a Java archive is made of is no program that a person starts.
+            Some(K::Jar | K::Apk) => false,
+            // The name may be one that the page's script gives.
+            Some(K::Html) => by_bytes,
+            _ => starts,
+        };
         let at = || evidence(object, &object.name);
-        if starts && container == Some(K::DiskImage) {
+        if is_inside && container == Some(K::DiskImage) {
             findings.add(&self.image_executable, at());
-        } else if starts && in_archive {
+        } else if is_inside && !is_attached(tree, object) {
             findings.add(&self.executable, at());
         }
         let stem = object.name.rsplit(['/', '\\']).next().unwrap_or_default().to_lowercase();
@@ -319,6 +325,12 @@ impl Objects {
             None => findings.add(&self.macro_autoexec, evidence(object, &auto.detail)),
         }
     }
+}
+
+/// Whether an object lies in nothing but messages that are attached: filters of attachments see it.
+fn is_attached(tree: &Tree, object: &Object) -> bool {
+    let mut around = std::iter::successors(tree.parent(object), |o| tree.parent(o)).peekable();
+    around.peek().is_some() && around.all(|o| matches!(o.kind, K::Message | K::Mbox))
 }
 
 /// Whether a person who opens this starts a program: by its bytes, or a script by its name.
@@ -420,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_in_archives_and_not_in_documents() {
+    fn programs_in_archives_documents_and_messages() {
         let zip = object(None, "a.zip", K::Zip);
         let exe = object(Some(0), "a.zip/invoice.pdf.exe", K::WindowsProgram);
         let (found, findings) = rules(vec![zip, exe.clone()]);
@@ -429,6 +441,32 @@ mod tests {
         assert!(rules(vec![object(None, "a.exe", K::WindowsProgram)]).0.is_empty());
         let docx = object(None, "a.docx", K::OfficeXml);
         assert!(rules(vec![docx, object(Some(0), "a.docx/x.bin", K::Ole)]).0.is_empty());
+        let program = |parent, path: &str| object(Some(parent), path, K::WindowsProgram);
+        for (kind, count) in [
+            (K::OfficeXml, 1),
+            (K::OpenDocument, 1),
+            (K::Pdf, 1),
+            (K::Html, 1),
+            (K::Cms, 1),
+            (K::Jar, 0),
+            // Filters of attachments see it.
+            (K::Message, 0),
+        ] {
+            let (found, _) = rules(vec![object(None, "a", kind), program(0, "a/r.exe")]);
+            assert_eq!(
+                found.iter().filter(|r| *r == "OBJECT_EXECUTABLE").count(),
+                count,
+                "{kind:?}"
+            );
+        }
+        for kind in [K::Zip, K::Cms, K::Tnef, K::Pdf] {
+            let message = object(Some(0), "a/m.eml", K::Message);
+            let tree = vec![object(None, "a", kind), message, program(1, "a/m.eml/r.exe")];
+            assert_eq!(rules(tree).0, ["OBJECT_EXECUTABLE"], "{kind:?}");
+        }
+        let docx = object(None, "a.docx", K::OfficeXml);
+        let found = rules(vec![docx, program(0, "a.docx/word/embeddings/r.txt")]).0;
+        assert_eq!(found, ["OBJECT_EXECUTABLE", "OBJECT_TYPE_MISMATCH"]);
         let iso = object(None, "a.iso", K::DiskImage);
         assert_eq!(
             rules(vec![iso, object(Some(0), "a.iso/r.scr", K::Unknown)]).0,
@@ -451,6 +489,14 @@ mod tests {
         assert_eq!(hits, ["OBJECT_ENCRYPTED"]);
         assert_eq!(findings.defects.len(), 1);
         assert_eq!(findings.defects[0].detail, "too_deep: a.zip");
+        // What is damaged hides content in an archive, and not in a picture.
+        for (kind, count) in [(K::Zip, 2), (K::Gzip, 2), (K::Image, 0), (K::Pdf, 0)] {
+            let mut file = object(None, "a", kind);
+            for kind in [Unread::Corrupt, Unread::Truncated] {
+                file.defects.push(ObjectDefect { kind, detail: String::new() });
+            }
+            assert_eq!(rules(vec![file]).1.defects.len(), count, "{kind:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use memchr::{memchr, memmem};
 
 use super::base64;
 use crate::charset;
-use crate::encoded_files::{self, BeginLine};
+use crate::encoded_files::{self, BeginLine, fit_line, padding_max};
 
 /// Files of one text.
 const TEXT_FILES_MAX: usize = 64;
@@ -175,13 +175,15 @@ fn uu_length(line: &[u8]) -> Option<usize> {
 fn is_sound(line: &[u8]) -> bool {
     let Some(length) = uu_length(line) else { return false };
     let characters = length.div_ceil(3) * 4;
-    // Blanks at the end are lost on the way, and some encoders add a checksum.
-    let fits = line.len() - 1 <= characters + 1 && line.len() - 1 + 3 >= characters;
+    // Some encoders add a checksum. Blanks at the end, which may be zeros, are lost on the way: a
+    // line without lower case that is shorter than it says.
+    let fits = line.len() - 1 <= characters + 1;
     length > 0 && fits && line.iter().all(|b| (b' '..=b'`').contains(b))
 }
 
 fn uu_decode(data: &[u8], lines: Lines) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() / 4 * 3);
+    let mut padding_left = padding_max(data);
     for line in data.split(|b| *b == b'\n') {
         let line = line.trim_ascii_end();
         let Some(length) = uu_length(line) else { continue };
@@ -195,7 +197,7 @@ fn uu_decode(data: &[u8], lines: Lines) -> Vec<u8> {
             out.extend_from_slice(&bits.to_be_bytes()[1..]);
         }
         if lines != Lines::Whole {
-            out.truncate(before + length);
+            fit_line(&mut out, before + length, &mut padding_left);
         }
     }
     out

@@ -14,6 +14,7 @@ pub(super) fn group(kind: FileKind) -> Option<&'static str> {
         K::Zip | K::Gzip | K::Bzip2 | K::Xz | K::Zstd | K::SevenZip | K::Rar | K::Cab | K::Tar => {
             Some("archive")
         }
+        K::Lzip | K::Compress | K::Lz4 | K::Lzop | K::Xar => Some("archive"),
         K::DiskImage | K::Ace | K::Arj | K::Lzma | K::Lha | K::Cpio | K::Ar => Some("archive"),
         _ => None,
     }

@@ -114,6 +114,13 @@ fn file(entry: &Entry<'_>, password: &mut Option<String>, unpacker: &mut Unpacke
     let packed = entry.data.len() as u64;
     if entry.flags & GARBLED == 0 {
         let body = unpacker.read(&mut reader(entry, entry.data), packed, &entry.name);
+        // Codes that are damaged give other bytes, and no error.
+        let is_whole = body.len() as u64 == entry.size;
+        if is_whole && crc32fast::hash(&body) != entry.crc {
+            unpacker.defect(DefectKind::Corrupt, &format!("{}: its checksum", entry.name));
+        } else if !is_whole && unpacker.current().is_some_and(|o| o.defects.is_empty()) {
+            unpacker.defect(DefectKind::Truncated, &entry.name);
+        }
         return unpacker.child(Child::named(&entry.name), &body);
     }
     let opens = |password: &str| {

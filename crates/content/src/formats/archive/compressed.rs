@@ -1,4 +1,4 @@
-//! Files that are compressed as one: bzip2, xz, lzma and Zstandard (RFC 8878), each possibly in
+//! Files that are compressed as one: bzip2, xz, lzma, lzip and Zstandard (RFC 8878), each possibly in
 //! several streams that follow each other.
 
 use std::io::Read;
@@ -10,7 +10,8 @@ use ruzstd::decoding::StreamingDecoder;
 
 use crate::formats::inner_name;
 use crate::host::Child;
-use crate::object::DefectKind;
+use crate::object::{DefectKind, PropertyKind};
+use crate::salvage::Salvage;
 use crate::unpack::Unpacker;
 
 /// Memory of a dictionary, in KiB.
@@ -22,19 +23,31 @@ const STREAMS_MAX: usize = 256;
 /// What a stream of xz begins with (The .xz File Format, section 2.1.1.1).
 const XZ_MAGIC: &[u8] = b"\xfd7zXZ\0";
 
+/// Properties of LZMA in lzip: 3 bits of context, none of position for literals, 2 for others.
+const LZIP_PROPERTIES: u8 = 0x5d;
+/// Bytes behind a member of lzip: checksum, sizes of the data and of the member.
+const LZIP_TAIL_BYTES: usize = 20;
+
 /// Adds the file inside.
 pub(super) fn decode(kind: FileKind, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let packed = bytes.len() as u64;
     let (file, endings): (Vec<u8>, &[&str]) = match kind {
         FileKind::Bzip2 => {
-            let mut reader = MultiBzDecoder::new(bytes);
-            (unpacker.read(&mut reader, packed, ""), &[".bz2", ".tbz2", ".tbz", ".bz"])
+            let file = unpacker.read_made(|| MultiBzDecoder::new(bytes), packed, "");
+            (file, &[".bz2", ".tbz2", ".tbz", ".bz"])
         }
         FileKind::Xz => (xz(bytes, unpacker), &[".xz", ".txz"]),
-        FileKind::Lzma => match LzmaReader::new_mem_limit(bytes, DICTIONARY_KIB_MAX, None) {
-            Ok(mut reader) => (unpacker.read(&mut reader, packed, ""), &[".lzma", ".tlz"]),
-            Err(error) => return unpacker.defect(DefectKind::Unsupported, &error.to_string()),
-        },
+        FileKind::Lzma => {
+            let make = || LzmaReader::new_mem_limit(bytes, DICTIONARY_KIB_MAX, None);
+            match make() {
+                Ok(reader) => {
+                    let mut reader = Salvage::new(reader, || make().ok());
+                    (unpacker.read(&mut reader, packed, ""), &[".lzma", ".tlz"])
+                }
+                Err(error) => return unpacker.defect(DefectKind::Unsupported, &error.to_string()),
+            }
+        }
+        FileKind::Lzip => (lzip(bytes, unpacker), &[".lz", ".tlz"]),
         FileKind::Zstd => (zstd(bytes, unpacker), &[".zst", ".tzst", ".zstd"]),
         _ => return,
     };
@@ -48,8 +61,11 @@ fn xz(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> Vec<u8> {
     let mut all = Vec::new();
     let mut rest = bytes;
     for _ in 0..STREAMS_MAX {
-        let stream = unpacker.read(&mut XzReader::new(&mut rest, false), bytes.len() as u64, "");
+        let make = || XzReader::new(rest, false);
+        let mut reader = Salvage::new(make(), || Some(make()));
+        let stream = unpacker.read(&mut reader, bytes.len() as u64, "");
         all.extend_from_slice(&stream);
+        rest = reader.into_inner().into_inner();
         let padding = rest.iter().take_while(|byte| **byte == 0).count();
         rest = rest.get(padding..).unwrap_or_default();
         if !rest.starts_with(XZ_MAGIC) {
@@ -60,6 +76,52 @@ fn xz(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> Vec<u8> {
         }
     }
     unpacker.defect(DefectKind::Unsupported, "more streams than are read");
+    all
+}
+
+/// Members one behind the other (lzip manual, "File format"): a head with the size of the
+/// dictionary, LZMA with an end mark, checksum and sizes.
+fn lzip(bytes: &[u8], unpacker: &mut Unpacker<'_>) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut rest = bytes;
+    for _ in 0..STREAMS_MAX {
+        let [b'L', b'Z', b'I', b'P', version, size, stream @ ..] = rest else {
+            if !rest.is_empty() {
+                unpacker.property(PropertyKind::DataBehind, "");
+            }
+            return all;
+        };
+        if *version != 1 {
+            unpacker.defect(DefectKind::Unsupported, "a version of lzip");
+            return all;
+        }
+        // A power of two, less some sixteenths of it.
+        let power = 1u32.checked_shl(u32::from(size & 0x1f)).unwrap_or(0);
+        let dictionary = power - power / 16 * u32::from(size >> 5);
+        if dictionary / 1024 > DICTIONARY_KIB_MAX {
+            unpacker.defect(DefectKind::TooMuchMemory, "a dictionary");
+            return all;
+        }
+        let make =
+            || LzmaReader::new_with_props(stream, u64::MAX, LZIP_PROPERTIES, dictionary, None);
+        let mut reader = match make() {
+            Ok(reader) => Salvage::new(reader, || make().ok()),
+            Err(error) => {
+                unpacker.defect(DefectKind::Corrupt, &error.to_string());
+                return all;
+            }
+        };
+        all.extend(unpacker.read(&mut reader, bytes.len() as u64, ""));
+        let behind = reader.into_inner().into_inner();
+        if behind.len() < LZIP_TAIL_BYTES {
+            unpacker.defect(DefectKind::Truncated, "");
+        }
+        rest = behind.get(LZIP_TAIL_BYTES..).unwrap_or_default();
+        if unpacker.is_over() || all.len() as u64 > unpacker.limits().object_bytes_max {
+            return all;
+        }
+    }
+    unpacker.defect(DefectKind::Unsupported, "more members than are read");
     all
 }
 

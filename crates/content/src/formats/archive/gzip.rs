@@ -6,6 +6,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind};
+use crate::salvage::Salvage;
 use crate::text;
 use crate::unpack::Unpacker;
 
@@ -22,13 +23,14 @@ pub(crate) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
             unpacker.defect(DefectKind::Unsupported, "more members than are read");
             break;
         }
-        let mut member = GzDecoder::new(BufReader::new(rest));
+        let make = || GzDecoder::new(BufReader::new(rest));
+        let mut member = Salvage::new(make(), || Some(make()));
         let file = unpacker.read(&mut member, rest.len() as u64, "");
         if name.is_none() {
-            name = member.header().and_then(|h| h.filename()).map(text::file_name);
+            name = member.inner().header().and_then(|h| h.filename()).map(text::file_name);
         }
         all.extend_from_slice(&file);
-        let mut reader = member.into_inner();
+        let mut reader = member.into_inner().into_inner();
         let behind = reader.fill_buf().map_or(0, <[u8]>::len) + reader.get_ref().len();
         rest = &bytes[bytes.len() - behind.min(bytes.len())..];
         if !rest.starts_with(b"\x1f\x8b") || unpacker.is_over() {

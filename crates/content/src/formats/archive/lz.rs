@@ -152,12 +152,14 @@ pub(in crate::formats) struct LzReader<T> {
     given: usize,
     left: u64,
     is_over: bool,
+    /// What ended the output, once all before it was given.
+    fault: Option<io::Error>,
 }
 
 impl<T: Tokens> LzReader<T> {
     pub(in crate::formats) fn new(tokens: T, size: u64, filler: u8) -> Self {
         let window = Window { bytes: Vec::new(), filler };
-        LzReader { tokens, window, given: 0, left: size, is_over: false }
+        LzReader { tokens, window, given: 0, left: size, is_over: false, fault: None }
     }
 }
 
@@ -165,12 +167,16 @@ impl<T: Tokens> Read for LzReader<T> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
         while !self.is_over && self.window.bytes.len() - self.given < wanted {
-            // What could be read before an error is given first.
             match self.tokens.next(&mut self.window) {
                 Ok(more) => self.is_over = !more,
-                Err(error) if self.window.bytes.len() == self.given => return Err(error),
-                Err(_) => break,
+                // What could be read before an error is given first.
+                Err(error) => (self.is_over, self.fault) = (true, Some(error)),
             }
+        }
+        if self.window.bytes.len() == self.given
+            && let Some(fault) = self.fault.take()
+        {
+            return Err(fault);
         }
         let ready = &self.window.bytes[self.given..];
         let count = ready.len().min(wanted);

@@ -75,7 +75,7 @@ fn record(
         }
         let packed = data.len() as u64;
         let body = match options & IS_STORED {
-            0 => unpacker.read(&mut ZlibDecoder::new(data), packed, &name),
+            0 => unpacker.read_made(|| ZlibDecoder::new(data), packed, &name),
             _ => unpacker.read(&mut &*data, packed, &name),
         };
         unpacker.child(Child::named(&name), &body);

@@ -165,9 +165,22 @@ fn entry(entry: &Entry, bytes: &[u8], known: &mut Option<String>, unpacker: &mut
     if (data.len() as u64) < entry.packed {
         unpacker.defect(DefectKind::Truncated, &name);
     }
-    if !entry.is_encrypted() {
+    if !entry.is_encrypted() && !entry.is_encrypted_by_one {
         let file = method::unpack(entry.method, data, entry, unpacker);
         return unpacker.child(Child::named(name), &file);
+    }
+    if encryption::is_clear(entry, data, unpacker.limits()) {
+        // Programs that do not look at the flag show it.
+        if !entry.is_encrypted_by_one {
+            let detail = format!("{name}: said to be encrypted, and is not");
+            unpacker.property(PropertyKind::Ambiguous, &detail);
+        }
+        let file = method::unpack(entry.method, data, entry, unpacker);
+        return unpacker.child(Child::named(name), &file);
+    }
+    if entry.is_encrypted_by_one {
+        let file = method::unpack(entry.method, data, entry, unpacker);
+        unpacker.child(Child::named(&name), &file);
     }
     match encryption::open(entry, data, known.as_deref(), unpacker) {
         encryption::Opened::File(file, password) => {
@@ -192,3 +205,5 @@ impl Entry {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use self::tests::{FILE_LZMA, FILE_XZ, SEVENZ_LATER_BLOCK};

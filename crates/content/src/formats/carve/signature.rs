@@ -80,7 +80,7 @@ pub(super) fn zip_start(bytes: &[u8], end: usize) -> Option<usize> {
 }
 
 /// The start header of 7z says by its checksum that it is one (7zFormat.txt).
-pub(super) fn seven_zip(bytes: &[u8], at: usize) -> Option<usize> {
+pub(in crate::formats) fn seven_zip(bytes: &[u8], at: usize) -> Option<usize> {
     let header = bytes.get(at + 12..at + 32)?;
     if crc32fast::hash(header) != u32_at(bytes, at + 8)? {
         return None;

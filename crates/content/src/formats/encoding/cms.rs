@@ -39,11 +39,11 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     match kind {
         SIGNED => {
             if let Some(body) = encapsulated(content) {
-                add(&*body, body.len() as u64, unpacker);
+                add(|| &*body, body.len() as u64, unpacker);
             }
         }
         COMPRESSED => match encapsulated(content) {
-            Some(packed) => add(ZlibDecoder::new(&*packed), packed.len() as u64, unpacker),
+            Some(packed) => add(|| ZlibDecoder::new(&*packed), packed.len() as u64, unpacker),
             None => unpacker.defect(DefectKind::Corrupt, "no compressed content"),
         },
         ENVELOPED | ENCRYPTED | AUTH_ENVELOPED => {
@@ -55,8 +55,8 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
 }
 
 /// The content is a MIME entity, which may have no field of a message.
-fn add(mut reader: impl Read, packed: u64, unpacker: &mut Unpacker<'_>) {
-    let body = unpacker.read(&mut reader, packed, "content");
+fn add<R: Read>(make: impl Fn() -> R, packed: u64, unpacker: &mut Unpacker<'_>) {
+    let body = unpacker.read_made(make, packed, "content");
     let name = "smime.eml".to_owned();
     unpacker.child(Child { name, declared_type: "message/rfc822".to_owned() }, &body);
 }

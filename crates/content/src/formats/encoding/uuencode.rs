@@ -21,7 +21,11 @@ pub(super) fn decode(text: &[u8], unpacker: &mut Unpacker<'_>) {
         if found == FILES_MAX || unpacker.is_over() {
             return unpacker.defect(DefectKind::TooManyObjects, "uuencoded files");
         }
-        let body = if is_base64 { base64(&mut all) } else { classic(&mut all) };
+        let bytes_max = unpacker.limits().object_bytes_max;
+        let body = if is_base64 { base64(&mut all) } else { classic(&mut all, bytes_max) };
+        if body.len() as u64 > bytes_max {
+            return unpacker.defect(DefectKind::ObjectTooLarge, &text::file_name(name));
+        }
         if !body.is_empty() {
             found += 1;
             unpacker.child(Child::named(text::file_name(name)), &body);
@@ -49,11 +53,12 @@ fn base64<'t>(lines: &mut impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
 }
 
 /// Lines whose first character says how many bytes they hold; the blank and the backquote are zero.
-fn classic<'t>(lines: &mut impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
+/// A line of one character may stand for 63 zeros, so that the file has a limit.
+fn classic<'t>(lines: &mut impl Iterator<Item = &'t [u8]>, bytes_max: u64) -> Vec<u8> {
     let mut body = Vec::new();
     let value = |b: u8| b.wrapping_sub(b' ') & 0x3f;
     for line in lines {
-        if line == b"end" {
+        if line == b"end" || body.len() as u64 > bytes_max {
             break;
         }
         let Some((&first, digits)) = line.split_first() else { continue };

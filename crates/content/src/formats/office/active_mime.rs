@@ -24,7 +24,7 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     let Some(packed) = places.filter_map(|at| bytes.get(at..)).find(|b| is_stream(b)) else {
         return unpacker.defect(DefectKind::Corrupt, "no compressed stream");
     };
-    let plain = unpacker.read(&mut ZlibDecoder::new(packed), packed.len() as u64, "");
+    let plain = unpacker.read_made(|| ZlibDecoder::new(packed), packed.len() as u64, "");
     if !plain.is_empty() {
         unpacker.child(Child::named("project.ole"), &plain);
     }

@@ -74,8 +74,8 @@ fn object(instance: u16, body: &[u8], at: usize, unpacker: &mut Unpacker<'_>) {
     let name = format!("object-at-{at}.ole");
     if instance == 1 {
         let (size, packed) = (u32_at(body, 0).unwrap_or(0), body.get(4..).unwrap_or_default());
-        let mut reader = Unended { reader: ZlibDecoder::new(packed), left: u64::from(size) };
-        let plain = unpacker.read(&mut reader, packed.len() as u64, &name);
+        let make = || Unended { reader: ZlibDecoder::new(packed), left: u64::from(size) };
+        let plain = unpacker.read_made(make, packed.len() as u64, &name);
         unpacker.child(Child::named(name), &plain);
     } else {
         unpacker.child(Child::named(name), body);

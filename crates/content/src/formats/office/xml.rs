@@ -5,7 +5,7 @@ use memchr::memmem;
 
 use super::dde::Fields;
 use super::markup::{Piece, Tag, pieces, tags, unescape};
-use super::{binary, field_data, vba, word};
+use super::{binary, field_data, sheet, vba, word};
 use crate::object::{PropertyKind, UrlSource};
 use crate::text;
 use crate::unpack::Unpacker;
@@ -35,7 +35,13 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     } else if !name.ends_with(".bin") {
         // In any part: relationships, not names, say what a part is.
         fields_and_links(&xml, unpacker);
-        if name.ends_with(".xml") && is_text_part(&name) {
+        if sheet::is_sheet(&xml) {
+            let (text, is_whole) = sheet::cells(&xml);
+            unpacker.text(&text);
+            if !is_whole {
+                unpacker.property(PropertyKind::TextCut, "cells");
+            }
+        } else if (name.ends_with(".xml") && is_text_part(&name)) || sheet::is_comments(&xml) {
             unpacker.text(&visible(&xml));
         }
     }
@@ -96,7 +102,18 @@ fn visible(xml: &str) -> String {
             // Bytes, which are read elsewhere.
             continue;
         }
-        let ends = ["/w:p", "/a:p", "/si", "/text:p", "/row", "w:br", "w:tab"];
+        let ends = [
+            "/w:p",
+            "/a:p",
+            "/si",
+            "/text:p",
+            "/row",
+            "w:br",
+            "w:tab",
+            "/author",
+            "/comment",
+            "/threadedComment",
+        ];
         if ends.iter().any(|end| tag.starts_with(end)) {
             out.push('\n');
         }

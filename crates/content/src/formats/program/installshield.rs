@@ -65,7 +65,7 @@ fn masked(bytes: &[u8], start: usize, unpacker: &mut Unpacker<'_>) -> bool {
         let plain = unmasked(data, name, flags);
         let file = match plain.first() {
             Some(0x78) if flags & MASKED != 0 => {
-                unpacker.read(&mut ZlibDecoder::new(&plain[..]), plain.len() as u64, &shown)
+                unpacker.read_made(|| ZlibDecoder::new(&plain[..]), plain.len() as u64, &shown)
             }
             _ => plain,
         };

@@ -12,6 +12,7 @@ use super::nsis_bzip2::NsisBzip2;
 use crate::formats::numbers::{slice, u16_at, u32_at};
 use crate::host::Child;
 use crate::object::DefectKind;
+use crate::salvage::Salvage;
 use crate::text;
 use crate::unpack::Unpacker;
 
@@ -74,7 +75,10 @@ fn separate(data: &[u8], unpacker: &mut Unpacker<'_>) {
         let file = match size & IS_COMPRESSED {
             0 => unpacker.read(&mut &*body, body.len() as u64, &name),
             _ => match reader(body) {
-                Some(mut reader) => unpacker.read(&mut *reader, body.len() as u64, &name),
+                Some(first) => {
+                    let mut reader = Salvage::new(first, || reader(body));
+                    unpacker.read(&mut reader, body.len() as u64, &name)
+                }
                 None => Vec::new(),
             },
         };

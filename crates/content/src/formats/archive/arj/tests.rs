@@ -38,3 +38,23 @@ fn garbled_files() {
     assert!(opened.objects[0].has(PropertyKind::PasswordFound));
     nasty(&bytes, "a.arj");
 }
+
+#[test]
+fn a_byte_changed_in_the_data_is_known() {
+    for archive in [METHOD_1, METHOD_4] {
+        let whole = base64(archive);
+        let sha256 = |tree: &crate::Tree| tree.objects.last().unwrap().sha256.clone();
+        let good = sha256(&tree(&whole, "a.arj"));
+        let name = memchr::memmem::rfind(&whole, b"b.txt").unwrap();
+        // Behind the name, a comment, the checksum and the size of extensions.
+        let data = name + 6 + 1 + 4 + 2;
+        for at in data..data + 12 {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x10;
+            let found = tree(&changed, "a.arj");
+            // A block may say that it has more symbols than the file needs.
+            let is_known = found.unread().next().is_some() || sha256(&found) == good;
+            assert!(is_known, "{at}: {found:?}");
+        }
+    }
+}

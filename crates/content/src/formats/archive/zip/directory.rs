@@ -45,6 +45,8 @@ pub(super) struct Entry {
     attributes: u32,
     /// Its size is not known from its headers.
     open_end: bool,
+    /// One of its headers says that it is encrypted, the other that it is not.
+    pub(super) is_encrypted_by_one: bool,
 }
 
 impl Entry {
@@ -180,8 +182,11 @@ impl Directory {
             // Programs go by the one or the other.
             self.entries.push(Entry { method: header.method, ..entry.clone() });
         }
-        if header.is_encrypted() && !entry.is_encrypted() {
-            self.differ(format!("{name}: encrypted by its local header"));
+        if header.is_encrypted() != entry.is_encrypted() {
+            let by = if header.is_encrypted() { "local header" } else { "directory" };
+            self.differ(format!("{name}: encrypted by its {by}"));
+            // Programs go by the one or the other.
+            entry.is_encrypted_by_one = true;
         }
         if entry.extra.is_empty() {
             entry.extra = header.extra;
@@ -293,6 +298,7 @@ fn central_entry(file: &[u8], at: usize) -> Option<(Entry, usize, usize)> {
         data: 0,
         attributes: u32_at(file, at + 38)?,
         open_end: false,
+        is_encrypted_by_one: false,
         extra,
     };
     let mut local = u64::from(u32_at(file, at + 42)?);
@@ -323,6 +329,7 @@ fn local_entry(file: &[u8], at: usize) -> Option<Entry> {
         extra: file.get(extra_at..extra_at + extra_bytes).unwrap_or_default().to_vec(),
         attributes: 0,
         open_end: false,
+        is_encrypted_by_one: false,
     };
     zip64(&mut entry, None);
     entry.open_end = flags & 8 != 0 && entry.packed == 0;

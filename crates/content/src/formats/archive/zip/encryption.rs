@@ -8,6 +8,7 @@ use ring::{hmac, pbkdf2};
 
 use super::directory::Entry;
 use super::method;
+use crate::limits::Limits;
 use crate::object::DefectKind;
 use crate::unpack::Unpacker;
 
@@ -30,6 +31,20 @@ pub(super) enum Opened {
     Failed(DefectKind, &'static str),
 }
 
+/// Bytes of a try, which is a reading, too: as much as one object may have.
+fn try_bytes_max(data: &[u8], limits: &Limits) -> u64 {
+    let ratio = limits.ratio_max.saturating_mul(data.len() as u64).max(limits.ratio_bytes_min);
+    limits.object_bytes_max.min(ratio)
+}
+
+/// Whether the data is the file without a password, whatever flags say: its checksum tells.
+pub(super) fn is_clear(entry: &Entry, data: &[u8], limits: &Limits) -> bool {
+    let size_max = try_bytes_max(data, limits);
+    let sizes = (entry.size, entry.flags);
+    let file = method::try_unpack(entry.method, data, sizes, size_max).unwrap_or_default();
+    !file.is_empty() && file.len() as u64 == entry.size && crc32fast::hash(&file) == entry.crc
+}
+
 /// Tries the password that opened an entry before, then all of them.
 pub(super) fn open(
     entry: &Entry,
@@ -40,10 +55,7 @@ pub(super) fn open(
     if entry.flags & 0x40 != 0 && entry.method != AES_METHOD {
         return Opened::Failed(DefectKind::Unsupported, "PKWARE's strong encryption");
     }
-    // A try is a reading, too: as much as one object may have.
-    let limits = *unpacker.limits();
-    let ratio = limits.ratio_max.saturating_mul(data.len() as u64).max(limits.ratio_bytes_min);
-    let size_max = limits.object_bytes_max.min(ratio);
+    let size_max = try_bytes_max(data, unpacker.limits());
     let attempt = |password: &str| -> Option<(Vec<u8>, String)> {
         let file = match entry.method {
             AES_METHOD => aes(entry, data, password, size_max),

@@ -11,6 +11,7 @@ use super::super::compressed::{DICTIONARY_KIB_MAX, zstd_reader};
 use super::directory::Entry;
 use super::old;
 use crate::object::DefectKind;
+use crate::salvage::Salvage;
 use crate::text;
 use crate::unpack::Unpacker;
 
@@ -22,8 +23,12 @@ pub(super) fn unpack(
     unpacker: &mut Unpacker<'_>,
 ) -> Vec<u8> {
     let name = text::file_name(&entry.name);
-    match reader(method, data, entry.size, entry.flags) {
-        Ok(mut reader) => unpacker.read(&mut reader, data.len() as u64, &name),
+    let make = || reader(method, data, entry.size, entry.flags);
+    match make() {
+        Ok(reader) => {
+            let mut reader = Salvage::new(reader, || make().ok());
+            unpacker.read(&mut reader, data.len() as u64, &name)
+        }
         Err(why) => {
             unpacker.defect(DefectKind::Unsupported, &format!("{name}: {why}"));
             Vec::new()

@@ -73,6 +73,45 @@ fn encrypted_by_either_kind() {
 }
 
 #[test]
+fn flags_of_encryption_that_contradict_each_other_or_the_data() {
+    let flag = |bytes: &mut [u8], header: &[u8], at: usize| {
+        let header = memchr::memmem::find(bytes, header).unwrap();
+        bytes[header + at] |= 1;
+    };
+    let body = b"MZ and no password";
+    for (in_local, in_directory) in [(true, false), (false, true), (true, true)] {
+        let mut whole = zip(&[file("run.exe", body)]);
+        if in_local {
+            flag(&mut whole, b"PK\x03\x04", 6);
+        }
+        if in_directory {
+            flag(&mut whole, b"PK\x01\x02", 8);
+        }
+        let found = tree(&whole, "a.zip");
+        assert_eq!(paths(&found), ["a.zip", "a.zip/run.exe"]);
+        assert_eq!(found.objects[1].size, body.len() as u64);
+        assert!(found.objects[0].has(PropertyKind::Ambiguous), "{found:?}");
+        assert!(found.objects[0].defects.is_empty(), "{found:?}");
+        // With a wrong checksum, too, where one header says that it is clear.
+        if in_local != in_directory {
+            let text = memchr::memmem::find(&whole, b"password").unwrap();
+            whole[text] = b'P';
+            let found = tree(&whole, "a.zip");
+            assert_eq!(found.objects[1].size, body.len() as u64);
+            assert!(found.objects[0].has(PropertyKind::Ambiguous), "{found:?}");
+        }
+        nasty(&whole, "a.zip");
+    }
+    // What is encrypted opens as well if one header denies it.
+    let mut sealed = base64(CRYPTO);
+    sealed[6] &= !1;
+    let opened = tree_with(&sealed, "crypto.zip", &["secret"]);
+    let sizes: Vec<u64> = opened.objects.iter().map(|o| o.size).collect();
+    assert_eq!(sizes[1..], [27, 15], "both readings: {opened:?}");
+    assert!(opened.objects[0].has(PropertyKind::Ambiguous));
+}
+
+#[test]
 fn a_later_block_of_a_7z_is_encrypted_and_the_others_are_read() {
     let bytes = base64(SEVENZ_LATER_BLOCK);
     let closed = tree(&bytes, "a.7z");
@@ -164,7 +203,7 @@ const SEVENZ: &str = "\
     BgABCSAABwsBAAIkBvEHARJTD9DifoYVseU7Tmkvx2XUrNAhIQEAAQAMEw8ACAoBaydhEwAABQEZAQARDQBhAC4A\
     dAB4AHQAAAAUCgEAsfEbvU573QEVBgEAIICkgQAA";
 /// Three blocks, the second of them encrypted with `secret`; made by `sevenz-rust2`.
-const SEVENZ_LATER_BLOCK: &str = "\
+pub(in crate::formats::archive) const SEVENZ_LATER_BLOCK: &str = "\
     N3q8ryccAARucHUBVgAAAAAAAACnAAAAAAAAAIE0IHoBABROb3RoaW5nIHRvIHNlZSBoZXJlLgoA7Bk6WQMLsViErY\
     /667qPWN8CgQDMKM7XSXjLQid8E94BABhBbmQgdGhpcyBpcyBjbGVhciBhZ2Fpbi4KAAEEBgADCRkgHQoBrByXO1ud\
     DtTDKVbHAAcLAwABISEBFgIkBvEHASLI/yc6Fn+U2sUkjM7f9p5RX+q/CI+8g19TxiHDsgxt+wHIISEBFgEAASEhAR\
@@ -190,10 +229,10 @@ const LZMA: &str = "\
 const FILE_BZ2: &str = "\
     QlpoOTFBWSZTWZZfS5QAAJ+RgEAEIuXAECAAcEDQNAKVIyBp4T0nImCZJ8TJNCdk8E0TkqwTZPRNibEwJgmifi7k\
     inChISy+lyg=";
-const FILE_LZMA: &str = "\
+pub(in crate::formats::archive) const FILE_LZMA: &str = "\
     XQAAgAD//////////wA0GUnujekTtwArtRQngFia7ayeC6j2CXPHoY1c6skBO4Tz//++PUAA";
 const FILE_ZST: &str = "\
     KLUv/WREAQ0BAKhoZWxsbyBpbiBhIHppcCwgYWdhaW4DAB6AqgAm0WaYS4B3SrY=";
-const FILE_XZ: &str = "\
+pub(in crate::formats::archive) const FILE_XZ: &str = "\
     /Td6WFoAAATm1rRGAgAhARYAAAB0L+WjAQAOaGVsbG8gaW4gYSB6aXAKAACsFpKhpmL0EAABJw/fGvxqH7bzfQEA\
     AAAABFla";
