@@ -1,7 +1,5 @@
 //! Which addresses of the console are pages: where a browser may be sent by GET.
 
-use crate::route::{Method, Route};
-
 /// A page of another site, or none.
 const START: &str = "/";
 
@@ -10,14 +8,13 @@ const START: &str = "/";
 pub(crate) struct Addresses(Vec<(&'static str, bool)>);
 
 impl Addresses {
-    /// Those of these routes.
-    pub(crate) fn of(routes: impl Iterator<Item = &'static Route>) -> Self {
+    /// Those of routes: the path of each, and whether it answers GET.
+    pub(crate) fn of(routes: impl Iterator<Item = (&'static str, bool)>) -> Self {
         let mut paths: Vec<(&'static str, bool)> = Vec::new();
-        for route in routes {
-            let reads = route.method == Method::Get;
-            match paths.iter_mut().find(|(path, _)| *path == route.path) {
+        for (route, reads) in routes {
+            match paths.iter_mut().find(|(path, _)| *path == route) {
                 Some((_, known)) => *known |= reads,
-                None => paths.push((route.path, reads)),
+                None => paths.push((route, reads)),
             }
         }
         Addresses(paths)

@@ -35,7 +35,8 @@ pub async fn serve(
     limiter: Arc<dyn ConnectionLimiter>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let app = Arc::new(App::new(state, Addresses::of(routes())));
+    let addresses = routes().map(|route| (route.path, route.method == Method::Get));
+    let app = Arc::new(App::new(state, Addresses::of(addresses)));
     let handler = Arc::new(ConnectionHandler::new(router(&app), &app.state));
     let stop = watch::Sender::new(false);
     tokio::pin!(shutdown);

@@ -2,9 +2,9 @@
 //!
 //! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers
 //! continue), everything else file by file. Databases come first, and files are looked for when
-//! they are copied: a pack of held mail only grows, one that is begun meanwhile is found, and none is
-//! removed while it is copied ([`Keep`]), so every row in the copy has its records. The
-//! spool is left out: messages in flight would be delivered a second time from a copy.
+//! they are copied: a pack of held mail only grows, one that is begun meanwhile is found, and none
+//! is removed while it is copied ([`Keep`]), so every row in the copy has its records. The spool is
+//! left out: messages in flight would be delivered a second time from a copy.
 //!
 //! [`MANIFEST`] is written last; a folder without it is not a complete backup. It has the hash of
 //! every file, by which [`verify()`] and [`restore`] know that a copy is whole.

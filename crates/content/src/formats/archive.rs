@@ -1,5 +1,5 @@
-//! Archives and compressed files that safe decoders read: zip, gzip, bzip2, xz, lzma, lzip, zstd, tar,
-//! cpio, ar, 7z, ARJ, ACE, CHM, SIS and the compressor of old Windows.
+//! Archives and compressed files that safe decoders read: zip, gzip, bzip2, xz, lzma, lzip, zstd,
+//! tar, cpio, ar, 7z, ARJ, ACE, CHM, SIS and the compressor of old Windows.
 
 mod ace;
 mod ar;
@@ -21,6 +21,7 @@ use gauntlet_sniff::FileKind as K;
 
 use crate::unpack::Unpacker;
 
+pub(super) use self::sevenz::end as seven_zip_end;
 pub(super) use self::zip::end as zip_end;
 
 /// Whether a file is a ZIP, whatever else it is.

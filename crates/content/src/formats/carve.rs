@@ -17,8 +17,8 @@ mod signature;
 use gauntlet_sniff::FileKind;
 use memchr::memmem;
 
+pub(super) use self::signature::program_end;
 use self::signature::{SIGNATURES, Signature};
-pub(super) use self::signature::{program_end, seven_zip as seven_zip_end};
 use super::archive;
 use super::numbers::u32_at;
 use crate::host::Child;
@@ -101,7 +101,7 @@ fn unread(kind: FileKind, bytes: &[u8]) -> Vec<(usize, usize)> {
             vec![(0, pdf_start(bytes)), (end, bytes.len())]
         }
         kind if archive::is_zip(kind) => behind(archive::zip_end(bytes)),
-        K::SevenZip => behind(signature::seven_zip(bytes, 0).unwrap_or(bytes.len())),
+        K::SevenZip => behind(archive::seven_zip_end(bytes, 0).unwrap_or(bytes.len())),
         K::Cab => behind(u32_at(bytes, 8).map_or(bytes.len(), |size| size as usize)),
         // Their files stand in them as they are: only a ZIP's end at the end is looked for.
         _ => Vec::new(),

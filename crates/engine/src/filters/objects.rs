@@ -118,11 +118,7 @@ impl Objects {
                 3.0,
                 "Malware engine calls a file unwanted or unusual",
             ),
-            executable: rule(
-                "OBJECT_EXECUTABLE",
-                4.0,
-                "Executable inside an archive, document or signed message",
-            ),
+            executable: rule("OBJECT_EXECUTABLE", 4.0, "Executable inside an archive or document"),
             image_executable: rule(
                 "OBJECT_IMAGE_EXECUTABLE",
                 4.5,

@@ -1,5 +1,5 @@
-//! Files that are compressed as one: bzip2, xz, lzma, lzip and Zstandard (RFC 8878), each possibly in
-//! several streams that follow each other.
+//! Files that are compressed as one: bzip2, xz, lzma, lzip and Zstandard (RFC 8878), each possibly
+//! in several streams that follow each other.
 
 use std::io::Read;
 

@@ -4,7 +4,7 @@ use std::io::{self, Cursor, ErrorKind, Read};
 
 use sevenz_rust2::{Archive, Block, BlockDecoder, EncoderMethod, Error, Password};
 
-use crate::formats::carve;
+use crate::formats::numbers::{u32_at, u64_at};
 use crate::host::Child;
 use crate::object::{DefectKind, PropertyKind};
 use crate::salvage::{self, Salvage};
@@ -16,7 +16,7 @@ const FIRST_VOLUME: &str = ".001";
 /// Adds every file of the archive. One with encrypted headers has no names without its password.
 pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
     // Headers stand at the end, which the start names: in another file of several, or cut off.
-    if carve::seven_zip_end(bytes, 0).is_some_and(|end| end > bytes.len()) {
+    if end(bytes, 0).is_some_and(|end| end > bytes.len()) {
         let is_first = |name: &str| name.ends_with(FIRST_VOLUME);
         if unpacker.current().is_some_and(|object| is_first(&object.name)) {
             unpacker.property(PropertyKind::Volume, "");
@@ -38,6 +38,18 @@ pub(super) fn decode(bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         Err(Error::PasswordRequired | Error::MaybeBadPassword(_)) => open(bytes, unpacker),
         Err(error) => failed(&error, unpacker),
     }
+}
+
+/// Where an archive ends that begins at this place: its start header says so, and by its checksum
+/// that it is one (7zFormat.txt).
+pub(in crate::formats) fn end(bytes: &[u8], at: usize) -> Option<usize> {
+    let header = bytes.get(at + 12..at + 32)?;
+    if crc32fast::hash(header) != u32_at(bytes, at + 8)? {
+        return None;
+    }
+    let (offset, size) = (u64_at(header, 0)?, u64_at(header, 8)?);
+    let end = offset.checked_add(size)?.checked_add(32 + at as u64)?;
+    Some(usize::try_from(end).unwrap_or(usize::MAX))
 }
 
 /// What is wrong, in words.

@@ -5,7 +5,8 @@ use std::io::Read;
 use flate2::bufread::GzDecoder;
 use memchr::memmem;
 
-use crate::formats::numbers::{slice, u16_at, u32_at, u64_at};
+use crate::formats::archive;
+use crate::formats::numbers::{slice, u16_at, u32_at};
 
 /// A signature and the check that gives the end of the file which begins with it.
 pub(super) struct Signature {
@@ -16,7 +17,7 @@ pub(super) struct Signature {
 
 pub(super) const SIGNATURES: [Signature; 9] = [
     Signature { magic: b"PK\x03\x04", end: zip, extension: "zip" },
-    Signature { magic: b"7z\xbc\xaf\x27\x1c", end: seven_zip, extension: "7z" },
+    Signature { magic: b"7z\xbc\xaf\x27\x1c", end: archive::seven_zip_end, extension: "7z" },
     Signature { magic: b"Rar!\x1a\x07", end: rar, extension: "rar" },
     Signature { magic: b"MSCF\0\0\0\0", end: cab, extension: "cab" },
     Signature { magic: b"\x1f\x8b\x08", end: gzip, extension: "gz" },
@@ -77,17 +78,6 @@ pub(super) fn zip_start(bytes: &[u8], end: usize) -> Option<usize> {
     // Offsets count from the beginning of the archive, or of the file.
     let start = first.checked_add(real.saturating_sub(stored))?;
     bytes.get(start..)?.starts_with(b"PK\x03\x04").then_some(start)
-}
-
-/// The start header of 7z says by its checksum that it is one (7zFormat.txt).
-pub(in crate::formats) fn seven_zip(bytes: &[u8], at: usize) -> Option<usize> {
-    let header = bytes.get(at + 12..at + 32)?;
-    if crc32fast::hash(header) != u32_at(bytes, at + 8)? {
-        return None;
-    }
-    let (offset, size) = (u64_at(header, 0)?, u64_at(header, 8)?);
-    let end = offset.checked_add(size)?.checked_add(32 + at as u64)?;
-    Some(usize::try_from(end).unwrap_or(usize::MAX))
 }
 
 /// The main header follows: type 0x73 in RAR 4, a header with its checksum in RAR 5.
