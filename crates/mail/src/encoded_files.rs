@@ -31,8 +31,8 @@ const NAME_BYTES_MAX: usize = 4 * 1024;
 const PROPERTY_NAMES_MAX: usize = 256;
 
 /// Zeros that stand for blanks lost at the ends of lines: as many, and so many times the bytes of
-/// the text. A line of one character may stand for 63 zeros.
-const PADDING_BYTES_MIN: usize = 64 * 1024;
+/// the text. A line of one character may stand for 63 zeros, and a text may have many files.
+const PADDING_BYTES_MIN: usize = 1024;
 const PADDING_FACTOR: usize = 8;
 
 /// A file inside a body.

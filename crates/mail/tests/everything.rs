@@ -46,10 +46,9 @@ fn tree(message: &Message<'_>, raw: &[u8], limits: &Limits) {
         let _ = (part.file_name(), part.is_attachment(), part.content_type.essence());
         let _ = part.name_interpretations();
         let files = part.files().iter().map(|file| file.bytes(part.body()).len());
-        assert!(
-            files.sum::<usize>() <= raw.len() * 2,
-            "files are no larger than what they come from"
-        );
+        // Lines of uuencode may have lost their blanks, which were zeros: eight for each byte.
+        let most = raw.len() * 10 + part.files().len() * 1024;
+        assert!(files.sum::<usize>() <= most, "files are little larger than what they come from");
     }
 }
 
