@@ -116,8 +116,8 @@ fn each_lane_empties_and_removes_its_segments() {
         spool.done(id);
     }
     spool.flush();
-    // A segment of each lane, which may be the open one: of some 90,000 bytes. What comes at once is
-    // written to one, even if that is more than a segment should have.
+    // A segment of each lane, which may be the open one: of some 90,000 bytes. What comes at once
+    // is written to one, even if that is more than a segment should have.
     assert!(wait_until(|| spool.usage().bytes <= 20_000), "{:?}", spool.usage());
     assert_eq!(spool.read(0).unwrap().state.as_deref(), Some(&b"deferred"[..]));
     drop(spool);
