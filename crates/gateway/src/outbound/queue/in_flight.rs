@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +46,7 @@ impl InFlight {
         let path = folder.join("in-hand");
         let file =
             File::options().create(true).truncate(false).read(true).write(true).open(path)?;
-        file.set_len((SLOTS * SLOT_BYTES) as u64)?;
+        allocate(&file)?;
         let map = MmapRaw::map_raw(&file)?;
         let free = Mutex::new((0..SLOTS).rev().collect());
         let (suspects, set_aside) = (BTreeSet::new(), BTreeSet::new());
@@ -101,6 +101,22 @@ impl InFlight {
         // file: the data folder is locked.
         Some(unsafe { AtomicU64::from_ptr(map.as_mut_ptr().cast::<u64>().add(index)) })
     }
+}
+
+/// Writes the whole file if it is not there yet: where a mapped page has no room on the disk, a write
+/// to it is no error but the end of the process (SIGBUS).
+fn allocate(mut file: &File) -> io::Result<()> {
+    if file.metadata()?.len() == (SLOTS * SLOT_BYTES) as u64 {
+        return Ok(());
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    let written = file.write_all(&vec![0; SLOTS * SLOT_BYTES]);
+    if written.is_err() {
+        // The next start begins anew, and what was written is free for others meanwhile.
+        let _best_effort = file.set_len(0);
+    }
+    written
 }
 
 /// Adds a crash to each of these messages, forgets all others, and gives those that had enough.
