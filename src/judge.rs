@@ -97,13 +97,15 @@ pub(crate) fn file_problems(config: &Config) -> FileProblems {
         // A command is only known to the process that starts it.
         let mut engines = config.engine.clone();
         engines.retain(|engine| engine.kind != EngineKind::Command);
-        match config.content.enabled && config.scan.enabled {
-            true => EngineHost::default().engines(&engines, &config.content).map(drop),
-            false => Ok(()),
+        if !(config.content.enabled && config.scan.enabled) {
+            return Ok(Vec::new());
         }
+        let built = EngineHost::default().engines_and_faults(&engines, &config.content);
+        built.map(|(_, faults)| faults)
     };
+    let engines = engines().map(|faults| warnings.extend(faults));
     let dictionaries = || Ok(DataLossPrevention::names_of(&config.dlp).map(drop)?);
-    let all = [judging, engines(), dictionaries()];
+    let all = [judging, engines, dictionaries()];
     FileProblems { errors: all.into_iter().filter_map(Result::err).collect(), warnings }
 }
 

@@ -65,11 +65,13 @@ pub(super) fn rules(config: &Config, found: &mut Findings) {
     for error in &problems.errors {
         found.add(Status::Error, CHECK, format!("{error:#}: the node does not start"));
     }
-    for fault in &problems.warnings {
-        let fault = fault.trim_start_matches("rules: ");
-        found.add(Status::Warning, CHECK, fault.to_owned());
+    // Those of malware engines are told with the engine.
+    let faults: Vec<_> =
+        problems.warnings.iter().filter_map(|fault| fault.strip_prefix("rules: ")).collect();
+    for fault in &faults {
+        found.add(Status::Warning, CHECK, (*fault).to_owned());
     }
-    if problems.errors.is_empty() && problems.warnings.is_empty() {
+    if problems.errors.is_empty() && faults.is_empty() {
         found.add(Status::Ok, CHECK, "the files of rules.paths have no faults".to_owned());
     }
 }

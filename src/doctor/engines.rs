@@ -23,7 +23,7 @@ pub(super) fn engines(config: &Config, in_node: bool, found: &mut Findings) {
         }
         let said = match engine.kind {
             EngineKind::Command => program(engine),
-            _ => version(config, engine),
+            _ => version(config, engine, found),
         };
         match said {
             Ok(version) => {
@@ -58,10 +58,18 @@ fn consequence(engine: &EngineSettings) -> String {
     format!("{mail} (on_failure){hint}")
 }
 
-fn version(config: &Config, engine: &EngineSettings) -> Result<String, String> {
+/// What the engine answers with; faults of its rules or list are found, too.
+fn version(
+    config: &Config,
+    engine: &EngineSettings,
+    found: &mut Findings,
+) -> Result<String, String> {
     let one = std::slice::from_ref(engine);
-    let set = EngineHost::default().engines(one, &config.content);
-    let set = set.map_err(|error| format!("{error:#}"))?;
+    let set = EngineHost::default().engines_and_faults(one, &config.content);
+    let (set, faults) = set.map_err(|error| format!("{error:#}"))?;
+    for fault in faults {
+        found.add(Status::Warning, "engine", fault);
+    }
     let versions = set.states(ANSWER_TIME_MAX).into_iter().map(|state| state.version);
     let versions: Result<Vec<String>, EngineError> = versions.collect();
     versions.map(|all| all.join("; ")).map_err(|error| error.to_string())

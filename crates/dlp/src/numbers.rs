@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::detector::Detector;
 use crate::detectors::Iban;
-use crate::layout::{Groups, run_end, run_start, separator, separator_before};
+use crate::layout::{Groups, line_break, run_end, run_start, separator, separator_before};
 use crate::words::is_unspaced;
 
 /// Longest group or undivided number, in bytes.
@@ -232,7 +232,10 @@ impl Numbers {
             if left == 0 {
                 break;
             }
-            end += separator(bytes, end).filter(|(byte, _)| matches!(byte, b' ' | b'-' | b'.'))?.1;
+            // Country, length and check digits are proof enough for a number over two lines.
+            let divided =
+                || separator(bytes, end).filter(|(byte, _)| matches!(byte, b' ' | b'-' | b'.'));
+            end += line_break(bytes, end).or_else(|| divided().map(|(_, width)| width))?;
         }
         let is_free = start == 0 || !matches!(bytes[start - 1], b'_' | b'-' | b'.' | b'/');
         let valid = is_free
@@ -417,6 +420,9 @@ mod tests {
             "card:4111111111111111;12/27",
             "a\u{a0}4111\u{a0}1111\u{a0}1111\u{a0}1111.",
             "4111 1111 1111 1111 123",
+            "3530\u{200b}1113\u{200b}3330\u{200b}0000",
+            "3530\u{ad}1113\u{ad}3330\u{ad}0000",
+            "3530\u{2009}1113\u{2009}3330\u{2009}0000",
             "3782 822463 10005",
         ] {
             let found = found(text);
@@ -450,6 +456,10 @@ mod tests {
         let text = "to DE89 3704 0044 0532 0130 00 or gb29nwbk60161331926819 (GB29 NWBK 6016 1331 9268 19)";
         let all = found(text);
         assert_eq!(all.len(), 3, "{all:?}");
+        for broken in ["DE89 3704 0044\r\n0532 0130 00", "DE89 3704 0044 \n0532 0130 00"] {
+            assert_eq!(found(broken), [("iban", broken)]);
+        }
+        assert_eq!(found("DE89 3704 0044\n\n0532 0130 00"), []);
         assert_eq!(found("DE88 3704 0044 0532 0130 00"), []);
         assert_eq!(found("DE89 3704 0044 0532 0130 0"), []);
         assert_eq!(found("https://x.example/DE89370400440532013000"), []);

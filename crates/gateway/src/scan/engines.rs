@@ -20,8 +20,8 @@ use crate::config::{
     Config, ContentSettings, EngineInput, EngineKind, EngineSettings, EngineTransfer,
 };
 
-/// Problems of one engine's rules or list that are logged.
-const PROBLEMS_LOGGED_MAX: usize = 20;
+/// Faults of one engine's rules or list that are told one by one.
+const FAULTS_NAMED_MAX: usize = 20;
 
 /// What outlives a reload of the settings: the answers that were given, and the process that starts
 /// commands.
@@ -64,19 +64,37 @@ impl EngineHost {
         engines: &[EngineSettings],
         content: &ContentSettings,
     ) -> anyhow::Result<EngineSet> {
+        let (engines, faults) = self.engines_and_faults(engines, content)?;
+        faults.iter().for_each(|fault| tracing::warn!("{fault}"));
+        Ok(engines)
+    }
+
+    /// The same, with what is wrong in their rules and lists instead of lines in the log.
+    ///
+    /// # Errors
+    /// As [`EngineHost::engines`].
+    pub fn engines_and_faults(
+        &self,
+        engines: &[EngineSettings],
+        content: &ContentSettings,
+    ) -> anyhow::Result<(EngineSet, Vec<String>)> {
         let age_max = Duration::from_secs(content.engine_cache_seconds);
         let cache = || Arc::new(Cache::new(content.engine_cache_entries_max, age_max));
         let cache = self.cache.get_or_init(cache).clone();
-        let members = engines
-            .iter()
-            .map(|engine| self.member(engine).with_context(|| format!("engine {:?}", engine.name)));
-        let members: anyhow::Result<Vec<Vec<Member>>> = members.collect();
-        let members = members?.into_iter().flatten().collect();
-        Ok(EngineSet::new(members, cache, content.engine_bytes_max))
+        let (mut members, mut faults) = (Vec::new(), Vec::new());
+        for engine in engines {
+            let of_engine = |text: String| format!("engine {:?}: {text}", engine.name);
+            let (built, wrong) =
+                self.member(engine).with_context(|| format!("engine {:?}", engine.name))?;
+            members.extend(built);
+            faults.extend(wrong.into_iter().map(of_engine));
+        }
+        Ok((EngineSet::new(members, cache, content.engine_bytes_max), faults))
     }
 
-    /// An engine of the settings: one member, or one for each list.
-    fn member(&self, engine: &EngineSettings) -> anyhow::Result<Vec<Member>> {
+    /// An engine of the settings: one member, or one for each list. And what is wrong in its files.
+    fn member(&self, engine: &EngineSettings) -> anyhow::Result<(Vec<Member>, Vec<String>)> {
+        let mut faults = Vec::new();
         let built: Vec<Box<dyn Engine>> = match engine.kind {
             EngineKind::Clamd => {
                 let transfer = match engine.transfer {
@@ -91,9 +109,10 @@ impl EngineHost {
                 vec![Box::new(Icap::new(address, &engine.service, engine.connections_max))]
             }
             EngineKind::Command => vec![Box::new(self.command(engine)?)],
-            EngineKind::Yara => vec![Box::new(yara(engine)?)],
+            EngineKind::Yara => vec![Box::new(yara(engine, &mut faults)?)],
             EngineKind::HashList => {
-                let lists = engine.paths.iter().map(|path| hash_list(engine, path));
+                let paths = engine.paths.iter();
+                let lists = paths.map(|path| hash_list(engine, path, &mut faults));
                 lists.collect::<anyhow::Result<_>>()?
             }
         };
@@ -104,7 +123,7 @@ impl EngineHost {
             breaker: Breaker::new(engine.failures_max, Duration::from_secs(engine.pause_seconds)),
             statistics: Arc::default(),
         };
-        Ok(built.into_iter().map(member).collect())
+        Ok((built.into_iter().map(member).collect(), faults))
     }
 
     fn command(&self, engine: &EngineSettings) -> anyhow::Result<CommandEngine> {
@@ -141,21 +160,26 @@ fn options(engine: &EngineSettings) -> EngineOptions {
     }
 }
 
-fn yara(engine: &EngineSettings) -> anyhow::Result<Yara> {
+fn yara(engine: &EngineSettings, faults: &mut Vec<String>) -> anyhow::Result<Yara> {
     let (yara, report) = Yara::load(&engine.paths)?;
-    for problem in report.problems.iter().take(PROBLEMS_LOGGED_MAX) {
-        tracing::warn!(engine = engine.name, "YARA: {problem}; this rule is left out");
-    }
+    let left_out = |problem| format!("YARA: {problem}; this rule is left out");
+    faults.extend(report.problems.iter().take(FAULTS_NAMED_MAX).map(left_out));
+    let more = report.problems_all.saturating_sub(FAULTS_NAMED_MAX);
+    faults.extend((more > 0).then(|| format!("YARA: {more} more faults")));
     let (files, rules, problems) = (report.files, report.rules, report.problems_all);
     tracing::info!(engine = engine.name, files, rules, problems, "YARA rules loaded");
     Ok(yara)
 }
 
-fn hash_list(engine: &EngineSettings, path: &Path) -> anyhow::Result<Box<dyn Engine>> {
+fn hash_list(
+    engine: &EngineSettings,
+    path: &Path,
+    faults: &mut Vec<String>,
+) -> anyhow::Result<Box<dyn Engine>> {
     let (list, report) = HashList::load(path).with_context(|| path.display().to_string())?;
-    for (line, why) in &report.problems {
-        tracing::warn!(engine = engine.name, "{}:{line}: {why}", path.display());
-    }
+    faults.extend(
+        report.problems.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())),
+    );
     let (hashes, skipped) = (report.hashes, report.lines_skipped);
     tracing::info!(engine = engine.name, path = %path.display(), hashes, skipped, "hashes loaded");
     Ok(Box::new(list))
