@@ -13,6 +13,7 @@ use gauntlet_gateway::config::Config;
 use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::{Node, Release, control, ids};
 use gauntlet_policy::Groups;
+use gauntlet_policy::packets::PacketSettings;
 use gauntlet_store::Policies;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{AuditLine, ReleaseOrder};
@@ -119,6 +120,10 @@ impl NodeHandle for Handle {
 
     fn packet_rules(&self) -> Vec<PacketRule> {
         self.packets.as_ref().map(|packets| packets.rules()).unwrap_or_default()
+    }
+
+    fn packet_policy(&self) -> Option<PacketSettings> {
+        self.packets.as_ref().map(|_| self.node.config().ips.packet_settings())
     }
 
     fn senders_changed(&self) -> Result<(), NodeError> {

@@ -24,6 +24,7 @@ mod layout;
 mod node;
 pub mod oidc;
 mod packet_evidence;
+mod packet_trial;
 mod pages;
 mod plot;
 pub mod preview;

@@ -4,6 +4,7 @@ mod array;
 mod channels;
 
 use gauntlet_policy::Groups;
+use gauntlet_policy::packets::PacketSettings;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{AuditLine, ReleaseOrder, State};
 use gauntlet_store::web_log::replay::{NoLists, UrlLookUp};
@@ -124,6 +125,11 @@ pub trait NodeHandle: Send + Sync {
     /// The rules for packets that are in use, in the order in which they were read.
     fn packet_rules(&self) -> Vec<PacketRule> {
         Vec::new()
+    }
+
+    /// What decides about flows by their first packet; none if the node inspects no packets.
+    fn packet_policy(&self) -> Option<PacketSettings> {
+        None
     }
 
     /// Tries the rules on these messages (as received) and says what each costs. Takes as long as

@@ -26,6 +26,7 @@ pub(crate) mod oidc;
 pub(crate) mod overview;
 pub(crate) mod own;
 pub(crate) mod pac;
+pub(crate) mod packet_policy;
 pub(crate) mod policy;
 pub(crate) mod quarantine;
 pub(crate) mod query_fields;

@@ -6,9 +6,9 @@ use crate::pages::{
     messages, nodes, objects, overview, quarantine,
 };
 use crate::pages::{
-    export, form, health, learning, metrics, oidc, own, pac, policy, queue, releases, replay,
-    reports, rules, searches, second_factor, senders, settings, sign_in, tokens, users, versions,
-    web,
+    export, form, health, learning, metrics, oidc, own, pac, packet_policy, policy, queue,
+    releases, replay, reports, rules, searches, second_factor, senders, settings, sign_in, tokens,
+    users, versions, web,
 };
 use crate::route::{Access, Method, Page, Route};
 
@@ -42,6 +42,8 @@ const PAGES: &[Route] = &[
     post("/web/releases", Access::Administrator, releases::change),
     get("/alerts", Access::Administrator, alerts::show),
     get("/alerts/rules", Access::Administrator, alerts::rules),
+    get("/alerts/policy", Access::Administrator, packet_policy::show),
+    post("/alerts/policy", Access::Administrator, packet_policy::replay),
     get("/alerts/{id}", Access::Administrator, alert::show),
     get("/alerts/{id}/packets.pcap", Access::Administrator, alert::packets),
     get("/rules", Access::Administrator, rules::show),

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::common::browser::Browser;
 use crate::common::{Running, now_ms, start};
+use crate::policies::encoded;
 
 /// Raw IPv4, as capture files number it.
 const LINK_RAW: u64 = 101;
@@ -67,6 +68,21 @@ pub(crate) fn rules() -> Vec<PacketRule> {
     };
     vec![rule("1:9:2", "ω 1", Some(1_600)), rule("1:10:1", "Ω 2", Some(123_456))]
 }
+
+/// Rules for packets of the test's node.
+pub(crate) const POLICY: &str = r#"
+[ips.zones]
+"Ε1" = { networks = ["192.0.2.0/24"] }
+[[ips.rule]]
+name = "Τ23"
+service = "tcp/23"
+do = "reject"
+[[ips.rule]]
+name = "Ρ80"
+from_zone = "Ε1"
+service = "tcp/80"
+do = "inspect"
+"#;
 
 /// The log of the test's node.
 pub(crate) fn log(folder: &Path) -> AlertLog {
@@ -165,6 +181,58 @@ fn rules_and_programs_have_counts_and_costs() {
 }
 
 #[test]
+fn the_packet_policy_is_explained_and_tried_on_alerts() {
+    let console = start();
+    // The second is about an answer, and says who began.
+    let mut answer: serde_json::Value = serde_json::from_str(&alert(2)).unwrap();
+    answer["flow"] = json!({
+        "src_ip": "192.0.2.2", "src_port": 4_002, "dest_ip": "198.51.100.1", "dest_port": 443,
+    });
+    put(&console, &[alert(1), answer.to_string(), finding()]);
+    let admin = console.sign_in("admin");
+    let page = console.request("GET", "/alerts/policy", &admin, "").body;
+    for part in ["Τ23", "from_zone = Ε1", "no rule fits", "[[ips.rule]]", "service = [&quot;tcp/23"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let ask =
+        |fields: &str| console.request("GET", &format!("/alerts/policy?{fields}"), &admin, "");
+    let page = ask("from=192.0.2.1&to=198.51.100.1:25").body;
+    let why = "is <code>tcp/25</code>, not <code>tcp/80</code>";
+    assert!(page.contains(why) && page.contains("state-drop"), "{page}");
+    for (fields, message) in [
+        ("from=x&to=192.0.2.1:25", "from &quot;x&quot;: an address is missing or wrong"),
+        ("from=192.0.2.1&to=192.0.2.2", "tcp needs a port"),
+        ("from=192.0.2.1&to=192.0.2.2:1&zone=none", "there is no zone"),
+        ("from=192.0.2.1&to=192.0.2.2:1&protocol=what", "is no protocol"),
+    ] {
+        let answer = ask(fields);
+        assert!(answer.status == 400 && answer.body.contains(message), "{}", answer.body);
+    }
+    let try_out = |text: &str| {
+        let form = format!("csrf={}&days=7&text={}", console.csrf(&admin), encoded(text));
+        console.request("POST", "/alerts/policy", &admin, &form)
+    };
+    // As it is, the answer's flow is dropped; with one rule more it passes.
+    let more = "[[ips.rule]]\nname = \"Τ443\"\nservice = \"tcp/443\"\ndo = \"allow\"\n";
+    let page = try_out(&format!("{POLICY}{more}")).body;
+    for part in ["<b>3</b><span>alerts looked at", "<b>1</b><span>of flows that", "198.51.100.1"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(page.contains("by Τ443") && !page.contains("by Ρ80"), "{page}");
+    assert!(try_out(POLICY).body.contains("Nothing would have changed."));
+    for (text, message) in [
+        ("[[ips.rule]]\nnam = 1", "unknown field"),
+        ("[[ips.rule]]\nname = \"a\"\nto_zone = \"b\"\ndo = \"drop\"", "no zone"),
+    ] {
+        let answer = try_out(text);
+        assert!(answer.status == 400 && answer.body.contains(message), "{}", answer.body);
+    }
+    let rita = console.sign_in("rita");
+    assert_eq!(console.request("GET", "/alerts/policy", &rita, "").status, 403);
+}
+
+#[test]
 fn alerts_are_seen_with_a_browser() {
     let Some(browser) = Browser::start() else { return };
     let console = start();
@@ -178,6 +246,14 @@ fn alerts_are_seen_with_a_browser() {
     browser.follow("p.crumbs a", "Alerts");
     browser.follow("a[href='/alerts/rules']", "Rules that alert");
     browser.look_at("alert-rules");
+    browser.follow("p.crumbs a", "Alerts");
+    browser.follow("a[href='/alerts/policy']", "Packet policy");
+    browser.look_at("packet-policy");
+    browser.open(&format!(
+        "http://{}/alerts/policy?from=192.0.2.1&to=198.51.100.1:25",
+        console.address
+    ));
+    browser.look_at("packet-policy-explained");
     browser.look(400, 800, true);
     browser.open(&format!("http://{}/alerts", console.address));
     browser.look_at("alerts-narrow");

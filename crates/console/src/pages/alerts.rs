@@ -91,6 +91,7 @@ fn alerts(log: &AlertLog, request: &RequestContext) -> Result<Markup, RequestErr
         div.title {
             h1 { (t("Alerts")) }
             a.button href="/alerts/rules" { (t("Rules that alert")) }
+            a.button href="/alerts/policy" { (t("Packet policy")) }
             @if live { label.live hidden { input type="checkbox" data-live-switch checked; (t("Live")) } }
         }
         (day_of(&summary))

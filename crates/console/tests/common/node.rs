@@ -11,6 +11,7 @@ use gauntlet_console::{
     QueueOrdered, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_policy::Groups;
+use gauntlet_policy::packets::PacketSettings;
 use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{AuditLine, Begin, ReleaseOrder};
 use gauntlet_store::{Policies, Quarantine};
@@ -60,6 +61,10 @@ pub(crate) struct ListNode {
 impl NodeHandle for ListNode {
     fn packet_rules(&self) -> Vec<PacketRule> {
         crate::alerts::rules()
+    }
+
+    fn packet_policy(&self) -> Option<PacketSettings> {
+        Some(PacketSettings::of_configuration(crate::alerts::POLICY).unwrap())
     }
 
     fn array(&self) -> Option<ArrayView> {

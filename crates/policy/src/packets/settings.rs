@@ -62,6 +62,56 @@ impl PacketSettings {
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
+
+    /// Reads them as they stand in a configuration (`[ips.zones]`, `[[ips.rule]]`), without its
+    /// other settings.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn of_configuration(text: &str) -> Result<Self, String> {
+        let read: Configuration = toml::from_str(text).map_err(|error| error.to_string())?;
+        Ok(read.ips)
+    }
+
+    /// The text that [`PacketSettings::of_configuration`] reads: what differs from the defaults.
+    pub fn to_configuration(&self) -> String {
+        let all = toml::Table::try_from(Configuration { ips: self.clone() });
+        let defaults = toml::Table::try_from(Configuration::default());
+        let (Ok(mut all), Ok(defaults)) = (all, defaults) else { return String::new() };
+        if let (Some(toml::Value::Table(ips)), Some(toml::Value::Table(usual))) =
+            (all.get_mut("ips"), defaults.get("ips"))
+        {
+            ips.retain(|key, value| usual.get(key) != Some(value));
+            ips.iter_mut().for_each(|(_, value)| drop_absent(value));
+        }
+        toml::to_string(&all).unwrap_or_default()
+    }
+}
+
+/// The part of a configuration that these settings are.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Configuration {
+    ips: PacketSettings,
+}
+
+/// Takes out keys that are as good as absent: empty lists and texts, and `false`.
+fn drop_absent(value: &mut toml::Value) {
+    use toml::Value;
+    let is_absent = |value: &Value| match value {
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Boolean(is_on) => !is_on,
+        _ => false,
+    };
+    match value {
+        Value::Table(table) => {
+            table.retain(|key, value| key == "log" || !is_absent(value));
+            table.iter_mut().for_each(|(_, value)| drop_absent(value));
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_absent),
+        _ => {}
+    }
 }
 
 /// A rule. A condition that is absent does not constrain; of a list, one entry has to hold, and

@@ -186,3 +186,17 @@ fn rules_read_back_as_they_are_written() {
     assert_eq!(Carried::read("47", (0, 0)), Ok((47, Carried::Nothing)));
     assert!(Carried::read("http", (0, 0)).is_err() && Carried::read("icmp/x", (0, 0)).is_err());
 }
+
+#[test]
+fn settings_are_written_as_a_configuration_has_them() {
+    let text = "[ips]\nmalformed = \"inspect\"\n[ips.zones]\na = { networks = [\"10.0.0.0/8\"] }\n\
+                [[ips.rule]]\nname = \"x\"\nfrom_zone = \"a\"\ndo = \"drop\"\nlog = false\n";
+    let settings = PacketSettings::of_configuration(text).unwrap();
+    let written = settings.to_configuration();
+    assert_eq!(PacketSettings::of_configuration(&written).unwrap(), settings);
+    for absent in ["to_zone", "block_source", "default", "pick_up_seconds", "interface"] {
+        assert!(!written.contains(absent), "{absent}: {written}");
+    }
+    assert!(written.contains("log = false"), "{written}");
+    assert!(PacketSettings::of_configuration("[ips]\ninterface = \"eth0\"").is_err());
+}
