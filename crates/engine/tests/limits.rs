@@ -170,6 +170,7 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("engine/counterfactual.rs::RULES_MAX", Why::Report),
     ("engine/counterfactual.rs::TRIED_MAX", Why::Report),
     ("engine/filters/attachments.rs::FEW_ENTRIES_MAX", Why::Threshold),
+    ("engine/filters/classifier.rs::GOOD_WORDS_LOG_ODDS_MAX", Why::Threshold),
     ("engine/filters/classifier.rs::UNREAD_LOG_ODDS_MAX", Why::Threshold),
     ("engine/filters/classifier.rs::WORDLESS_LOG_ODDS_MAX", Why::Threshold),
     ("engine/filters/header_form.rs::FUTURE_SECONDS_MAX", Why::Threshold),

@@ -198,6 +198,12 @@ impl Model {
         self.shares(features, ends).map(|share| share.value)
     }
 
+    /// What the words of the text add, in the unit of [`Model::raw_logit_of`].
+    pub fn text_share(&self, scratch: &ClassifierScratch) -> f32 {
+        let (features, ends) = scratch.features();
+        self.group_scores(features, *ends)[Group::Text.index()]
+    }
+
     fn shares(&self, features: &[u32], ends: [usize; GROUPS]) -> [GroupScore; GROUPS] {
         let mut from = 0;
         let mut shares = Group::ALL.map(|group| {

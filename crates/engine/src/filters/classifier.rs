@@ -13,11 +13,14 @@
 //! attachment, only the header's form counts, and the model has hardly seen that alone: its log
 //! odds are bounded by 2 either way. A plain text may have 0.5 and a quarter for each of its words,
 //! 1.5 more if it has a link. Good mail in other languages than English is hardly known to the
-//! model: where the text has none of that, its log odds are at most 3.0.
+//! model: where the text has none of that, its log odds are at most 3.0. Where the words of a plain
+//! text speak for it, what is left is that it is one, that nobody here knows the sender, and that a
+//! link leads elsewhere; good and unwanted mail have that in common, so it makes nothing suspect
+//! by itself (`docs/decisions/228-words-of-plain-mail.md`).
 
 use std::sync::Arc;
 
-use gauntlet_mail::{Evidence, Message, View};
+use gauntlet_mail::{Evidence, Message, Part, View};
 
 use crate::classifier::{ClassifierScratch, Model};
 use crate::filter::{Filter, Findings, Item};
@@ -29,6 +32,14 @@ const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
 
 /// Most log odds of a text in a language that the model has not learned: below what is suspect.
 const UNREAD_LOG_ODDS_MAX: f64 = 3.0;
+
+/// Most log odds of a plain text whose words speak for it: just below what is suspect, so that
+/// rules decide.
+const GOOD_WORDS_LOG_ODDS_MAX: f64 = 3.4;
+/// Share of the text in the model's log odds up to which its words speak for a message.
+const GOOD_WORDS_SHARE: f32 = -0.2;
+/// Words of a text that says so little that no share below 0 can be asked of it.
+const SHORT_WORDS: usize = 80;
 
 /// The filter that runs the trained model over the words and features of a message.
 #[derive(Debug)]
@@ -63,7 +74,7 @@ impl Filter for Classifier {
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
         let said = self.model.logit(scratch);
-        let logit = bound(item.message, scratch, said);
+        let logit = self.bound(item.message, scratch, said);
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
         if logit < said {
@@ -86,22 +97,32 @@ const PLAIN_LOG_ODDS: f64 = 0.5;
 const WORD_LOG_ODDS: f64 = 0.25;
 const LINK_LOG_ODDS: f64 = 1.5;
 
-/// The model's log odds within the bounds of the kind of mail.
-fn bound(message: &Message<'_>, scratch: &ClassifierScratch, said: f64) -> f64 {
-    if is_wordless(message) {
-        return said.clamp(-WORDLESS_LOG_ODDS_MAX, WORDLESS_LOG_ODDS_MAX);
+impl Classifier {
+    /// The model's log odds within the bounds of the kind of mail.
+    fn bound(&self, message: &Message<'_>, scratch: &ClassifierScratch, said: f64) -> f64 {
+        if is_wordless(message) {
+            return said.clamp(-WORDLESS_LOG_ODDS_MAX, WORDLESS_LOG_ODDS_MAX);
+        }
+        // Read once more only where it matters.
+        let beyond = said > UNREAD_LOG_ODDS_MAX;
+        let is_unread = beyond && scratch.is_unread(has_other_letters(message));
+        let said = if is_unread { UNREAD_LOG_ODDS_MAX } else { said };
+        // Pages, pictures and files say more than their words.
+        let is_plain = |p: &Part<'_>| !p.is_attachment() && p.content_type.is("text", "plain");
+        if !message.parts().iter().all(is_plain) {
+            return said;
+        }
+        let (links, words) = (message.urls().len(), scratch.sequence().len());
+        let of_links = if links == 0 { 0.0 } else { LINK_LOG_ODDS };
+        let said = said.min(PLAIN_LOG_ODDS + of_links + WORD_LOG_ODDS * words as f64);
+        if said <= GOOD_WORDS_LOG_ODDS_MAX {
+            return said;
+        }
+        let is_short = links <= 1 && words <= SHORT_WORDS;
+        let most = if is_short { 0.0 } else { GOOD_WORDS_SHARE };
+        let speak_for_it = self.model.text_share(scratch) <= most;
+        if speak_for_it { GOOD_WORDS_LOG_ODDS_MAX } else { said }
     }
-    // Read once more only where it matters.
-    let beyond = said > UNREAD_LOG_ODDS_MAX;
-    let is_unread = beyond && scratch.is_unread(has_other_letters(message));
-    let said = if is_unread { UNREAD_LOG_ODDS_MAX } else { said };
-    // Pages, pictures and files say more than their words.
-    if message.parts().iter().any(|p| p.is_attachment() || !p.content_type.is("text", "plain")) {
-        return said;
-    }
-    let links = if message.urls().is_empty() { 0.0 } else { LINK_LOG_ODDS };
-    let words = scratch.sequence().len() as f64;
-    said.min(PLAIN_LOG_ODDS + links + WORD_LOG_ODDS * words)
 }
 
 /// Bytes of a text by which it is decided whether it has letters of other languages.
@@ -184,5 +205,38 @@ mod tests {
         assert!(find(&pitch.repeat(3)) > 2.0, "words enough");
         let unread = "Kaufen Sie die besten Uhren und Pillen zum halben Preis, nur diese Woche. ";
         assert!(find(&unread.repeat(3)) <= UNREAD_LOG_ODDS_MAX);
+    }
+
+    #[test]
+    fn a_plain_text_whose_words_speak_for_it_is_not_suspect_by_what_surrounds_them() {
+        let model = Model::shipped();
+        let filter = Classifier::new(&mut RuleRegistry::default(), Arc::clone(&model));
+        let judged = |body: &str| {
+            let raw = format!(
+                "From: \"Martin\" <martin83@offers.icu>\nSubject: hi\n\
+                 X-Mailer: Microsoft Outlook Express 6.00.2600.0000\nX-Priority: 3\n\
+                 X-MimeOLE: Produced By Microsoft MimeOLE V6.00.2600.0000\nMIME-Version: 1.0\n\
+                 Content-Type: text/plain; charset=\"Windows-1252\"\n\n{body}\n"
+            );
+            let mut scratch = ClassifierScratch::default();
+            scratch.read(&Message::parse(raw.as_bytes()));
+            let found = crate::filters::testing::find(&filter, &raw, &Envelope::default());
+            (model.logit(&scratch), found.classifier.unwrap())
+        };
+        let link = "http://pills.icu/?cheap";
+        for good in [
+            format!(
+                "Hi Anna,\n\nthanks for the list of changes. I have looked at the patch and it \
+                 works here, but could you add a test for the case that the file is empty? The \
+                 other comments are in the document, see\n\n{link}\n\nSee you on Monday,\nMartin"
+            ),
+            format!("Hi Anna,\n\nthe notes of our meeting on Monday:\n\n{link}\n\nThanks, Martin"),
+        ] {
+            let (said, bounded) = judged(&good);
+            assert!(said > GOOD_WORDS_LOG_ODDS_MAX, "{said}");
+            assert_eq!(bounded, GOOD_WORDS_LOG_ODDS_MAX, "{good}");
+        }
+        let pitch = "Buy the cheapest viagra and cialis online, no prescription needed. ".repeat(3);
+        assert!(judged(&format!("{pitch}{link}")).1 > GOOD_WORDS_LOG_ODDS_MAX);
     }
 }
