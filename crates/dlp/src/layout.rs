@@ -53,8 +53,8 @@ pub(crate) fn separator(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
     match *bytes.get(at..)? {
         [byte @ (b' ' | b'-' | b'.' | b'/' | b'+'), ..] => Some((byte, 1)),
         [b'\t', ..] => Some((b' ', 1)),
-        // No-break space, soft hyphen (`&shy;`); en quad to zero-width space, narrow no-break space,
-        // word joiner; no-break hyphen, en dash.
+        // No-break space, soft hyphen (`&shy;`); en quad to zero-width space, narrow no-break
+        // space, word joiner; no-break hyphen, en dash.
         [0xC2, 0xA0 | 0xAD, ..] => Some((b' ', 2)),
         [0xE2, 0x80, 0x80..=0x8B | 0xAF, ..] | [0xE2, 0x81, 0xA0, ..] => Some((b' ', 3)),
         [0xE2, 0x80, 0x91 | 0x93, ..] => Some((b'-', 3)),

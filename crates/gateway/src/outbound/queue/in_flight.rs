@@ -103,8 +103,8 @@ impl InFlight {
     }
 }
 
-/// Writes the whole file if it is not there yet: where a mapped page has no room on the disk, a write
-/// to it is no error but the end of the process (SIGBUS).
+/// Writes the whole file if it is not there yet: where a mapped page has no room on the disk, a
+/// write to it is no error but the end of the process (SIGBUS).
 fn allocate(mut file: &File) -> io::Result<()> {
     if file.metadata()?.len() == (SLOTS * SLOT_BYTES) as u64 {
         return Ok(());
