@@ -73,11 +73,12 @@ fn patterns(
     carrier: Carrier,
     direction: Direction,
 ) -> impl Iterator<Item = (Protocol, &'static Pattern)> {
+    // What is looked up comes last: few patterns are left by then.
     registry::MODULES
         .iter()
-        .filter(|module| !settings.disabled.contains(&module.protocol))
         .flat_map(|module| module.patterns.iter().map(|pattern| (module.protocol, pattern)))
         .filter(move |(_, pattern)| pattern.carrier == carrier && pattern.direction == direction)
+        .filter(|(protocol, _)| !settings.disabled.contains(protocol))
 }
 
 fn by_patterns(
@@ -173,13 +174,12 @@ fn probes_of(
     let all = move |own: bool| {
         registry::MODULES
             .iter()
-            .filter(|module| !settings.disabled.contains(&module.protocol))
             .flat_map(|module| module.probes.iter().map(|probe| (module.protocol, probe)))
+            .filter(move |(_, probe)| probe.carrier == carrier && probe.direction == direction)
+            .filter(|(protocol, _)| !settings.disabled.contains(protocol))
             .filter(move |(protocol, probe)| {
                 let ports = ports_of(settings, *protocol, probe);
-                let fits =
-                    if own { port != 0 && ports.contains(&port) } else { ports.contains(&0) };
-                probe.carrier == carrier && probe.direction == direction && fits
+                if own { port != 0 && ports.contains(&port) } else { ports.contains(&0) }
             })
     };
     all(true).chain(all(false))
