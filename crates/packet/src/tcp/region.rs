@@ -3,6 +3,12 @@
 /// Two pieces with at most so many missing bytes between them share a region.
 pub(crate) const REGION_GAP: u64 = 256 << 10;
 
+/// A segment from this length on may be one of many.
+const FULL_BYTES_MIN: usize = 1_200;
+
+/// Room for so many such segments is made at once.
+const ROOM_SEGMENTS: usize = 4;
+
 /// Bytes from an offset on.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
@@ -70,7 +76,11 @@ impl Region {
     /// Makes these the bytes at an offset; zeros stand before them where nothing has come.
     pub(crate) fn put(&mut self, start: u64, offset: u64, bytes: &[u8]) {
         if start == self.offset && offset == self.end() {
-            // What is usual: they follow what is there.
+            // What is usual: they follow what is there. The first of several segments makes room
+            // for the next ones, which are as long and come before all is read.
+            if self.data.capacity() == 0 && bytes.len() >= FULL_BYTES_MIN {
+                self.data.reserve_exact(bytes.len() * ROOM_SEGMENTS);
+            }
             self.data.extend_from_slice(bytes);
             return;
         }
