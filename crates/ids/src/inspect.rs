@@ -4,6 +4,7 @@ mod content;
 mod grams;
 mod numbers;
 pub mod prefilter;
+mod tiny;
 
 pub use crate::bytes::pattern::Capture;
 pub use crate::bytes::{base64, pattern, transform};

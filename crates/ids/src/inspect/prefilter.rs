@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::grams::{Length, Table, commonness};
+use super::grams::{Length, Table};
+use super::tiny::{Tiny, Wanted};
 use crate::rule::FastPattern;
 
 /// Patterns that end before this place are looked for in the beginning alone.
 const HEAD_BYTES_MAX: u32 = 256;
-/// So many short patterns are looked for by a rare byte, more by a table.
-const RARE_MAX: usize = 16;
 
 /// Searches many fast patterns at once in one kind of buffer. Rules are numbers of the caller,
 /// rising in evaluation order.
@@ -20,51 +19,9 @@ pub struct Matcher {
     users: Vec<User>,
     tables: Vec<Search>,
     /// Patterns of one to three bytes, if they are few.
-    tiny: Rare,
+    tiny: Tiny,
     /// Rules whose pattern is empty or must not be there: always candidates.
     always: Vec<u32>,
-}
-
-/// Short patterns by a byte that is rare in what is usually sent.
-#[derive(Debug, Default)]
-struct Rare {
-    /// Bytes, in both cases, in groups that are looked for at once.
-    needles: Vec<[u8; 3]>,
-    /// By byte: patterns that have it, and where.
-    users: BTreeMap<u8, Vec<(u32, usize)>>,
-}
-
-impl Rare {
-    fn add(&mut self, pattern: u32, text: &[u8]) {
-        let rarest = text.iter().enumerate().min_by_key(|(_, byte)| commonness(**byte));
-        let Some((at, byte)) = rarest else { return };
-        for byte in [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()] {
-            let users = self.users.entry(byte).or_default();
-            if users.last() != Some(&(pattern, at)) {
-                users.push((pattern, at));
-            }
-        }
-        let bytes: Vec<u8> = self.users.keys().copied().collect();
-        let fill = |chunk: &[u8]| {
-            let at = |i: usize| chunk.get(i).or(chunk.last()).copied().unwrap_or_default();
-            [at(0), at(1), at(2)]
-        };
-        self.needles = bytes.chunks(3).map(fill).collect();
-    }
-
-    /// Hands out patterns that may lie in the bytes, each with the place where it would begin.
-    fn search(&self, bytes: &[u8], found: &mut impl FnMut(u32, usize)) {
-        for [a, b, c] in &self.needles {
-            for place in memchr::memchr3_iter(*a, *b, *c, bytes) {
-                let users = bytes.get(place).and_then(|byte| self.users.get(byte));
-                for (pattern, at) in users.into_iter().flatten() {
-                    if let Some(begin) = place.checked_sub(*at) {
-                        found(*pattern, begin);
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// A part of the texts: its beginning and length.
@@ -131,6 +88,11 @@ impl Scratch {
             _ => false,
         }
     }
+
+    /// Whether the rule was found in this search.
+    fn has_seen(&self, rule: u32) -> bool {
+        self.seen.get(rule as usize) == Some(&self.search)
+    }
 }
 
 impl Matcher {
@@ -147,17 +109,24 @@ impl Matcher {
         }
         let mut tables: BTreeMap<(Length, bool), (Vec<u32>, u32)> = BTreeMap::new();
         let is_tiny = |text: &&Vec<u8>| text.len() <= Length::TINY_MAX;
-        let are_few = by_text.keys().filter(is_tiny).count() <= RARE_MAX;
+        let are_few = by_text.keys().filter(is_tiny).count() <= Tiny::PATTERNS_MAX;
+        let mut tiny = Vec::new();
         for (number, (text, users)) in (0u32..).zip(&by_text) {
             let is_head = users.iter().all(|(_, p)| (1..=HEAD_BYTES_MAX).contains(&p.depth));
             let depth = users.iter().map(|(_, p)| p.depth).max().unwrap_or_default();
             match Length::of(text.len()) {
-                Some(length) if length != Length::Tiny || !are_few || is_head => {
+                Some(length) if length != Length::Tiny || !are_few => {
                     let (numbers, within) = tables.entry((length, is_head)).or_default();
                     numbers.push(number);
                     *within = if is_head { depth.max(*within) } else { u32::MAX };
                 }
-                _ => matcher.tiny.add(number, text),
+                _ => {
+                    let any_case = users.iter().any(|(_, pattern)| pattern.nocase);
+                    let exact = users.iter().map(|(_, pattern)| pattern.bytes.as_slice());
+                    let exact = exact.filter(|_| !any_case).collect();
+                    let within = is_head.then_some(depth as usize);
+                    tiny.push(Wanted { number, text, exact, within });
+                }
             }
             let text = matcher.keep(text);
             let first = matcher.count();
@@ -174,6 +143,7 @@ impl Matcher {
             let users = (first, matcher.count());
             matcher.patterns.push(Pattern { text, users });
         }
+        matcher.tiny = Tiny::new(tiny);
         for ((length, _), (numbers, within)) in tables {
             let text = |number: u32| matcher.patterns.get(number as usize).map(|p| p.text);
             let numbers = numbers.iter().filter_map(|n| Some((*n, matcher.text(text(*n)?))));
@@ -213,16 +183,19 @@ impl Matcher {
         }
         out.extend_from_slice(&self.always);
         scratch.begin();
-        let mut found =
-            |pattern: u32, start: usize| self.compare(pattern, start, bytes, scratch, out);
-        self.tiny.search(bytes, &mut found);
+        self.tiny
+            .search(bytes, &mut |pattern, start| self.compare(pattern, start, bytes, scratch, out));
+        let mut found = |pattern: u32, start: usize| {
+            self.compare(pattern, start, bytes, scratch, out);
+        };
         for search in &self.tables {
             let part = bytes.get(..search.within).unwrap_or(bytes);
             search.table.search(part, &mut found);
         }
     }
 
-    /// Adds the rules of a pattern, if it lies here as they want it.
+    /// Adds the rules of a pattern, if it lies here as they want it. Whether all its rules were
+    /// found by now, so that it need not be looked for any more.
     fn compare(
         &self,
         pattern: u32,
@@ -230,13 +203,14 @@ impl Matcher {
         bytes: &[u8],
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
-    ) {
-        let Some(pattern) = self.patterns.get(pattern as usize) else { return };
+    ) -> bool {
+        let Some(pattern) = self.patterns.get(pattern as usize) else { return true };
         let end = start + pattern.text.1 as usize;
-        let Some(found) = bytes.get(start..end) else { return };
+        let Some(found) = bytes.get(start..end) else { return false };
         if !found.eq_ignore_ascii_case(self.text(pattern.text)) {
-            return;
+            return false;
         }
+        let mut are_all_found = true;
         let (first, last) = (pattern.users.0 as usize, pattern.users.1 as usize);
         for user in self.users.get(first..last).unwrap_or_default() {
             let fits = start >= user.offset as usize
@@ -246,6 +220,8 @@ impl Matcher {
             if fits && scratch.is_new(user.rule) {
                 out.push(user.rule);
             }
+            are_all_found &= fits || scratch.has_seen(user.rule);
         }
+        are_all_found
     }
 }
