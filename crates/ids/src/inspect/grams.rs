@@ -113,9 +113,9 @@ impl Filter {
 fn fill<const WORDS: usize>(entries: &[Entry]) -> Box<[u32; WORDS]> {
     let mut filter = Box::new([0; WORDS]);
     for entry in entries {
-        let place = place::<WORDS>(spread(entry.gram));
+        let [place, other] = places::<WORDS>(spread(entry.gram));
         if let Some(word) = filter.get_mut(place as usize / 32) {
-            *word |= HIGHEST >> (place % 32);
+            *word |= HIGHEST >> (place % 32) | HIGHEST >> other;
         }
     }
     filter
@@ -124,11 +124,12 @@ fn fill<const WORDS: usize>(entries: &[Entry]) -> Box<[u32; WORDS]> {
 /// The bit of place 0 in a word: from there a sign bit is made by one shift.
 const HIGHEST: u32 = 1 << 31;
 
-/// The bit of a gram, as the lowest.
+/// Whether both bits of a gram are set.
 fn is_set<const WORDS: usize>(filter: &[u32; WORDS], gram: u64) -> bool {
-    let place = place::<WORDS>(spread(gram));
+    let [place, other] = places::<WORDS>(spread(gram));
     let word = filter.get(place as usize / 32).copied().unwrap_or_default();
-    word & HIGHEST >> (place % 32) != 0
+    let bits = HIGHEST >> (place % 32) | HIGHEST >> other;
+    word & bits == bits
 }
 
 fn spread(gram: u64) -> u32 {
@@ -136,9 +137,10 @@ fn spread(gram: u64) -> u32 {
     low.wrapping_mul(SPREAD[0]).wrapping_add(high.wrapping_mul(SPREAD[1]))
 }
 
-/// The bit of a spread gram in a filter of so many words.
-fn place<const WORDS: usize>(spread: u32) -> u32 {
-    spread >> place_shift::<WORDS>()
+/// The bit of a spread gram in a filter of so many words, and another one in the same word: a gram
+/// that is not there seldom has both.
+fn places<const WORDS: usize>(spread: u32) -> [u32; 2] {
+    [spread >> place_shift::<WORDS>(), spread >> (place_shift::<WORDS>() - 5) & 31]
 }
 
 const fn place_shift<const WORDS: usize>() -> u32 {

@@ -36,6 +36,7 @@ fn scan<const WORDS: usize, const BYTES: usize>(
     hit: &mut impl FnMut(usize),
 ) -> usize {
     let shift = _mm_cvtsi32_si128(place_shift::<WORDS>().cast_signed());
+    let other_shift = _mm_cvtsi32_si128((place_shift::<WORDS>() - 5).cast_signed());
     let within = _mm256_set1_epi32(31);
     let mut at = 0;
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -46,7 +47,11 @@ fn scan<const WORDS: usize, const BYTES: usize>(
         let words = unsafe {
             _mm256_i32gather_epi32::<4>(filter.as_ptr().cast(), _mm256_srli_epi32::<5>(place))
         };
-        let signs = _mm256_sllv_epi32(words, _mm256_and_si256(place, within));
+        let other = _mm256_and_si256(_mm256_srl_epi32(spread, other_shift), within);
+        let signs = _mm256_and_si256(
+            _mm256_sllv_epi32(words, _mm256_and_si256(place, within)),
+            _mm256_sllv_epi32(words, other),
+        );
         let mut set = _mm256_movemask_ps(_mm256_castsi256_ps(signs)).cast_unsigned();
         while set != 0 {
             hit(at + set.trailing_zeros() as usize * step);
