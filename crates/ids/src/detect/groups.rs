@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use gauntlet_packet::{Direction, Packet};
+use gauntlet_packet::{Direction, Packet, Transport};
 use gauntlet_protocols::Protocol;
 
 use super::compiled::Compiled;
@@ -39,6 +39,7 @@ impl Has {
     const ESTABLISHED: u16 = 1 << 4;
     const NOT_ESTABLISHED: u16 = 1 << 5;
     const JUST_DECIDED: u16 = 1 << 6;
+    const WRONG_CHECKSUM: u16 = 1 << 7;
 
     fn of_bits(bits: &[(u16, bool)]) -> Self {
         Self(bits.iter().filter(|(_, is_set)| *is_set).fold(0, |all, (bit, _)| all | bit))
@@ -55,6 +56,7 @@ impl Has {
             (Self::ESTABLISHED, facts.established),
             (Self::NOT_ESTABLISHED, !facts.established),
             (Self::JUST_DECIDED, facts.protocols.just_decided),
+            (Self::WRONG_CHECKSUM, has_wrong_checksum(facts.packet)),
         ])
     }
 
@@ -76,12 +78,30 @@ impl Has {
             (Self::ESTABLISHED, established),
             (Self::NOT_ESTABLISHED, not_established),
             (Self::JUST_DECIDED, rule.kind == RuleKind::ProtocolDetectionOnly),
+            (Self::WRONG_CHECKSUM, asks_wrong_checksum(rule)),
         ])
     }
 
     fn covers(self, needs: Self) -> bool {
         needs.0 & !self.0 == 0
     }
+}
+
+/// Whether some checksum is wrong. Of each layer the rules' checks ask more.
+fn has_wrong_checksum(packet: &Packet) -> bool {
+    let is_right = match &packet.transport {
+        Transport::Tcp(tcp) => tcp.checksum_ok,
+        Transport::Udp(udp) => udp.checksum_ok,
+        Transport::Icmp(icmp) => icmp.checksum_ok,
+        Transport::Sctp(_) | Transport::Esp(_) | Transport::None => true,
+    };
+    !is_right || packet.ip.as_ref().is_some_and(|ip| !ip.checksum_ok)
+}
+
+fn asks_wrong_checksum(rule: &Rule) -> bool {
+    let wrong =
+        |check: &Match| matches!(check, Match::Packet(PacketCheck::Checksum { valid: false, .. }));
+    rule.packet.iter().any(wrong)
 }
 
 /// Rules with what was made of them.
