@@ -23,6 +23,12 @@ impl Timeouts {
         Self { new, established, closed, bypassed }
     }
 
+    /// The shortest of them; only sessions of TCP close.
+    pub(crate) fn shortest(&self, is_tcp: bool) -> u32 {
+        let open = self.new.min(self.established).min(self.bypassed);
+        if is_tcp { open.min(self.closed) } else { open }
+    }
+
     pub(crate) fn of(&self, state: FlowState) -> u32 {
         match state {
             FlowState::New => self.new,

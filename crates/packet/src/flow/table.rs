@@ -14,6 +14,9 @@ use super::key::{End, Key, Wanted, key_between, wanted};
 use super::settings::Settings;
 use super::state::FlowState;
 
+/// The number of TCP among protocols of IP.
+const TCP: u8 = 6;
+
 /// Flows that each packet has looked at, whether their time is over.
 const SWEEP_PER_PACKET: usize = 2;
 
@@ -88,6 +91,9 @@ pub struct FlowTable<S> {
     /// Keys are hashed with secrets of this table, so that nobody can choose colliding ones.
     hasher: RandomState,
     slots: Vec<Slot<S>>,
+    /// By slot: before this second the flow's time is not over, unless a packet comes or there is
+    /// an emergency. A look at the flow itself is a miss of the cache.
+    safe_until: Vec<u32>,
     free: Vec<u32>,
     ended: VecDeque<Ended<S>>,
     /// Flows that were there at the end, the first last.
@@ -110,6 +116,7 @@ impl<S: Default> FlowTable<S> {
             index: Index::default(),
             hasher: RandomState::new(),
             slots: Vec::new(),
+            safe_until: Vec::new(),
             free: Vec::new(),
             ended: VecDeque::new(),
             last: Vec::new(),
@@ -232,8 +239,16 @@ impl<S: Default> FlowTable<S> {
         let Some(entry) = self.slots.get_mut(slot as usize).and_then(Option::as_deref_mut) else {
             return Lookup::None;
         };
-        let facts = entry.flow.core.update(packet, reused);
-        Lookup::Flow(FlowId { slot, number: entry.flow.core.number }, facts)
+        let core = &mut entry.flow.core;
+        let facts = core.update(packet, reused);
+        let id = FlowId { slot, number: core.number };
+        // What this packet makes of its state is not known yet.
+        let timeouts = &self.settings.timeouts(core.protocol).usual;
+        let safe_until = after(core.last, timeouts.shortest(core.protocol == TCP));
+        if let Some(place) = self.safe_until.get_mut(slot as usize) {
+            *place = safe_until;
+        }
+        Lookup::Flow(id, facts)
     }
 
     /// Why a flow has to make place for a new one, if it has to.
@@ -292,6 +307,7 @@ impl<S: Default> FlowTable<S> {
             Some(slot) => slot,
             None => {
                 self.slots.push(None);
+                self.safe_until.push(0);
                 u32::try_from(self.slots.len() - 1).ok()?
             }
         };
@@ -342,11 +358,18 @@ impl<S: Default> FlowTable<S> {
     }
 
     fn sweep_one(&mut self, now: Time) {
-        self.sweep = (self.sweep + 1) % self.slots.len();
-        let over = match self.slots.get(self.sweep).and_then(Option::as_deref) {
-            Some(entry) => self.is_timed_out(&entry.flow.core, now),
-            None => false,
-        };
+        self.sweep = if self.sweep + 1 < self.slots.len() { self.sweep + 1 } else { 0 };
+        let safe_until = self.safe_until.get(self.sweep).copied().unwrap_or_default();
+        if now.seconds < i64::from(safe_until) && !self.emergency {
+            return;
+        }
+        let Some(entry) = self.slots.get(self.sweep).and_then(Option::as_deref) else { return };
+        let core = &entry.flow.core;
+        let timeout = self.settings.timeouts(core.protocol).usual.of(core.state);
+        let (over, safe_until) = (self.is_timed_out(core, now), after(core.last, timeout));
+        if let Some(place) = self.safe_until.get_mut(self.sweep) {
+            *place = safe_until;
+        }
         if over && let Ok(slot) = u32::try_from(self.sweep) {
             self.remove(slot, EndReason::TimedOut);
         }
@@ -389,8 +412,14 @@ impl<S: Default> FlowTable<S> {
         self.last.extend(std::mem::take(&mut self.slots).into_iter().flatten());
         self.last.sort_by_key(|entry| std::cmp::Reverse(entry.flow.core.number));
         self.index.clear();
+        self.safe_until.clear();
         self.free.clear();
     }
+}
+
+/// The second so long after a time; of one that cannot be kept nothing is known.
+fn after(time: Time, seconds: u32) -> u32 {
+    u32::try_from(time.seconds.saturating_add(i64::from(seconds))).unwrap_or_default()
 }
 
 fn is_silent(core: &FlowCore, now: Time) -> bool {
