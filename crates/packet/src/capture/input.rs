@@ -1,6 +1,7 @@
 //! The bytes of a capture file, unpacked on the way.
 
-use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
@@ -14,7 +15,7 @@ type Source = Box<dyn Read + Send>;
 
 /// A reader that knows how to read whole records.
 pub(super) struct Input {
-    reader: Source,
+    reader: BufReader<Source>,
     compressed: bool,
 }
 
@@ -26,23 +27,15 @@ impl Input {
         let head = Cursor::new(magic.get(..read).unwrap_or_default().to_vec());
         let whole: Source = Box::new(head.chain(reader));
         let buffered = BufReader::with_capacity(BUFFER_BYTES, whole);
-        Ok(match magic {
-            [0x1f, 0x8b, ..] => {
-                let unpacked = MultiGzDecoder::new(buffered);
-                Self {
-                    reader: Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
-                    compressed: true,
-                }
-            }
+        let unpacked: Source = match magic {
+            [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(buffered)),
             [0x28, 0xb5, 0x2f, 0xfd] => {
-                let unpacked = Zstd { source: Some(State::Between(buffered)), frames: 0 };
-                Self {
-                    reader: Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)),
-                    compressed: true,
-                }
+                Box::new(Zstd { source: Some(State::Between(buffered)), frames: 0 })
             }
-            _ => Self { reader: Box::new(buffered), compressed: false },
-        })
+            _ => return Ok(Self { reader: buffered, compressed: false }),
+        };
+        let reader = BufReader::with_capacity(BUFFER_BYTES, unpacked);
+        Ok(Self { reader, compressed: true })
     }
 
     pub(super) fn is_compressed(&self) -> bool {
@@ -52,6 +45,22 @@ impl Input {
     /// Reads until the buffer is full or the file ends; how much was read.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         fill(&mut self.reader, buffer)
+    }
+
+    /// Reads so many bytes, which are at most [`super::FRAME_BYTES_MAX`]; none if the file ends
+    /// before. `room` is working memory.
+    pub(super) fn take(&mut self, len: usize, room: &mut Vec<u8>) -> io::Result<Option<Arc<[u8]>>> {
+        // As a rule all are in the reader's buffer, and copied once.
+        if let Some(bytes) = self.reader.buffer().get(..len) {
+            let bytes = Arc::from(bytes);
+            self.reader.consume(len);
+            return Ok(Some(bytes));
+        }
+        if room.len() < len {
+            room.resize(len, 0);
+        }
+        let bytes = room.get_mut(..len).unwrap_or_default();
+        Ok(if self.fill(bytes)? < len { None } else { Some(Arc::from(&*bytes)) })
     }
 
     /// Reads and forgets so many bytes; whether there were as many.

@@ -1,7 +1,6 @@
 //! The pcap format (draft-ietf-opsawg-pcap).
 
 use std::io;
-use std::sync::Arc;
 
 use super::input::Input;
 use super::{Error, FRAME_BYTES_MAX, Record};
@@ -28,7 +27,7 @@ pub(super) struct Header {
     modified: bool,
     snaplen: u32,
     link: Link,
-    /// The packet that is being read, kept for the next one.
+    /// Room for a packet that is being read, kept for the next one.
     buffer: Vec<u8>,
 }
 
@@ -92,17 +91,13 @@ impl Header {
         }
         let kept = length.min(self.snaplen);
         let kept = kept as usize;
-        if self.buffer.len() < kept {
-            self.buffer.resize(kept, 0);
-        }
-        let bytes = self.buffer.get_mut(..kept).unwrap_or_default();
         let cut = u64::from(length) - kept as u64;
-        if input.fill(bytes)? < kept || !input.skip(cut)? {
+        let taken = input.take(kept, &mut self.buffer)?;
+        let (Some(bytes), true) = (taken, input.skip(cut)?) else {
             return Ok(Record::Damage("the file ends within a packet"));
-        }
+        };
         let micros = if self.nanos { fraction / 1000 } else { fraction };
         let time = Time { seconds: i64::from(seconds), micros: micros.min(999_999) };
-        let bytes = Arc::from(&*bytes);
         Ok(Record::Frame { time, link: self.link, bytes, original_len })
     }
 }
