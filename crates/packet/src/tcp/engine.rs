@@ -62,12 +62,17 @@ impl Memory {
         self.sessions.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What a stream used before and uses now.
+    /// What a stream used before and uses now. All who change it are of one thread, so that it need
+    /// not be changed in one step, which every packet would wait for.
     pub(crate) fn update_reassembly(&self, before: u64, now: u64) {
-        if now >= before {
-            self.reassembly.fetch_add(now - before, Ordering::Relaxed);
-        } else {
-            self.reassembly.fetch_sub(before - now, Ordering::Relaxed);
+        if now != before {
+            let all = self.reassembly();
+            let all = if now >= before {
+                all.saturating_add(now - before)
+            } else {
+                all.saturating_sub(before - now)
+            };
+            self.reassembly.store(all, Ordering::Relaxed);
         }
     }
 }
