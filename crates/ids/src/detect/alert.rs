@@ -76,6 +76,9 @@ pub(crate) fn finalize(
     mut queue: Vec<Alert>,
     mut origin: Origin<'_>,
 ) -> Verdict {
+    if queue.is_empty() {
+        return Verdict::default();
+    }
     queue.sort_by(|a, b| a.rule.cmp(&b.rule).then_with(|| later_first(a, b)));
     let mut verdict = Verdict::default();
     let mut is_dropped = origin.is_dropped;

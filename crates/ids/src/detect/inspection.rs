@@ -47,9 +47,12 @@ pub fn inspect(
         dce: None,
         profile: profile.as_deref_mut(),
     };
-    rules::inspect_addresses(program, &mut scene, &mut queue);
-    let has_events = conversation.as_deref().is_some_and(has_events);
-    let of_transactions = rules::inspect_packet(program, &mut scene, has_events, &mut queue);
+    let mut of_transactions = Vec::new();
+    if !program.rules.rules.is_empty() {
+        rules::inspect_addresses(program, &mut scene, &mut queue);
+        let has_events = conversation.as_deref().is_some_and(has_events);
+        of_transactions = rules::inspect_packet(program, &mut scene, has_events, &mut queue);
+    }
     if let (Some(conversation), Some(direction)) = (conversation, facts.direction) {
         let state = scene.flow.as_deref_mut();
         name_transactions(program, facts, direction, conversation, state, &mut queue);
