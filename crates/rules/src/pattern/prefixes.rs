@@ -59,7 +59,11 @@ pub(super) fn prefixes(node: &Node, length: usize) -> Option<Vec<Prefix>> {
     let mut walk = Walk { length, done: Vec::new() };
     let ends = walk.extend(vec![Vec::new()], node)?;
     walk.done.extend(ends);
-    merge(walk.done)
+    let mut merged = merge(walk.done)?;
+    merged.sort_unstable_by(|prefix, other| {
+        prefix.iter().map(ByteSet::words).cmp(other.iter().map(ByteSet::words))
+    });
+    Some(merged)
 }
 
 struct Walk {
@@ -140,9 +144,14 @@ impl Walk {
     }
 }
 
-/// Joins prefixes that differ only in their last set; `None` if too many are left.
+/// Joins prefixes that differ only in their last set, in no order; `None` if too many are left.
 fn merge(prefixes: Vec<Prefix>) -> Option<Vec<Prefix>> {
+    // Most nodes follow one prefix.
+    if prefixes.len() <= 1 {
+        return Some(prefixes);
+    }
     let mut last_sets: HashMap<Prefix, ByteSet> = HashMap::default();
+    last_sets.reserve(prefixes.len());
     let mut out = Vec::new();
     for mut prefix in prefixes {
         match prefix.pop() {
@@ -157,7 +166,6 @@ fn merge(prefixes: Vec<Prefix>) -> Option<Vec<Prefix>> {
         prefix.push(last);
         prefix
     }));
-    out.sort_by_key(|prefix: &Prefix| prefix.iter().map(ByteSet::words).collect::<Vec<_>>());
     (out.len() <= PREFIXES_MAX).then_some(out)
 }
 
