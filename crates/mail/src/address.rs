@@ -41,28 +41,32 @@ pub fn mailboxes(value: &[u8], max: usize) -> Vec<Mailbox> {
 }
 
 /// Splits at commas and semicolons that are outside quotes, comments and angle brackets; the name
-/// of a group (up to its colon) is dropped.
-fn split_items(value: &[u8]) -> Vec<&[u8]> {
-    let (mut items, mut start, mut scan) = (Vec::new(), 0, Scanner::default());
-    // Kept, not looked for at each colon: a field of colons would take time by the square of its
-    // length.
-    let mut at_seen = false;
-    for (i, &byte) in value.iter().enumerate() {
-        at_seen |= byte == b'@';
-        if !scan.plain(byte) {
-            continue;
-        }
-        match byte {
-            b',' | b';' if scan.angle == 0 => {
-                items.push(&value[start..i]);
-                (start, at_seen) = (i + 1, false);
+/// of a group (up to its colon) is dropped. Most callers want the first item alone: the others are
+/// not looked for before they are asked for.
+fn split_items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let value = rest.take()?;
+        let (mut start, mut scan) = (0, Scanner::default());
+        // Kept, not looked for at each colon: a field of colons would take time by the square of
+        // its length.
+        let mut at_seen = false;
+        for (i, &byte) in value.iter().enumerate() {
+            at_seen |= byte == b'@';
+            if !scan.plain(byte) {
+                continue;
             }
-            b':' if scan.angle == 0 && !at_seen => start = i + 1,
-            _ => {}
+            match byte {
+                b',' | b';' if scan.angle == 0 => {
+                    rest = value.get(i + 1..);
+                    return value.get(start..i);
+                }
+                b':' if scan.angle == 0 && !at_seen => start = i + 1,
+                _ => {}
+            }
         }
-    }
-    items.push(&value[start..]);
-    items
+        value.get(start..)
+    })
 }
 
 /// Tracks quotes, comments, escapes and angle brackets.

@@ -27,6 +27,7 @@ pub struct Message<'a> {
     /// What reading the tree of parts found.
     tree_defects: Vec<Defect>,
     defects: OnceCell<Vec<Defect>>,
+    from: OnceCell<Option<Mailbox>>,
     urls: OnceCell<Collector>,
     hidden_urls: OnceCell<Collector>,
     relays: OnceCell<Vec<Relay>>,
@@ -47,6 +48,7 @@ impl<'a> Message<'a> {
             parts,
             tree_defects,
             defects: OnceCell::new(),
+            from: OnceCell::new(),
             urls: OnceCell::new(),
             hidden_urls: OnceCell::new(),
             relays: OnceCell::new(),
@@ -94,10 +96,13 @@ impl<'a> Message<'a> {
         self.header("subject").map_or(Cow::Borrowed(""), Header::decoded)
     }
 
-    /// The first mailbox of the first From field.
+    /// The first mailbox of the first From field, read once.
     pub fn from(&self) -> Option<Mailbox> {
-        let field = self.header("from")?;
-        address::mailboxes(&field.unfolded(), 1).into_iter().next()
+        let read = || {
+            let field = self.header("from")?;
+            address::mailboxes(&field.unfolded(), 1).into_iter().next()
+        };
+        self.from.get_or_init(read).clone()
     }
 
     /// Whom all From fields name, in every interpretation of them; at most [`Limits::authors_max`].

@@ -240,8 +240,11 @@ fn is_list(message: &Message<'_>) -> bool {
 /// The first mailbox of the first field of this name, and the field's value as evidence.
 fn first_mailbox(message: &Message<'_>, name: &str) -> Option<(Evidence, Mailbox)> {
     let field = message.header(name)?;
-    let mailbox = address::mailboxes(&field.unfolded(), 1).into_iter().next()?;
-    Some((field_evidence(field), mailbox))
+    let mailbox = match name {
+        "from" => message.from(),
+        _ => address::mailboxes(&field.unfolded(), 1).into_iter().next(),
+    };
+    Some((field_evidence(field), mailbox?))
 }
 
 #[cfg(test)]
