@@ -32,6 +32,8 @@ pub struct NativeDocument<'m> {
     envelope: &'m Envelope,
     /// The names of the fields, by [`name_hash`].
     names: OnceCell<[bool; 256]>,
+    /// All fields, decoded and as they came: the search asks, what it deferred, and evidence.
+    all_fields: [OnceCell<Vec<u8>>; 2],
     body: OnceCell<Body>,
     /// Where the invisible text of pages stands in their sources, in the order of the texts: asked
     /// for when a rule fires on such text.
@@ -84,6 +86,7 @@ impl<'m> NativeDocument<'m> {
             message,
             envelope,
             names: OnceCell::new(),
+            all_fields: Default::default(),
             body: OnceCell::new(),
             invisible: OnceCell::new(),
             sources: OnceCell::new(),
@@ -170,20 +173,22 @@ impl<'m> NativeDocument<'m> {
     }
 
     /// `Name: value` of all fields.
-    fn all_fields(&self, is_raw: bool) -> Vec<u8> {
-        let mut out = Vec::new();
-        for field in self.message.headers() {
-            out.extend_from_slice(field.name);
-            out.extend_from_slice(b":");
-            if is_raw {
-                out.extend_from_slice(field.raw_value);
-            } else {
-                out.extend_from_slice(b" ");
-                out.extend_from_slice(field.decoded().as_bytes());
+    fn all_fields(&self, is_raw: bool) -> &[u8] {
+        self.all_fields[usize::from(is_raw)].get_or_init(|| {
+            let mut out = Vec::new();
+            for field in self.message.headers() {
+                out.extend_from_slice(field.name);
+                out.extend_from_slice(b":");
+                if is_raw {
+                    out.extend_from_slice(field.raw_value);
+                } else {
+                    out.extend_from_slice(b" ");
+                    out.extend_from_slice(field.decoded().as_bytes());
+                }
+                out.extend_from_slice(b"\n");
             }
-            out.extend_from_slice(b"\n");
-        }
-        out
+            out
+        })
     }
 }
 
@@ -293,7 +298,7 @@ impl Document for NativeDocument<'_> {
     fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
         let is_raw = selector.has("raw");
         match selector.name.as_str() {
-            "ALL" => return Some(Cow::Owned(self.all_fields(is_raw))),
+            "ALL" => return Some(Cow::Borrowed(self.all_fields(is_raw))),
             "EnvelopeFrom" => {
                 let sender = self.envelope.mail_from.as_str();
                 let domain = || sender.rsplit_once('@').map_or("", |(_, domain)| domain);
@@ -308,7 +313,10 @@ impl Document for NativeDocument<'_> {
         for field in self.fields(&selector.name) {
             let value = match (wanted, is_raw) {
                 (Some(wanted), _) => {
-                    let found = mailboxes(&field.unfolded(), 1).into_iter().next();
+                    let found = match selector.name.as_str() {
+                        "from" => self.message.from(),
+                        _ => mailboxes(&field.unfolded(), 1).into_iter().next(),
+                    };
                     Cow::Owned(extract(&found?, wanted).into_bytes())
                 }
                 (None, true) => Cow::Borrowed(field.raw_value),
@@ -434,13 +442,19 @@ impl NativeDocument<'_> {
                 (View::Html, index, text.unwrap_or_default())
             }
         };
-        let mut positions = Vec::new();
-        let mut walk = Walk::new(text, paragraph.start);
-        walk.paragraph(|_, at| positions.push(at));
-        let first = positions.get(start).copied().unwrap_or(text.len());
-        // The line end after a paragraph is not in the text.
-        let last = (start + found.len()).min(positions.len()).checked_sub(1);
-        let end = last.and_then(|last| positions.get(last)).map_or(first, |at| at + 1);
+        // The first and the last byte that were matched: the line end is not in the text.
+        let (mut number, mut first, mut last) = (0, None, None);
+        Walk::new(text, paragraph.start).paragraph(|_, at| {
+            if number < start + found.len() {
+                last = Some(at);
+            }
+            if number == start {
+                first = Some(at);
+            }
+            number += 1;
+        });
+        let first = first.unwrap_or(text.len());
+        let end = last.map_or(first, |last| last + 1);
         let matched = text.as_bytes().get(first..end.max(first)).unwrap_or_default();
         match paragraph.of {
             Source::Subject => Evidence::new(view, index, first, matched).named("subject"),
