@@ -1,8 +1,10 @@
-//! Files written as text or inside messages: uuencode, yEnc, BinHex, TNEF, mbox, S/MIME.
+//! Files written as text or inside messages: uuencode, yEnc, BinHex, TNEF, mbox, S/MIME,
+//! OpenPGP.
 
 mod binhex;
 mod cms;
 mod mbox;
+mod openpgp;
 mod tnef;
 mod uuencode;
 mod yenc;
@@ -25,6 +27,7 @@ pub(crate) fn decode(kind: K, bytes: &[u8], unpacker: &mut Unpacker<'_>) {
         K::Text | K::Unknown => {
             uuencode::decode(text, unpacker);
             yenc::decode(text, unpacker);
+            openpgp::note(text, unpacker);
         }
         _ => {}
     }
