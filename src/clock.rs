@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("the node gave another answer: is it of this version?")
     };
     if status.questions.is_empty() {
-        writeln!(out, "the clock agrees with the time that has passed")?;
+        writeln!(out, "nothing to decide: the clock is not ahead of the time that has passed")?;
         return Ok(ExitCode::SUCCESS);
     }
     for question in &status.questions {
