@@ -529,6 +529,7 @@ fn web_record(record: &AccessRecord, settings: &WebSettings) -> WebRecord {
         listed: (!record.note.action.is_empty()).then(|| record.note.listed.clone()),
         // Of a page of ours, nobody wants to know.
         bytes_declared: record.bytes_declared.filter(|_| record.refusal.is_none()),
+        server_address: record.server_address.map_or(String::new(), |ip| ip.to_string()),
     };
     settings.mask(&mut kept);
     kept

@@ -297,6 +297,19 @@ fn gauntlet(site: &Site, args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+#[test]
+fn a_replay_asks_lists_for_the_address_that_a_name_led_to() {
+    let Some(site) = start("127.0.0.1\n", "") else { return };
+    let origin = page_server();
+    let (_, port) = origin.rsplit_once(':').unwrap();
+    let page = site.ask(&[&format!("http://localhost:{port}/a")]);
+    assert!(page.contains("127.0.0.1 is an address of localhost"), "{page}");
+    assert_eq!(site.node.web_log(1)[0].record.server_address, "127.0.0.1");
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/rules/policy.toml");
+    let out = gauntlet(&site, &["policy", "replay", policy, "--only", "web"]);
+    assert!(out.contains("1 web requests: 1 the same (0 by another rule), 0 different"), "{out}");
+}
+
 /// Who asks for release is known by network, and gets an answer.
 const ASKING: &str = "[web]\nlog_clients = \"network\"\nanswer_requests = true\n";
 

@@ -198,6 +198,7 @@ fn json(record: &AccessRecord) -> String {
         "client": record.client, "user": record.user, "method": record.method, "url": record.url,
         "version": record.version, "status": record.status, "bytes_out": record.bytes_out,
         "bytes_in": record.bytes_in, "outcome": outcome, "server": server,
+        "server_address": record.server_address,
         "content_type": record.content_type, "referer": record.referer,
         "user_agent": record.user_agent, "refusal": record.refusal, "rule": record.rule,
         "tunnel": record.tunnel,

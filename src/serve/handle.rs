@@ -229,7 +229,9 @@ impl NodeHandle for Handle {
     }
 
     fn url_lists(&self) -> Result<Box<dyn UrlLookUp>, NodeError> {
-        Ok(Box::new(ListLookUp(self.node.judge().snapshot.url_lists.clone())))
+        let lists = self.node.judge().snapshot.url_lists.clone();
+        let addresses = self.node.config().proxy.listed_addresses;
+        Ok(Box::new(ListLookUp { lists, addresses }))
     }
 
     fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError> {

@@ -35,6 +35,9 @@ pub struct AccessRecord {
     pub outcome: Outcome,
     /// The server, or the next proxy.
     pub peer: Peer,
+    /// The address of the server that answered, or that a list refused; none if it is not known, or
+    /// behind the next proxy.
+    pub server_address: Option<IpAddr>,
     /// Type of the response.
     pub content_type: Option<String>,
     /// Bytes of its body, if it says so.
@@ -123,6 +126,7 @@ impl AccessRecord {
             bytes_in: 0,
             outcome: Outcome::Aborted,
             peer: Peer::None,
+            server_address: None,
             content_type: None,
             bytes_declared: None,
             referer: None,
@@ -176,6 +180,9 @@ impl AccessRecord {
             Peer::Direct(host) => ("HIER_DIRECT", host.as_str()),
             Peer::Parent(host) => ("FIRSTUP_PARENT", host.as_str()),
         };
+        // As Squid does, the address that it connected to, if it came so far.
+        let address = self.server_address.map(|address| address.to_string());
+        let peer = address.as_deref().unwrap_or(peer);
         format!(
             "{}.{:03} {:6} {} {}/{:03} {} {} {} {} {hierarchy}/{} {}",
             since.as_secs(),
@@ -320,6 +327,7 @@ mod tests {
             bytes_in: 0,
             outcome: Outcome::Passed,
             peer: Peer::Direct("example.com".to_owned()),
+            server_address: None,
             content_type: Some("text/html; charset=utf-8".to_owned()),
             bytes_declared: None,
             referer: None,
@@ -338,6 +346,8 @@ mod tests {
         let line = "1795646115.042     37 192.0.2.7 TCP_MISS/200 1234 GET http://example.com/a - \
                     HIER_DIRECT/example.com text/html";
         assert_eq!(record().squid(), line);
+        let reached = AccessRecord { server_address: Some([192, 0, 2, 9].into()), ..record() };
+        assert!(reached.squid().ends_with(" HIER_DIRECT/192.0.2.9 text/html"));
         let line = "192.0.2.7 - - [25/Nov/2026:22:35:15 +0000] \
                     \"GET http://example.com/a HTTP/1.1\" 200 1234 \
                     \"-\" \"a \\\"b\\\"\\x0a\"";

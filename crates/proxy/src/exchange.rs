@@ -92,7 +92,10 @@ impl Exchange {
     pub(crate) fn refused(&mut self, refusal: &Refusal) {
         self.name();
         match refusal {
-            Refusal::Noted(_, note) => self.record.note = note.as_ref().clone(),
+            Refusal::Noted(_, note) => {
+                self.record.note = note.as_ref().clone();
+                self.record.server_address = note.address.or(self.record.server_address);
+            }
             Refusal::Destination(address) => {
                 // As of a port that is refused: it is a setting, and no policy, that decided.
                 self.record.note.action = "";

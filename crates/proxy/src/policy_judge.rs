@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use gauntlet_mail::CanonicalUrl;
 use gauntlet_mail::url::canonical;
 use gauntlet_policy::Policy;
 use gauntlet_policy::web::WebInput;
@@ -32,7 +33,7 @@ use crate::quotas::Quotas;
 use crate::rate_limit::RateLimit;
 use crate::reason::minutes;
 use crate::releases::{Desk, Releases};
-use crate::request::{Kind, WebRequest};
+use crate::request::{Kind, WebRequest, by_address};
 use crate::settings::Limits;
 use crate::warnings::{Open, Warnings};
 
@@ -235,14 +236,11 @@ impl Judge for PolicyJudge {
         let Some(by_address) = asked.by_address() else { return Decision::Allow };
         let lists = self.lists.load();
         let matches = lists.look_up_from(&by_address, origin(request));
-        let Some(found) = matches.effective().find(is_of_address) else { return Decision::Allow };
-        // Unlike one that a client only says, this name is where the address comes from.
-        let is_allowed = |found: &Match<'_>| found.role == Role::Allow && !found.is_exception;
-        if lists.look_up_from(&request.url, origin(request)).all().iter().any(is_allowed) {
-            return Decision::Allow;
-        }
+        let found = of_looked_up(&lists, &request.url, &matches, origin(request));
+        let Some(found) = found.first() else { return Decision::Allow };
         let (mut decision, mut note) = self.request(&asked).into_parts();
         let (name, entry) = (request.host(), of_match(found));
+        note.address = Some(address);
         note.category = entry.category.to_owned();
         note.evidence =
             format!("{}: {} ({address} is an address of {name})", entry.list, entry.pattern);
@@ -454,6 +452,34 @@ fn listed_by_name_and_address<'a>(lists: &'a UrlLists, request: &WebRequest) -> 
     all
 }
 
+/// The entries that count, of an address that the URL's host was looked up to, as the policy sees
+/// them: what a replay of the log asks for.
+pub fn listed_at<'a>(
+    lists: &'a UrlLists,
+    url: &CanonicalUrl,
+    address: SocketAddr,
+) -> Vec<Listed<'a>> {
+    let Some(by_address) = by_address(url, address) else { return Vec::new() };
+    let matches = lists.look_up(&by_address);
+    of_looked_up(lists, url, &matches, Origin::Unknown).into_iter().map(of_match).collect()
+}
+
+/// Those of the matches of an address that count; none if a list allows the name. Unlike one that a
+/// client only says, it is where the address comes from.
+fn of_looked_up<'m, 'a>(
+    lists: &UrlLists,
+    url: &CanonicalUrl,
+    matches: &'m Matches<'a>,
+    origin: Origin,
+) -> Vec<&'m Match<'a>> {
+    let found: Vec<_> = matches.effective().filter(is_of_address).collect();
+    let is_allowed = |found: &Match<'_>| found.role == Role::Allow && !found.is_exception;
+    match !found.is_empty() && lists.look_up_from(url, origin).all().iter().any(is_allowed) {
+        true => Vec::new(),
+        false => found,
+    }
+}
+
 /// Whether an entry is of an address: expressions are tried on a URL that nobody asked for.
 fn is_of_address(found: &&Match<'_>) -> bool {
     !matches!(found.pattern, Matched::Regex(_))
@@ -479,6 +505,7 @@ fn note(disposition: &WebDisposition, listed: &[Listed<'_>]) -> Note {
         evidence: first.map(|l| format!("{}: {}", l.list, l.pattern)).unwrap_or_default(),
         action: disposition.action.name(),
         listed: listed.iter().map(kept).collect(),
+        address: None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Why a request is blocked or warned of, for the page and the log.
 
+use std::net::IpAddr;
+
 use gauntlet_web::WebListed;
 
 /// Why something is blocked, for the page and the log.
@@ -24,6 +26,8 @@ pub struct Note {
     pub action: &'static str,
     /// Lists that the URL is on.
     pub listed: Vec<WebListed>,
+    /// The address of the host that was looked up and is on a list, if it decided.
+    pub address: Option<IpAddr>,
 }
 
 /// As a sentence has it.

@@ -227,10 +227,7 @@ impl WebRequest {
     /// The URL with the address that the client connected to instead of the name that it says; none
     /// if the address is not known, or is what it says.
     pub(crate) fn by_address(&self) -> Option<CanonicalUrl> {
-        let original = self.original?;
-        let authority = format!("{}:{}", bracketed(original.ip()), original.port());
-        let url = url_of(self.url.scheme(), &authority, self.url.path_and_query()).ok()?;
-        Some(url).filter(|url| url.host() != self.url.host())
+        by_address(&self.url, self.original?)
     }
 
     /// Host and port as `Host` has them: the port only if it is not the scheme's own.
@@ -241,6 +238,13 @@ impl WebRequest {
             (_, None) => self.url.host().to_owned(),
         }
     }
+}
+
+/// A URL with an address instead of its host; none if that is its host.
+pub(crate) fn by_address(url: &CanonicalUrl, address: SocketAddr) -> Option<CanonicalUrl> {
+    let authority = format!("{}:{}", bracketed(address.ip()), address.port());
+    let by_address = url_of(url.scheme(), &authority, url.path_and_query()).ok()?;
+    Some(by_address).filter(|by_address| by_address.host() != url.host())
 }
 
 impl Fields {

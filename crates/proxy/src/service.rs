@@ -199,7 +199,7 @@ impl Service {
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
         match web.kind {
-            Kind::Connect => self.open_tunnel(web, request).await,
+            Kind::Connect => self.open_tunnel(web, exchange, request).await,
             Kind::Plain | Kind::Upgrade | Kind::Lookup => {
                 self.pass(&web, route.as_ref(), exchange, request, inspector).await
             }
@@ -277,12 +277,14 @@ impl Service {
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
         let server = self.forwarder.tunnel(&web).await?;
+        exchange.record.server_address = self.forwarder.server(&server);
         Ok((web, server))
     }
 
     async fn open_tunnel(
         &self,
         web: WebRequest,
+        exchange: &mut Exchange,
         mut request: Request<Incoming>,
     ) -> Result<Answer, Refusal> {
         // A tunnel that is decrypted uses the connections that are kept; if it is not, its own is
@@ -295,6 +297,7 @@ impl Service {
                 Err(refusal) => return self.refuse(&web, request, refusal),
             },
         };
+        exchange.record.server_address = server.as_ref().and_then(|s| self.forwarder.server(s));
         let client = hyper::upgrade::on(&mut request);
         Ok(Answer::Tunnel(client, Box::new(web), Ok(server)))
     }
@@ -321,7 +324,7 @@ impl Service {
         &self,
         web: &WebRequest,
         route: Option<&Route>,
-        exchange: &Exchange,
+        exchange: &mut Exchange,
         mut request: Request<Incoming>,
         inspector: Option<Box<dyn Inspect>>,
     ) -> Result<Answer, Refusal> {
@@ -347,10 +350,11 @@ impl Service {
         *outgoing.method_mut() = parts.method;
         *outgoing.uri_mut() = parts.uri;
         *outgoing.headers_mut() = parts.headers;
-        let notes = &exchange.notes;
-        let released = self.set_body(&mut outgoing, body, inspector, notes).await?;
+        let notes = exchange.notes.clone();
+        let released = self.set_body(&mut outgoing, body, inspector, &notes).await?;
         let sent = self.forwarder.send(web, route, outgoing).await;
         let received = sent.map_err(|refusal| whose_fault(refusal, &waits))?;
+        exchange.record.server_address = received.server;
         let status = received.response.status();
         self.forwarder.check_response(web, status, received.response.headers())?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -359,7 +363,7 @@ impl Service {
         // A body that was never asked for keeps the server waiting for it.
         let ends_connection = released.is_some_and(|released| !released.load(Ordering::Relaxed));
         let response =
-            self.respond(web, received, ends_connection, is_part_asked_for, notes).await?;
+            self.respond(web, received, ends_connection, is_part_asked_for, &notes).await?;
         Ok(Answer::Response(match route {
             Some(_) => without_alternatives(response),
             None => response,

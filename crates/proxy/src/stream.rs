@@ -1,6 +1,7 @@
 //! Anything that bytes come from and go to.
 
 use std::any::Any;
+use std::net::IpAddr;
 
 use bytes::{Bytes, BytesMut};
 use hyper::upgrade::Upgraded;
@@ -19,6 +20,11 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
 
     /// That socket, if they do.
     fn into_tcp(self: Box<Self>) -> Option<Tcp> {
+        None
+    }
+
+    /// The address at the other end, if that is known.
+    fn address(&self) -> Option<IpAddr> {
         None
     }
 }
@@ -60,6 +66,10 @@ impl Stream for TcpStream {
     fn into_tcp(self: Box<Self>) -> Option<Tcp> {
         Some(Tcp { stream: *self, first: Bytes::new(), keeps: None })
     }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.peer_addr().ok().map(|peer| peer.ip().to_canonical())
+    }
 }
 
 impl Stream for Box<dyn Stream> {
@@ -70,11 +80,20 @@ impl Stream for Box<dyn Stream> {
     fn into_tcp(self: Box<Self>) -> Option<Tcp> {
         (*self).into_tcp()
     }
+
+    fn address(&self) -> Option<IpAddr> {
+        (**self).address()
+    }
 }
 
 impl Stream for TokioIo<Upgraded> {}
-impl<S: Stream> Stream for client::TlsStream<S> {}
 impl<S: Stream> Stream for server::TlsStream<S> {}
+
+impl<S: Stream> Stream for client::TlsStream<S> {
+    fn address(&self) -> Option<IpAddr> {
+        self.get_ref().0.address()
+    }
+}
 
 /// A connection that hyper gives back: the stream `S` that it was made of, and the bytes that were
 /// read from it and are no HTTP.

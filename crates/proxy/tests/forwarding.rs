@@ -38,6 +38,8 @@ async fn connections_are_kept_both_ways() {
     assert_eq!(out.text.matches("GET /").count(), 3);
     assert_eq!((origin.connections(), proxy.counters.connections.get()), (1, 1));
     assert_eq!(proxy.counters.origin_reused.get(), 2);
+    let addresses = proxy.records(3).await.into_iter().map(|record| record.server_address);
+    assert!(addresses.eq([Some([127, 0, 0, 1].into()); 3]), "also over a kept connection");
 }
 
 #[tokio::test]

@@ -165,6 +165,7 @@ async fn a_name_does_not_lead_to_a_listed_address() {
             assert_eq!(record.note.category, "phishing");
             let listed: Vec<_> = record.note.listed.iter().map(|l| l.list.as_str()).collect();
             assert_eq!(listed, ["hosts"]);
+            assert_eq!(record.server_address, Some([127, 0, 0, 1].into()));
         }
     }
 }

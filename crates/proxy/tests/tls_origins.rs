@@ -35,6 +35,7 @@ async fn an_https_request_without_a_tunnel_is_sent_over_tls() {
     assert_eq!(origin.connections(), 1, "it is kept");
     let record = proxy.record().await;
     assert_eq!((record.url, record.outcome), (url, Outcome::Passed));
+    assert!(record.server_address.is_some_and(|address| address.is_loopback()));
 }
 
 #[tokio::test]

@@ -96,6 +96,7 @@ fn passes_and_blocks(network: &Routed, proxy: &RoutedProxy) {
         let record = proxy.record();
         assert_eq!((record.url.as_str(), record.status), ("http://site.example/a", 200));
         assert_eq!((record.peer, record.outcome), (direct(server), Outcome::Passed));
+        assert_eq!(record.server_address, Some(server.parse().unwrap()));
 
         let out = network.curl(&[family, "https://site.example/"]);
         assert_eq!(out.text, format!("https site.example at {server} for {router}"), "{out:?}");
@@ -103,6 +104,7 @@ fn passes_and_blocks(network: &Routed, proxy: &RoutedProxy) {
         assert_eq!((record.url.as_str(), record.method.as_str()), ("site.example:443", "CONNECT"));
         assert!(record.bytes_in > 300 && record.bytes_out > 300, "{record:?}");
         assert_eq!((record.peer, record.outcome), (direct(server), Outcome::Tunnel));
+        assert_eq!(record.server_address, Some(server.parse().unwrap()));
 
         let out = network.curl(&[family, "-i", "http://blocked.example/"]);
         assert!(out.text.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{out:?}");

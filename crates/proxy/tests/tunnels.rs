@@ -68,6 +68,7 @@ async fn curl_reaches_a_tls_server_through_a_tunnel() {
     let record = proxy.record().await;
     assert_eq!((record.outcome, record.status), (Outcome::Tunnel, 200));
     assert_eq!(record.url, format!("localhost:{}", address.port()));
+    assert_eq!(record.server_address, Some([127, 0, 0, 1].into()));
     assert!(record.bytes_in > 100 && record.bytes_out > 100, "{record:?}");
     assert_eq!(proxy.counters.tunnels.get(), 1);
 }
@@ -185,7 +186,8 @@ async fn requests_and_tunnels_go_through_the_next_proxy() {
     assert!(out.text.contains("via: 1.1 first, 1.1 second\n"), "{}", out.text);
     assert!(!out.text.contains("proxy-authorization"), "{}", out.text);
     let ip = second.address.ip().to_string();
-    assert_eq!(first.record().await.peer, Peer::Parent(ip));
+    let record = first.record().await;
+    assert_eq!((record.peer, record.server_address), (Peer::Parent(ip), None));
 
     let url = format!("https://server.example:{}/", tls.port());
     let name = format!("server.example:{}:127.0.0.1", tls.port());

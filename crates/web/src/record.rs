@@ -45,6 +45,9 @@ pub struct WebRecord {
     pub listed: Option<Vec<WebListed>>,
     /// Bytes of the response's body by its header.
     pub bytes_declared: Option<u64>,
+    /// The address of the server that answered, or that a list refused; empty if nobody was asked,
+    /// behind another proxy, and in days of older versions.
+    pub server_address: String,
 }
 
 /// A list that a URL was on.

@@ -28,7 +28,8 @@ pub(super) fn replay(
             false => return Ok(None),
         }
     }
-    let lists = ListLookUp(url_lists::open(&compared.config.url_list)?.lists);
+    let lists = url_lists::open(&compared.config.url_list)?.lists;
+    let lists = ListLookUp { lists, addresses: compared.config.proxy.listed_addresses };
     let request = WebReplayRequest {
         policy: &compared.policy,
         before: &compared.before,

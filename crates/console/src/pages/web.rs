@@ -190,6 +190,7 @@ fn line(row: &WebRow) -> Markup {
             td.what data-label=(t("Request")) {
                 span.from { (r.method) " " (format::plain(&r.host)) }
                 span.url { (format::plain(&r.url)) }
+                @if !r.server_address.is_empty() { div.more { (format::plain(&r.server_address)) } }
             }
             td.client data-label=(t("Client")) { (format::plain(&r.client)) @if !r.user.is_empty() { " " (format::plain(&r.user)) } }
             td.number data-label=(t("Bytes")) { (format::bytes(r.bytes_out)) }

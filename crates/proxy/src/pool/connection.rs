@@ -1,6 +1,7 @@
 //! One connection to a server: HTTP/1.1 with one request at a time, or a stream of an HTTP/2
 //! connection that others use, too.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::stream::Stream;
 pub(crate) struct Connection {
     pub(super) sender: Sender,
     pub(crate) progress: Arc<Progress>,
+    /// The address at its other end.
+    pub(crate) address: Option<IpAddr>,
 }
 
 pub(super) enum Sender {
@@ -49,6 +52,7 @@ impl Connection {
         settings: &Settings,
     ) -> Result<Self, Refusal> {
         let limits = &settings.limits;
+        let address = stream.address();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(limits.header_bytes_max)
             // The buffer may grow beyond by what comes with one read.
@@ -67,7 +71,7 @@ impl Connection {
                 () = watch.stalled() => {}
             }
         });
-        Ok(Connection { sender: Sender::Http1(sender), progress })
+        Ok(Connection { sender: Sender::Http1(sender), progress, address })
     }
 
     /// Sends a request and waits for the header of its response.

@@ -1,5 +1,6 @@
 //! HTTP/2 connections to servers, whose streams are requests of many clients at once.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     watch: Arc<Watch>,
     response_max: Duration,
     streams_max: usize,
+    address: Option<IpAddr>,
 }
 
 /// Streams of a connection, and when one of them last moved.
@@ -63,6 +65,7 @@ impl Shared {
         stream: impl Stream + 'static,
         settings: &Settings,
     ) -> Result<Self, Refusal> {
+        let address = stream.address();
         let header_max = u32::try_from(settings.limits.header_bytes_max).unwrap_or(u32::MAX);
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -89,7 +92,7 @@ impl Shared {
         });
         let response_max = Duration::from_secs(settings.times.response_seconds_max);
         let streams_max = usize::try_from(settings.limits.streams_max).unwrap_or(usize::MAX);
-        Ok(Shared { sender, watch, response_max, streams_max })
+        Ok(Shared { sender, watch, response_max, streams_max, address })
     }
 
     /// A stream for a request; none if it has as many as it may.
@@ -106,6 +109,7 @@ impl Shared {
         Some(Connection {
             sender: Sender::Http2(self.sender.clone()),
             progress: Arc::new(progress),
+            address: self.address,
         })
     }
 

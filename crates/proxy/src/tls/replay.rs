@@ -1,6 +1,7 @@
 //! A stream that gives bytes again that were read from it.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -29,6 +30,10 @@ impl<S: Stream> Stream for Replay<S> {
 
     fn into_tcp(self: Box<Self>) -> Option<Tcp> {
         Some(Box::new(self.stream).into_tcp()?.after(self.first))
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.stream.address()
     }
 }
 

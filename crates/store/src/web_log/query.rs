@@ -215,6 +215,7 @@ fn read(row: &Row<'_>, day: i64) -> rusqlite::Result<WebRow> {
             action: row.get(17)?,
             listed: row.get::<_, Option<String>>(18)?.map(|text| read_listed(&text)),
             bytes_declared: row.get::<_, Option<i64>>(19)?.map(unsigned),
+            server_address: row.get::<_, Option<String>>(20)?.unwrap_or_default(),
         },
     })
 }

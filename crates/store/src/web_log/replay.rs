@@ -6,7 +6,7 @@
 
 mod report;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use gauntlet_mail::CanonicalUrl;
@@ -32,6 +32,9 @@ const PAGE: usize = 500;
 pub trait UrlLookUp {
     /// Entries that count.
     fn listed<'a>(&'a self, url: &CanonicalUrl) -> Vec<Listed<'a>>;
+
+    /// Entries that count of an address that the URL's host was looked up to.
+    fn listed_at<'a>(&'a self, url: &CanonicalUrl, address: SocketAddr) -> Vec<Listed<'a>>;
 }
 
 /// No lists at all.
@@ -40,6 +43,10 @@ pub struct NoLists;
 
 impl UrlLookUp for NoLists {
     fn listed<'a>(&'a self, _url: &CanonicalUrl) -> Vec<Listed<'a>> {
+        Vec::new()
+    }
+
+    fn listed_at<'a>(&'a self, _url: &CanonicalUrl, _address: SocketAddr) -> Vec<Listed<'a>> {
         Vec::new()
     }
 }
@@ -147,7 +154,7 @@ fn replay_request(
         rules: Some(&rules),
         answered: rules.first().map(String::as_str).filter(|_| answered),
     };
-    match compared.decide(&past) {
+    match decide(compared, request.lists, &past, &record.server_address) {
         WebReplayed::Unknown { rule, field } => report.add_unknown(rule, field),
         WebReplayed::Decided(now) => {
             let has_passed = now.action == WebAction::Allow && record.action.is_some();
@@ -156,6 +163,26 @@ fn replay_request(
             report.add(row, was, decided(now, request.policy), has_other_changes);
         }
     }
+}
+
+/// What the policy decides; what it would let through, once more with what lists say of the address
+/// that the proxy had looked up.
+fn decide(
+    compared: &WebReplay<'_>,
+    lists: &dyn UrlLookUp,
+    past: &PastRequest<'_>,
+    server: &str,
+) -> WebReplayed {
+    let first = compared.decide(past);
+    let passes = matches!(&first, WebReplayed::Decided(d) if d.action == WebAction::Allow);
+    let Some(address) = server.parse().ok().filter(|_| passes) else { return first };
+    let of_address = lists.listed_at(past.item.url, SocketAddr::new(address, past.item.port));
+    if of_address.is_empty() {
+        return first;
+    }
+    let listed: Vec<Listed<'_>> = past.item.listed.iter().cloned().chain(of_address).collect();
+    let item = WebItem { listed: &listed, ..past.item };
+    compared.decide(&PastRequest { item, ..*past })
 }
 
 fn warns(request: &WebReplayRequest<'_>, name: &str) -> bool {

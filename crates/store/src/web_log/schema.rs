@@ -32,16 +32,20 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     ALTER TABLE request ADD COLUMN listed TEXT;
     ALTER TABLE request ADD COLUMN bytes_declared INTEGER;
 ",
+    "
+    ALTER TABLE request ADD COLUMN server_address TEXT;
+",
 ];
 
-/// Columns that came with version 2.
-const COLUMNS_2: [&str; 3] = ["action", "listed", "bytes_declared"];
+/// Columns that came later, with the version that has them.
+const LATER: [(&str, u32); 4] =
+    [("action", 2), ("listed", 2), ("bytes_declared", 2), ("server_address", 3)];
 
-/// The columns of version 2 in a day of this version: of an older one they are empty.
+/// The later columns in a day of this version: what it does not have is empty.
 pub(super) fn later_columns(version: u32) -> String {
-    let column = |name: &str| match version {
-        0 | 1 => format!("NULL AS {name}"),
-        _ => name.to_owned(),
+    let column = |(name, since): (&str, u32)| match version < since {
+        true => format!("NULL AS {name}"),
+        false => name.to_owned(),
     };
-    COLUMNS_2.map(column).join(", ")
+    LATER.map(column).join(", ")
 }

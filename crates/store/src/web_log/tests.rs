@@ -119,28 +119,36 @@ fn a_folder_that_cannot_be_written_costs_lines_and_no_more() {
 
 #[test]
 fn days_of_older_versions_are_read_and_written_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("2026-11-26.db");
-    let first = &super::schema::MIGRATIONS[..1];
-    let old = crate::database::open_write(&path, first).unwrap();
-    let insert = "INSERT INTO request VALUES (1, ?1, 5, '', '10.0.0.1', '', 'GET', 'a.example', \
-                  'http://a.example/', 200, 'passed', '', '', '', '', 0, 7)";
-    old.execute(insert, [DAY]).unwrap();
-    drop(old);
-    let found = WebLog::read(folder.path(), &WebQuery::default()).unwrap().requests;
-    assert_eq!((found[0].record.bytes_out, &found[0].record.action), (7, &None));
-    let log = WebLog::open(folder.path()).unwrap();
-    let listed = vec![WebListed { list: "bad".into(), category: "a\tb".into() }];
-    let new = WebRecord {
-        action: Some("block".into()),
-        listed: Some(listed),
-        bytes_declared: Some(3),
-        ..record(0)
-    };
-    log.append(new);
-    log.flush();
-    let found = log.search(&WebQuery::default()).unwrap().requests;
-    assert_eq!((found.len(), found[0].record.bytes_declared), (2, Some(3)));
-    assert_eq!(found[0].record.listed.as_ref().unwrap()[0].category, "a b");
-    assert_eq!(found[1].record.listed, None);
+    let versions = super::schema::MIGRATIONS.len();
+    for version in 1..versions {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("2026-11-26.db");
+        let first = &super::schema::MIGRATIONS[..version];
+        let old = crate::database::open_write(&path, first).unwrap();
+        let insert = "INSERT INTO request (at_ms, took_ms, reference, client, user, method, host, \
+                      url, status, outcome, rule, category, evidence, content_type, bytes_in, \
+                      bytes_out) VALUES (?1, 5, '', '10.0.0.1', '', 'GET', 'a.example', \
+                      'http://a.example/', 200, 'passed', '', '', '', '', 0, 7)";
+        old.execute(insert, [DAY]).unwrap();
+        drop(old);
+        let found = WebLog::read(folder.path(), &WebQuery::default()).unwrap().requests;
+        assert_eq!((found[0].record.bytes_out, &found[0].record.action), (7, &None));
+        let log = WebLog::open(folder.path()).unwrap();
+        let listed = vec![WebListed { list: "bad".into(), category: "a\tb".into() }];
+        let new = WebRecord {
+            action: Some("block".into()),
+            listed: Some(listed),
+            bytes_declared: Some(3),
+            server_address: "192.0.2.9".into(),
+            ..record(0)
+        };
+        log.append(new);
+        log.flush();
+        let found = log.search(&WebQuery::default()).unwrap().requests;
+        assert_eq!((found.len(), found[0].record.bytes_declared), (2, Some(3)), "{version}");
+        let addresses = [0, 1].map(|n: usize| found[n].record.server_address.as_str());
+        assert_eq!(addresses, ["192.0.2.9", ""], "{version}");
+        assert_eq!(found[0].record.listed.as_ref().unwrap()[0].category, "a b");
+        assert_eq!(found[1].record.listed, None);
+    }
 }

@@ -17,6 +17,12 @@ impl UrlLookUp for Games {
         let entry = Listed { list: "bad", category: "games", pattern: "domain".to_owned() };
         url.host().contains("game").then_some(entry).into_iter().collect()
     }
+
+    fn listed_at<'a>(&'a self, url: &CanonicalUrl, address: SocketAddr) -> Vec<Listed<'a>> {
+        let is_bad = address.to_string() == "192.0.2.66:80" && url.host() != "allowed.example";
+        let entry = Listed { list: "bad", category: "games", pattern: "host".to_owned() };
+        is_bad.then_some(entry).into_iter().collect()
+    }
 }
 
 fn passed(url: &str) -> WebRecord {
@@ -108,6 +114,22 @@ fn an_unchanged_policy_changes_nothing() {
     ];
     let report = replayed(BEFORE, records);
     assert_eq!((report.same, report.different, report.unknown_requests()), (4, 0, 0));
+}
+
+#[test]
+fn lists_are_asked_for_the_address_that_was_looked_up() {
+    let at =
+        |address: &str, record: WebRecord| WebRecord { server_address: address.into(), ..record };
+    let records = vec![
+        at("192.0.2.66", blocked("http://a.example/", "games")),
+        at("192.0.2.66", passed("http://b.example/")),
+        at("192.0.2.66", passed("http://allowed.example/")),
+        at("192.0.2.1", passed("http://c.example/")),
+        passed("http://d.example/"),
+    ];
+    let report = replayed(BEFORE, records);
+    assert_eq!((report.same, changes(&report)), (4, vec!["allow  -> block games: 1".to_owned()]));
+    assert_eq!(report.changes[0].hosts[0].name, "b.example");
 }
 
 #[test]
