@@ -1,8 +1,8 @@
 //! Files that OpenPGP (RFC 9580) or age encrypted: nothing in a message opens them.
 //!
 //! An OpenPGP message is a series of packets. One that is encrypted begins with session keys, each
-//! for a recipient's key or a password, and then has the data under them; binary files have no other
-//! signature, so that both must be there.
+//! for a recipient's key or a password, and then has the data under them. Binary files have no
+//! other signature, so that both must be there.
 
 use base64_simd::forgiving_decode_to_vec;
 use memchr::memmem;
