@@ -1,5 +1,6 @@
 //! One request from its header to the last byte of the answer: what the log and the counters get.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, Uri, Version};
 use tokio::time::Instant;
 
-use crate::access_log::{AccessLog, AccessRecord, Outcome, version_name};
+use crate::access_log::{AccessLog, AccessRecord, Outcome, Peer, version_name};
 use crate::body::{AnyBody, BodyError};
 use crate::client::{Busy, Client};
 use crate::counters::Counters;
@@ -109,6 +110,13 @@ impl Exchange {
         self.counters.refused(refusal);
         self.record.refusal = Some(refusal.name());
         self.record.rule = refusal.rule().map(str::to_owned);
+    }
+
+    /// Notes the address that was connected to, unless it is the next proxy's.
+    pub(crate) fn reached(&mut self, address: Option<IpAddr>) {
+        if matches!(self.record.peer, Peer::Direct(_)) {
+            self.record.server_address = address;
+        }
     }
 
     /// Notes the answer that begins.

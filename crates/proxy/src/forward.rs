@@ -47,8 +47,8 @@ pub(crate) struct Forwarder {
 pub(crate) struct Received {
     pub(crate) response: Response<Incoming>,
     pub(crate) progress: Arc<Progress>,
-    /// The address that answered; none behind the next proxy.
-    pub(crate) server: Option<IpAddr>,
+    /// The address that it came from.
+    pub(crate) address: Option<IpAddr>,
     /// Others use its connection, too.
     is_shared: bool,
 }
@@ -170,11 +170,11 @@ impl Forwarder {
         let progress = Arc::clone(&connection.progress);
         progress.set_limit(Duration::from_secs(self.settings.times.idle_seconds_max));
         let is_shared = connection.is_shared();
-        let server = connection.address.filter(|_| self.settings.upstream.is_none());
+        let address = connection.address;
         if let Some(key) = key.filter(|_| !is_shared) {
             self.pool.put_when_ready(key, connection);
         }
-        Received { response, progress, server, is_shared }
+        Received { response, progress, address, is_shared }
     }
 
     /// The form of the target that the receiver wants: absolute for a proxy, else the path (RFC
@@ -367,11 +367,6 @@ impl Forwarder {
         protocols: &[Vec<u8>],
     ) -> Result<Option<Vec<u8>>, Refusal> {
         self.tls.selected(stream, name, protocols).await
-    }
-
-    /// The address of the server at the other end of a stream; none behind the next proxy.
-    pub(crate) fn server(&self, stream: &dyn Stream) -> Option<IpAddr> {
-        stream.address().filter(|_| self.settings.upstream.is_none())
     }
 
     /// A tunnel to the request's host and port, through the next proxy if there is one.

@@ -187,7 +187,7 @@ impl Carrier {
         self.tunnel.exchange.record.tunnel = Some(passed.name());
         match self.server().await {
             Ok(server) => {
-                self.tunnel.exchange.record.server_address = self.service.forwarder.server(&server);
+                self.tunnel.exchange.reached(server.address());
                 self.service.relay(self.tunnel.exchange, Box::new(stream), server).await;
             }
             Err(refusal) => self.end(stream, &refusal).await,

@@ -277,7 +277,7 @@ impl Service {
         exchange.record.peer = self.peer(&web);
         self.forwarder.verify_name(&web).await?;
         let server = self.forwarder.tunnel(&web).await?;
-        exchange.record.server_address = self.forwarder.server(&server);
+        exchange.reached(server.address());
         Ok((web, server))
     }
 
@@ -297,7 +297,7 @@ impl Service {
                 Err(refusal) => return self.refuse(&web, request, refusal),
             },
         };
-        exchange.record.server_address = server.as_ref().and_then(|s| self.forwarder.server(s));
+        exchange.reached(server.as_ref().and_then(|server| server.address()));
         let client = hyper::upgrade::on(&mut request);
         Ok(Answer::Tunnel(client, Box::new(web), Ok(server)))
     }
@@ -354,7 +354,7 @@ impl Service {
         let released = self.set_body(&mut outgoing, body, inspector, &notes).await?;
         let sent = self.forwarder.send(web, route, outgoing).await;
         let received = sent.map_err(|refusal| whose_fault(refusal, &waits))?;
-        exchange.record.server_address = received.server;
+        exchange.reached(received.address);
         let status = received.response.status();
         self.forwarder.check_response(web, status, received.response.headers())?;
         if status == StatusCode::SWITCHING_PROTOCOLS {

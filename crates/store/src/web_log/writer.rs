@@ -20,8 +20,8 @@ impl DayRecord for WebRecord {
         let mut statement = batch.prepare_cached(
             "INSERT INTO request (at_ms, took_ms, reference, client, user, method, host, url, \
              status, outcome, rule, category, evidence, content_type, bytes_in, bytes_out, \
-             action, listed, bytes_declared, server_address) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
-             ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+             action, listed, bytes_declared, server_address) VALUES (?1, ?2, ?3, ?4, ?5, ?6, \
+             ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )?;
         for r in records {
             let listed = r.listed.as_deref().map(write_listed);

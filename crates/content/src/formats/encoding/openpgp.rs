@@ -62,7 +62,8 @@ fn armored(text: &[u8]) -> Option<OpenedBy> {
         // Fields such as `Version`, then an empty line.
         let body = lines(behind).skip(1).skip_while(|line| !line.trim_ascii().is_empty());
         let is_base64 = |line: &&[u8]| !line.starts_with(b"-----") && !line.starts_with(b"=");
-        let body: Vec<u8> = body.take_while(is_base64).flatten().copied().collect();
+        let body = body.take_while(is_base64).flatten().copied();
+        let body: Vec<u8> = body.filter(|byte| !byte.is_ascii_whitespace()).collect();
         // What is cut off need not be whole.
         let whole = body.len() - body.len() % 4;
         encrypted(&forgiving_decode_to_vec(&body[..whole]).ok()?)
@@ -157,7 +158,7 @@ mod tests {
         let lines: Vec<&str> =
             base64.as_bytes().chunks(64).map(|l| std::str::from_utf8(l).unwrap()).collect();
         let head = "Ann wrote:\r\n-----BEGIN PGP MESSAGE-----\r\nVersion: 1\r\n\r\n";
-        format!("{head}{}\r\n=AAAA\r\n-----END PGP MESSAGE-----\r\n", lines.join("\r\n")).into()
+        format!("{head}{}\r\n=AAAA\r\n-----END PGP MESSAGE-----\r\n", lines.join(" \r\n")).into()
     }
 
     fn found(bytes: &[u8]) -> Option<String> {
