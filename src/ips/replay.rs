@@ -59,8 +59,9 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_name = "HOW")]
     checksums: Option<Checksums>,
     /// Threads that inspect, beside the one that reads; with one, the reader inspects
-    #[arg(long, value_name = "N", default_value = "1")]
-    threads: NonZeroUsize,
+    #[arg(long, value_name = "N", default_value = "1",
+        value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
     #[command(flatten)]
     gate: GateArgs,
     #[command(flatten)]
@@ -111,7 +112,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let gate = args.gate.open(database(&options.settings, &options.directory).as_deref(), None)?;
     let of_pipelines = gate.clone().map(|gate| gate as Arc<dyn Gate>);
-    let mut replayer = replayer.on_threads(args.threads).gated(of_pipelines);
+    let threads = NonZeroUsize::new(args.threads.into()).unwrap_or(NonZeroUsize::MIN);
+    let mut replayer = replayer.on_threads(threads).gated(of_pipelines);
     let judges = args.scan.open()?;
     if let Some(judges) = &judges {
         replayer = replayer.telling(judges.wishes(), judges.mail_limits());
